@@ -1,0 +1,114 @@
+# Every target sets up what it needs on a machine that has Python 3.11 to 3.14 and nothing else.
+# `make serve ARGS="--port 9000"` and `make test ARGS="-k search"` pass arguments on.
+
+# Compiled modules halve the time of a start.
+unexport PYTHONDONTWRITEBYTECODE
+
+BIN = .venv/bin
+UV = $(BIN)/uv
+ARGS =
+STEPS = format-check lint types imports yaml migrations
+
+# No wheels of onnxruntime exist for other versions.
+SUPPORTED = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
+PYTHON = $(shell for name in python3.11 python3 python3.14 python3.13 python3.12; do \
+	"$$name" -c '$(SUPPORTED)' >/dev/null 2>&1 && { command -v "$$name"; break; }; done)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help serve test slow check bench lock format clean $(STEPS)
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+serve: .venv/.runtime ## start the service; ARGS are those of `openmemory serve`
+	@exec $(BIN)/openmemory serve $(ARGS)
+
+test: .venv/.dev ## run the quick tests; ARGS are those of pytest
+	@exec $(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+slow: .venv/.dev ## run the tests that take long
+	@exec $(BIN)/python -m pytest -m slow $(ARGS)
+
+bench: .venv/.dev ## measure latency, throughput and recall; ARGS are those of `python -m benchmarks`
+	@exec $(BIN)/python -m benchmarks $(ARGS)
+
+check: .venv/.dev ## everything that must hold: format, lint, types, imports, YAML, migrations, tests
+	@for step in $(STEPS) test; do \
+		printf '\n== %s\n' "$$step"; started=$$(date +%s); \
+		$(MAKE) --no-print-directory $$step || { printf '== %s failed\n' "$$step"; exit 1; }; \
+		printf '== %s: %s s\n' "$$step" "$$(($$(date +%s) - started))"; \
+	done
+
+lock: .venv/.build ## renew the lock files after a change of pyproject.toml; ARGS=--upgrade takes newer versions
+	@$(call compile,requirements-build.lock,--group build)
+	@$(call compile,requirements.lock,pyproject.toml)
+	@$(call compile,requirements-dev.lock,pyproject.toml --extra dev -c requirements.lock)
+
+format: .venv/.dev ## format the code and mend what the linter can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the virtual environment and every cache; data folders stay
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A lock that stays the same keeps its time, so that nothing is installed again.
+compile = cp -p $(1) $(1).old && $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links $(2) $(ARGS) -o $(1) && \
+	if cmp -s $(1) $(1).old; then mv $(1).old $(1); else rm $(1).old; echo "$(1) has changed"; fi
+
+# The steps of `check`, in the order of how soon they can fail.
+
+format-check: .venv/.dev
+	@$(BIN)/ruff format --check .
+
+lint: .venv/.dev
+	@$(BIN)/ruff check .
+
+types: .venv/.dev
+	@$(BIN)/mypy
+
+imports: .venv/.dev
+	@$(BIN)/lint-imports --no-logo
+
+yaml: .venv/.dev
+	@$(BIN)/yamllint --strict -d '{extends: default, rules: {line-length: {max: 120}, document-start: disable}}' \
+		docker-compose.yml
+
+# Apart from `test` too, because a schema that does not match its models makes a hundred other tests fail first.
+migrations: .venv/.dev
+	@$(BIN)/python -m pytest -n 0 tests/migrations
+
+# The virtual environment, in three layers that each leave a stamp. `.build` is missing while a layer is being installed:
+# an interrupted installation is started afresh. It names the folder, because an environment that was moved is broken.
+
+$(shell [ "$$(cat .venv/.build 2>/dev/null)" = "$$(pwd -P)" ] && [ -x $(BIN)/python ] || rm -f .venv/.build)
+
+INSTALL_WITH = pip install --quiet --only-binary :all: --require-hashes
+
+.venv/.build: requirements-build.lock
+	@[ -n "$(PYTHON)" ] || { echo "No Python 3.11 to 3.14 found. Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" -c '$(SUPPORTED)' || { echo "$(PYTHON) is not Python 3.11 to 3.14." >&2; exit 1; }
+	@echo "Setting up .venv with $(PYTHON), once ..."
+	@rm -rf .venv
+	@"$(PYTHON)" -m venv .venv
+	@$(BIN)/python -m $(INSTALL_WITH) --disable-pip-version-check -r requirements-build.lock
+	@pwd -P > $@
+
+.venv/.runtime: .venv/.build requirements.lock pyproject.toml
+	@$(call install,requirements.lock)
+	@$(UV_HERE) $(UV) pip install --quiet --offline --no-deps --no-build-isolation --editable . || \
+		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.dev: .venv/.runtime requirements-dev.lock
+	@$(call install,requirements-dev.lock)
+	@touch $@
+
+# uv takes seconds where pip takes a minute, but only pip knows the indexes and certificates of pip's configuration.
+UV_HERE = UV_COMPILE_BYTECODE=1 VIRTUAL_ENV="$$(pwd -P)/.venv" UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
+install = rm -f .venv/.build; echo "Installing $(1) ..."; \
+	$(UV_HERE) $(UV) $(INSTALL_WITH) -r $(1) || \
+	{ echo "uv could not; trying pip, which takes longer ..."; $(BIN)/python -m $(INSTALL_WITH) -r $(1); } && \
+	pwd -P > .venv/.build && if [ -e .venv/.runtime ]; then touch .venv/.runtime; fi

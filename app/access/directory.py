@@ -1,0 +1,100 @@
+"""Users and apps by name: made on first use, found in memory after that."""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from app.access.caller import Caller
+from app.access.models import App, User
+from app.config import Access
+from app.database import Database
+from app.errors import NotFound
+
+REMEMBERED = 30.0
+"""Seconds that ids are trusted: another replica may have erased the user meanwhile."""
+
+
+class Directory:
+    """Turns the names in a request into a `Caller`.
+
+    Remembers the ids of names for a while (they never change until a user is erased), never whether an app is paused:
+    that is decided where the rows are read.
+    """
+
+    def __init__(self, database: Database, settings: Access) -> None:
+        self._database = database
+        self._settings = settings
+        self._known: dict[tuple[str, str], tuple[tuple[UUID, UUID], float]] = {}
+
+    async def caller(self, user: str | None, app: str | None, *, owner: bool = False) -> Caller:
+        """The caller of these names, making the user and the app if they are new. None means the configured default."""
+        user = user or self._settings.default_user
+        app = app or self._settings.default_app
+        ids = self._remembered(user, app)
+        if ids is None:
+            ids = await self._find(user, app) or await self._make(user, app)
+            self._remember(user, app, ids)
+        return self._caller(user, app, ids, owner)
+
+    async def existing(self, user: str | None, *, owner: bool = True) -> Caller:
+        """The caller of a user that must exist already, speaking through the default app.
+
+        Raises:
+            NotFound: no such user.
+        """
+        user = user or self._settings.default_user
+        app = self._settings.default_app
+        ids = self._remembered(user, app)
+        if ids is None:
+            ids = await self._find(user, app)
+            if ids is None:
+                async with self._database.statement() as tx:
+                    known = await tx.scalar(select(User.id).where(User.user_id == user))
+                if known is None:
+                    raise NotFound("User not found", code="user_not_found")
+                ids = await self._make(user, app)
+            self._remember(user, app, ids)
+        return self._caller(user, app, ids, owner)
+
+    def forget(self, user: str) -> None:
+        """Drop what is remembered of a user that was erased."""
+        for key in [key for key in self._known if key[0] == user]:
+            del self._known[key]
+
+    def _caller(self, user: str, app: str, ids: tuple[UUID, UUID], owner: bool) -> Caller:
+        return Caller(ids[0], user, ids[1], app, owner=owner, default=self._settings.default)
+
+    def _remember(self, user: str, app: str, ids: tuple[UUID, UUID]) -> None:
+        if len(self._known) >= 10_000:
+            self._known.clear()
+        self._known[user, app] = (ids, time.monotonic())
+
+    def _remembered(self, user: str, app: str) -> tuple[UUID, UUID] | None:
+        ids, since = self._known.get((user, app), (None, 0.0))
+        return ids if time.monotonic() - since < REMEMBERED else None
+
+    async def _find(self, user: str, app: str) -> tuple[UUID, UUID] | None:
+        query = select(User.id, App.id).join(App, App.owner_id == User.id).where(User.user_id == user, App.name == app)
+        async with self._database.statement() as tx:
+            row = (await tx.execute(query)).one_or_none()
+        return (row[0], row[1]) if row else None
+
+    async def _make(self, user: str, app: str) -> tuple[UUID, UUID]:
+        async with self._database.transaction() as tx:
+            await tx.execute(insert(User).values(user_id=user, name=user).on_conflict_do_nothing())
+            user_id = await tx.scalar(select(User.id).where(User.user_id == user))
+            await tx.execute(insert(App).values(owner_id=user_id, name=app).on_conflict_do_nothing())
+            app_id = await tx.scalar(select(App.id).where(App.owner_id == user_id, App.name == app))
+        if user_id is None or app_id is None:
+            raise NotFound("The user was erased a moment ago", code="user_not_found")
+        return user_id, app_id
+
+    async def app_ids(self, caller: Caller, names: list[str]) -> list[UUID]:
+        """The ids of the user's apps of these names; unknown names are left out."""
+        query = select(App.id).where(App.owner_id == caller.user_id, App.name == func.any(names))
+        async with self._database.statement() as tx:
+            return list((await tx.scalars(query)).all())

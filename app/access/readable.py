@@ -1,0 +1,99 @@
+"""What a caller may read: the one SQL predicate that every read of every door goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    table,
+)
+from sqlalchemy.dialects.postgresql import array
+
+from app.access.caller import Caller
+from app.access.models import AccessControl, App
+
+_CATEGORIES = table("memory_categories", column("memory_id"), column("category_id"))
+_TEXTS: ColumnElement[Any] = literal_column("'{}'::text[]")
+
+
+def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",)) -> ColumnElement[bool]:
+    """The rows that `caller` may read, as a predicate over `rows`.
+
+    `rows` is a mapped class with id, user_id, app_id, namespace, state, expires_at and valid_until. The predicate
+    binds `caller_user_id` and `caller_app_id`: execute with `caller.parameters`. So the statement is the same for all
+    callers of one sort, and is compiled once.
+
+    1. The row is the caller's user's, in one of `states`, not expired, and still valid.
+    2. The owner reads all of these. For an app, further:
+    3. a paused app reads nothing;
+    4. of the rules that speak of the row (itself, its app, namespace, categories, or everything) one decides:
+       a rule for this app goes before a rule for every app, and a deny before an allow;
+    5. with no such rule: under `own_app` an app reads what it wrote; under `user` it reads everything, unless it has
+       allow rules of its own, for then these are the list of what it reads.
+    """
+    mine = and_(
+        rows.user_id == bindparam("caller_user_id"),
+        or_(*(rows.state == _constant(state, "::memory_state") for state in states)),
+        or_(rows.expires_at.is_(None), rows.expires_at > func.now()),
+        or_(rows.valid_until.is_(None), rows.valid_until > func.now()),
+    )
+    if caller.owner:
+        return mine
+    app: ColumnElement[Any] = bindparam("caller_app_id")
+    app_is_active = exists().where(App.id == app, App.owner_id == bindparam("caller_user_id"), App.is_active)
+    of_this_app = and_(
+        AccessControl.user_id == bindparam("caller_user_id"),
+        or_(AccessControl.subject_id == app, AccessControl.subject_id.is_(None)),
+    )
+    has_rules = exists().where(of_this_app).correlate(None)
+    has_allow_rules = exists().where(AccessControl.subject_id == app, AccessControl.effect == _constant("allow"))
+    verdict = (
+        select(AccessControl.effect)
+        .where(of_this_app, AccessControl.object_key == func.any(_keys(rows)))
+        .order_by(AccessControl.subject_id.is_(None), AccessControl.effect == _constant("allow"))
+        .limit(literal_column("1"))
+        .correlate(rows)
+        .scalar_subquery()
+    )
+    unruled = rows.app_id == app if caller.default == "own_app" else ~has_allow_rules.correlate(None)
+    ruled = func.coalesce(verdict, case((unruled, _constant("allow")), else_=_constant("deny"))) == _constant("allow")
+    # Evaluated once per statement, not per row: without any rule the verdict is never looked for.
+    allowed = case((has_rules, ruled), else_=unruled)
+    return and_(mine, app_is_active.correlate(None), allowed)
+
+
+def _constant(value: str, cast: str = "") -> ColumnElement[Any]:
+    """A constant of our own in the text of the statement, so that partial indexes match whatever the plan."""
+    return literal_column(f"'{value}'{cast}")
+
+
+def _keys(rows: Any) -> ColumnElement[Any]:
+    """Every `access_controls.object_key` under which a rule may speak of the row."""
+    own = array(
+        [
+            _constant("all", "::text"),
+            _constant("memory:").concat(cast(rows.id, Text)),
+            _constant("app:").concat(cast(rows.app_id, Text)),
+            _constant("namespace:").concat(rows.namespace),
+        ]
+    )
+    filed_under = (
+        select(func.array_agg(_constant("category:").concat(cast(_CATEGORIES.c.category_id, Text))))
+        .where(_CATEGORIES.c.memory_id == rows.id)
+        .correlate(rows)
+        .scalar_subquery()
+    )
+    return func.array_cat(own, func.coalesce(filed_under, _TEXTS))

@@ -1,0 +1,45 @@
+"""`openmemory add`: remembers one text."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.client import Client, connected
+from app.cli.options import App, Json, Namespace, User
+
+
+@connected
+async def add(
+    client: Client,
+    *,
+    text: Annotated[str, typer.Argument(metavar="TEXT|-", help="What to remember; - reads standard input.")],
+    user: User = None,
+    app: App = None,
+    namespace: Namespace = None,
+    thread: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A conversation or work session.", show_default=False)
+    ] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A category; may be repeated.", show_default=False)
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Remember one text, word for word."""
+    from app.cli.output import as_json, read_stdin
+
+    body = {
+        "user_id": client.user(user),
+        "text": read_stdin() if text == "-" else text,
+        "app": app,
+        "namespace": namespace,
+        "thread_id": thread,
+        "categories": category,
+        "infer": False,
+    }
+    added = await client.call("POST", "/api/v1/memories", body={k: v for k, v in body.items() if v is not None})
+    if json:
+        as_json(added)
+    else:
+        print(f"{'Already remembered' if added['event'] == 'NONE' else 'Remembered'}: {added['id']}")

@@ -1,0 +1,207 @@
+"""How a command reaches the product: over HTTP if a service owns the data folder, else in this process.
+
+Light to import, because every command is read to print `--help`; what it takes to connect is imported on connecting.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+from app.cli.options import ConfigFile, DataDir, Url, load_settings
+from app.errors import Conflict, Forbidden, Invalid, NotFound, OpenMemoryError, SetupError, Unauthenticated, Unavailable
+
+if TYPE_CHECKING:
+    from httpx import AsyncClient, Response
+
+    from app.config import Settings
+
+P = ParamSpec("P")
+
+_INVALID = (400, 413, 415, 422)
+_DRAIN = 10
+"""Seconds that a command with the stores open itself goes on indexing at its end; the next start does the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The REST API of one service. A refusal becomes the exception that it was on the other side."""
+
+    http: AsyncClient
+    settings: Settings
+
+    async def call(
+        self, method: str, path: str, *, params: dict[str, Any] | None = None, body: Any = None, patient: bool = False
+    ) -> Any:
+        """Call the API and return the decoded answer. `patient`: no limit to how long the answer may take.
+
+        Raises:
+            OpenMemoryError: the service refused, failed or did not answer.
+        """
+        import httpx
+
+        params = {name: value for name, value in (params or {}).items() if value is not None}
+        timeout = httpx.Timeout(5, read=None) if patient else httpx.USE_CLIENT_DEFAULT
+        try:
+            answer = await self.http.request(method, path, params=params, json=body, timeout=timeout)
+        except httpx.TransportError as error:
+            raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
+        except ValueError as error:
+            raise Invalid("body", f"cannot be written as JSON: {error}") from error
+        if not answer.is_success:
+            raise _refusal(answer)
+        try:
+            return answer.json() if answer.content else None
+        except ValueError as error:
+            raise Unavailable(f"{self.http.base_url}: is no OpenMemory: {path} answered without JSON") from error
+
+    def user(self, name: str | None) -> str:
+        """The user that a command means."""
+        return name or self.settings.access.default_user
+
+    async def apps(self, user: str) -> list[dict[str, Any]]:
+        """All apps of a user, by name."""
+        found: list[dict[str, Any]] = []
+        while True:
+            params = {"user_id": user, "page": len(found) // 100 + 1, "page_size": 100}
+            answer = await self.call("GET", "/api/v1/apps", params=params)
+            found += answer["apps"]
+            if len(answer["apps"]) < 100:
+                return found
+
+    async def app_id(self, user: str, name: str) -> str:
+        """The id of a user's app.
+
+        Raises:
+            NotFound: the user has no app of this name.
+        """
+        for app in await self.apps(user):
+            if app["name"] == name:
+                return str(app["id"])
+        raise NotFound(f"{user} has no app {name!r}", code="app_not_found")
+
+
+@asynccontextmanager
+async def service(settings: Settings, url: str | None = None) -> AsyncIterator[Client]:
+    """A client of the service at `url`, else of the one on the data folder, else of one in this process."""
+    import asyncio
+
+    from app.cli.finding import reachable_service
+
+    found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
+    if address := url or found:
+        # A proxy of the environment may lead to another machine, never to our own.
+        async with _over_http(settings, address, proxies=found is None) as http:
+            yield Client(http, settings)
+        return
+    async with _in_process(settings) as http:
+        yield Client(http, settings)
+
+
+def connected(command: Callable[Concatenate[Client, P], Awaitable[None]]) -> Callable[..., None]:
+    """Make a command of a coroutine function: adds the options that say which service, and passes a client of it."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    where = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in (("data_dir", DataDir), ("config", ConfigFile), ("url", Url))
+    ]
+
+    @functools.wraps(command)
+    def run(*, data_dir: Any = None, config: Any = None, url: str | None = None, **given: Any) -> None:
+        import asyncio
+
+        if url is not None and not url.startswith(("http://", "https://")):
+            raise SetupError(f"--url: {url!r} must begin with http:// or https://")
+        settings = load_settings(config, data_dir=data_dir)
+
+        async def go() -> None:
+            async with service(settings, url) as client:
+                await command(client, **given)  # type: ignore[call-arg]
+
+        asyncio.run(go())
+
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + where
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del run.__wrapped__
+    return run
+
+
+@asynccontextmanager
+async def _over_http(settings: Settings, url: str, *, proxies: bool) -> AsyncIterator[AsyncClient]:
+    import httpx
+
+    async with httpx.AsyncClient(base_url=url, headers=_key(settings), timeout=60, trust_env=proxies) as http:
+        yield http
+
+
+@asynccontextmanager
+async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
+    import asyncio
+
+    import httpx
+
+    from app import logs
+    from app.main import create_app
+    from app.services import open_services
+
+    quiet = settings.log if "level" in settings.log.model_fields_set else settings.log.model_copy(
+        update={"level": "warning"}
+    )  # fmt: skip
+    logs.set_up(quiet)
+    async with open_services(settings, listen="no port (a command has the stores open itself)") as services:
+        app = create_app(services)
+        logs.set_up(quiet)
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(
+            base_url="http://localhost", transport=transport, headers=_key(settings), timeout=60
+        ) as http:
+            yield http
+        try:
+            async with asyncio.timeout(_DRAIN):
+                await services.deliverer.drain()
+        except TimeoutError:
+            return
+
+
+def _key(settings: Settings) -> dict[str, str]:
+    key = settings.access.api_key.get_secret_value()
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _refusal(answer: Response) -> OpenMemoryError:
+    try:
+        body = answer.json()
+    except ValueError:
+        body = {}
+    if not isinstance(body, dict):
+        body = {}
+    detail = body.get("detail") or body.get("error") or f"{answer.status_code} {answer.reason_phrase}"
+    message = detail if isinstance(detail, str) else "; ".join(_words(part) for part in detail)
+    code, hint = body.get("error"), body.get("hint")
+    if answer.status_code in _INVALID:
+        field, found, problem = message.partition(": ")
+        return Invalid(field if found else "request", problem if found else message, code=code, hint=hint)
+    if answer.status_code == 401:
+        return Unauthenticated(message, code=code, hint="set OPENMEMORY_ACCESS_API_KEY")
+    if answer.status_code in (502, 503, 504):
+        return Unavailable(message, retry_after=_retry_after(answer), code=code, hint=hint)
+    bases: dict[int, type[OpenMemoryError]] = {403: Forbidden, 404: NotFound, 409: Conflict}
+    return bases.get(answer.status_code, OpenMemoryError)(message, code=code, hint=hint)
+
+
+def _words(part: Any) -> str:
+    if isinstance(part, dict) and "msg" in part:
+        return f"{'.'.join(str(name) for name in part.get('loc', ()))}: {part['msg']}"
+    return str(part)
+
+
+def _retry_after(answer: Response) -> float:
+    try:
+        return min(30.0, max(0.1, float(answer.headers.get("retry-after", "1"))))
+    except ValueError:
+        return 1.0

@@ -1,0 +1,66 @@
+"""Every command of `openmemory` on one screen."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app.cli.add import add
+from app.cli.apps import apps
+from app.cli.config import config
+from app.cli.doctor import doctor
+from app.cli.erase import erase
+from app.cli.export import export
+from app.cli.grants import grants
+from app.cli.import_ import import_
+from app.cli.list_ import list_
+from app.cli.mcp import mcp
+from app.cli.search import search
+from app.cli.serve import serve
+from app.cli.stop import stop
+from app.cli.sync import sync
+
+# Rich's help formatter takes longer to import than everything else here together.
+cli = typer.Typer(
+    name="openmemory",
+    help="One memory for all your AI assistants.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"openmemory {version('openmemory')}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """One memory for all your AI assistants."""
+
+
+cli.command()(serve)
+cli.command()(mcp)
+cli.command()(stop)
+cli.command()(add)
+cli.command()(search)
+cli.command("list")(list_)
+cli.command("import")(import_)
+cli.command()(export)
+cli.command()(sync)
+cli.command()(doctor)
+cli.add_typer(apps, name="apps")
+cli.add_typer(grants, name="grants")
+cli.command()(erase)
+cli.command()(config)

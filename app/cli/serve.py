@@ -1,0 +1,59 @@
+"""`openmemory serve`: the service in the foreground, from its first socket to its last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.options import ConfigFile, DataDir, load_settings
+from app.errors import SetupError
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from app.config import Settings
+
+
+def serve(
+    data_dir: DataDir = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on.", show_default="127.0.0.1")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Port; 0 takes a free one.", show_default="8765")
+    ] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run the service until Ctrl-C; a second Ctrl-C ends it at once."""
+    from app.cli.sockets import is_loopback
+
+    settings = load_settings(config, data_dir=data_dir, host=host, port=port)
+    if not is_loopback(settings.host) and not settings.access.api_key.get_secret_value():
+        raise SetupError(
+            f"host: {settings.host!r} can be reached from other machines, which needs a key that every client sends; "
+            "set OPENMEMORY_ACCESS_API_KEY"
+        )
+    sockets = _listen(settings)
+    try:
+        from app.cli.server import run
+
+        run(settings, sockets)
+    except KeyboardInterrupt:  # before the server could ask to be told
+        return
+    finally:
+        for opened in sockets:
+            opened.close()
+
+
+def _listen(settings: Settings) -> list[socket]:
+    from app.cli.sockets import PortTaken, listen
+
+    try:
+        return listen(settings.host, settings.port)
+    except PortTaken:
+        from app.cli.finding import who_listens
+
+        if owner := who_listens(settings):
+            raise SetupError(f"port {settings.port} is taken by {owner}") from None
+        raise

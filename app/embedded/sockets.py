@@ -1,0 +1,62 @@
+"""The private folder of PostgreSQL's unix socket: in the data folder, or elsewhere if that path is too long."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from app.embedded.account import Account, obstacle
+from app.errors import SetupError
+
+PORT = 5432
+"""Only part of the socket's name; nothing listens on TCP."""
+
+_FILE = f".s.PGSQL.{PORT}"
+_LONGEST = 100
+"""Bytes of a socket's path that every platform takes (104 on macOS and 108 on Linux, with the final zero)."""
+
+
+def socket_folder(data_folder: Path, account: Account | None) -> Path:
+    """Where the socket of a data folder is: always the same answer for the same folder and account."""
+    inside = data_folder / "run"
+    if _fits(inside):
+        return inside
+    digest = hashlib.sha256(os.fsencode(data_folder)).hexdigest()[:16]
+    name = f"openmemory-{os.geteuid()}-{digest}"
+    for parent in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - ownership is checked in `create`
+        if _fits(parent / name) and (account is None or obstacle(parent, account) is None):
+            return parent / name
+    raise SetupError(f"{data_folder}: path too long for a unix socket; choose a shorter data_dir or TMPDIR")
+
+
+def create(folder: Path, account: Account | None) -> None:
+    """Make the folder, for the server's account alone.
+
+    Raises:
+        SetupError: somebody else made it before us, or others can enter it.
+    """
+    uid = account.uid if account else os.geteuid()
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        ours = stat.S_ISDIR(found.st_mode) and found.st_uid in {uid, os.geteuid()}
+        if not ours or stat.S_IMODE(found.st_mode) & 0o077:
+            raise SetupError(f"{folder}: is not a private folder of ours; remove it") from None
+    if account:
+        os.chown(folder, account.uid, account.gid, follow_symlinks=False)
+
+
+def remove(folder: Path) -> None:
+    """Remove the folder with what a killed server leaves in it; one that is not there is fine."""
+    for name in (_FILE, f"{_FILE}.lock"):
+        (folder / name).unlink(missing_ok=True)
+    if folder.is_dir():
+        folder.rmdir()
+
+
+def _fits(folder: Path) -> bool:
+    return len(os.fsencode(folder / _FILE)) < _LONGEST

@@ -1,0 +1,111 @@
+"""A circuit breaker: after repeated failures a dependency is not asked again until it had time to recover."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class State(StrEnum):
+    """closed: calls pass; open: calls are refused; half_open: one call, the probe, decides."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class CircuitOpen(Exception):
+    """The dependency failed too often to be asked now. `retry_after` is in seconds."""
+
+    def __init__(self, name: str, retry_after: float) -> None:
+        super().__init__(f"{name} is not asked for another {retry_after:.1f} s after repeated failures")
+        self.name = name
+        self.retry_after = retry_after
+
+
+class CircuitBreaker:
+    """Counts consecutive failures of one dependency; `failures` of them refuse every call for `reset_after` seconds.
+
+    Put the deadline inside the guard, so that a call that hangs counts as a failure. A cancelled caller does not:
+    it says nothing about the dependency. Exceptions other than `trips_on` pass and count as an answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        failures: int = 3,
+        reset_after: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+        trips_on: type[Exception] | tuple[type[Exception], ...] = Exception,
+    ) -> None:
+        self.name = name
+        self._threshold = failures
+        self._reset_after = reset_after
+        self._clock = clock
+        self._trips_on = trips_on
+        self._failures = 0
+        self._open_until: float | None = None
+        self._probing = False
+
+    @property
+    def state(self) -> State:
+        """Which of the three states holds now."""
+        if self._open_until is None:
+            return State.CLOSED
+        return State.HALF_OPEN if self._clock() >= self._open_until else State.OPEN
+
+    @asynccontextmanager
+    async def guard(self) -> AsyncIterator[None]:
+        """Let the body run and watch how it ends.
+
+        Raises:
+            CircuitOpen: at once, without running the body.
+        """
+        probe = self._admit()
+        try:
+            yield
+        except self._trips_on:
+            self._failed(probe)
+            raise
+        except Exception:
+            self._answered(probe)
+            raise
+        else:
+            self._answered(probe)
+        finally:
+            if probe:
+                self._probing = False
+
+    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Await `function()` under the guard."""
+        async with self.guard():
+            return await function()
+
+    def _admit(self) -> bool:
+        """Whether the caller is the probe; refuses while open, and beside a probe."""
+        if self._open_until is None:
+            return False
+        left = self._open_until - self._clock()
+        if left > 0 or self._probing:
+            raise CircuitOpen(self.name, max(left, 0.0))
+        self._probing = True
+        return True
+
+    def _failed(self, probe: bool) -> None:
+        # Calls admitted before the circuit opened may fail long after: only the probe may prolong the wait.
+        if self._open_until is not None and not probe:
+            return
+        self._failures += 1
+        if probe or self._failures >= self._threshold:
+            self._open_until = self._clock() + self._reset_after
+
+    def _answered(self, probe: bool) -> None:
+        if self._open_until is None or probe:
+            self._failures = 0
+            self._open_until = None

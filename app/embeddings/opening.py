@@ -1,0 +1,27 @@
+"""Which embedder the settings ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.config import EmbedderSettings
+from app.embeddings.cache import CachedEmbedder
+from app.embeddings.port import Embedder
+
+
+def open_embedder(settings: EmbedderSettings, data_dir: Path) -> CachedEmbedder:
+    """The configured embedder behind a cache of query vectors; returns at once, the model loads with the first call.
+
+    Raises:
+        SetupError: no such provider, or a setting that it has no use for.
+    """
+    inner: Embedder
+    if settings.provider == "local":
+        from app.embeddings.local import LocalEmbedder
+
+        inner = LocalEmbedder(settings.threads)
+    else:
+        from app.embeddings.providers import ProviderEmbedder
+
+        inner = ProviderEmbedder(settings, data_dir)
+    return CachedEmbedder(inner)

@@ -1,0 +1,291 @@
+"""Any embedder of mem0 (OpenAI-compatible servers, Ollama ...) as ours: with deadlines and checks, no telemetry."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from app.config import EmbedderSettings
+from app.embeddings.port import EmbedderUnavailable, Vectors
+from app.errors import SetupError
+
+DOCUMENT_BATCH = 64
+"""Texts in one request. OpenAI takes 300,000 tokens a request; 64 texts of 16,000 characters stay below."""
+
+DOCUMENT_PATIENCE = 6.0
+"""A batch of documents may take this many deadlines of a query."""
+
+CONCURRENT_QUERIES = 8
+"""Queries under way at once; more wait, within their deadline."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What mem0 calls the settings of one provider.
+
+    `model` is named on every start, so that another default in another version of mem0 cannot mix two models' vectors.
+    """
+
+    model: str
+    base_url: str | None = None
+
+
+PROVIDERS = {
+    "aws_bedrock": Provider("amazon.titan-embed-text-v1"),
+    "azure_openai": Provider("", base_url="azure_kwargs"),
+    "fastembed": Provider("thenlper/gte-large"),
+    "gemini": Provider("models/gemini-embedding-001"),
+    "huggingface": Provider("", base_url="huggingface_base_url"),
+    "lmstudio": Provider(
+        "nomic-ai/nomic-embed-text-v1.5-GGUF/nomic-embed-text-v1.5.f16.gguf", base_url="lmstudio_base_url"
+    ),
+    "ollama": Provider("nomic-embed-text", base_url="ollama_base_url"),
+    "openai": Provider("text-embedding-3-small", base_url="openai_base_url"),
+    "together": Provider("intfloat/multilingual-e5-large-instruct"),
+    "vertexai": Provider("gemini-embedding-001"),
+}
+
+
+def prepare_mem0(data_dir: Path) -> None:
+    """Keep mem0's import from reporting home and from writing into the user's home; call before importing it."""
+    os.environ["MEM0_TELEMETRY"] = "False"
+    os.environ["MEM0_DIR"] = str(data_dir / "mem0")
+
+
+class ProviderEmbedder:
+    """Embeds through mem0's `EmbedderFactory`. The constructor is instant: mem0 is imported by the first call.
+
+    Raises:
+        SetupError: no such provider, no model where the provider has no default, an address it does not take.
+    """
+
+    def __init__(self, settings: EmbedderSettings, data_dir: Path) -> None:
+        self._settings = settings
+        self._data_dir = data_dir
+        self._config = _config(settings)
+        model = str(self._config["model"])
+        self.model = f"{settings.provider}/{model}" + (f"@{settings.dimensions}" if settings.dimensions else "")
+        self._size: int | None = None
+        self._clients: tuple[Any, Any] | None = None
+        self._opening = threading.Lock()
+        self._importing = threading.Lock()
+        self._queries = asyncio.Semaphore(CONCURRENT_QUERIES)
+        self._batches = asyncio.Semaphore(1)
+        self._closed = False
+
+    async def dimension(self) -> int:
+        """Length of a vector, found by embedding one word."""
+        if self._size is None:
+            # The first call imports mem0 too, which takes seconds on a busy machine.
+            await self._embed("dimension", self._settings.timeout * DOCUMENT_PATIENCE)
+        assert self._size is not None  # set by every vector that was accepted
+        return self._size
+
+    async def query(self, text: str) -> npt.NDArray[np.float32]:
+        """Embed one query within the configured deadline, shape (dimension,)."""
+        return await self._embed(text, self._settings.timeout)
+
+    async def documents(self, texts: Sequence[str]) -> Vectors:
+        """Embed stored texts, one batch after the other, each with its own deadline."""
+        if not texts:
+            return np.empty((0, await self.dimension()), dtype=np.float32)
+        clean = [_utf8(text) for text in texts]
+        parts: list[Vectors] = []
+        for start in range(0, len(clean), DOCUMENT_BATCH):
+            batch = clean[start : start + DOCUMENT_BATCH]
+            raw = await self._ask(
+                self._batches,
+                self._settings.timeout * DOCUMENT_PATIENCE,
+                lambda batch=batch: self._opened()[1].embed_batch(batch, "add"),  # type: ignore[misc]
+            )
+            parts.append(self._checked(raw, len(batch)))
+        return np.concatenate(parts)
+
+    async def close(self) -> None:
+        """Close the provider's connections; calls under way end by their deadline."""
+        self._closed = True
+        # A thread that is importing native libraries when the interpreter exits would abort the process.
+        await asyncio.to_thread(self._importing.acquire)
+        self._importing.release()
+        clients, self._clients = self._clients, None
+        for embedder in clients or ():
+            close = getattr(getattr(embedder, "client", None), "close", None)
+            if callable(close):
+                await asyncio.to_thread(close)
+
+    async def _embed(self, text: str, deadline: float) -> npt.NDArray[np.float32]:
+        clean = _utf8(text)
+        raw = await self._ask(self._queries, deadline, lambda: [self._opened()[0].embed(clean, "search")])
+        vector: npt.NDArray[np.float32] = self._checked(raw, 1)[0]
+        return vector
+
+    async def _ask(self, slots: asyncio.Semaphore, deadline: float, function: Callable[[], T]) -> T:
+        """Run a blocking call in a thread; whatever it throws becomes `EmbedderUnavailable`."""
+        failure: str
+        try:
+            async with asyncio.timeout(deadline):
+                await slots.acquire()
+                return await _in_thread(function, slots.release)
+        except TimeoutError:
+            failure = f"no answer within {deadline:g} s"
+        except Exception as error:
+            failure = self._told(error)
+        # Outside of the handler: an exception that chains the provider's would carry its words, and so the key.
+        raise EmbedderUnavailable(f"embedder {self._settings.provider}: {failure}")
+
+    def _opened(self) -> tuple[Any, Any]:
+        """mem0's embedder for queries and the same for documents, which differ in their patience only."""
+        with self._opening:
+            if self._closed:
+                raise EmbedderUnavailable("closed")
+            if self._clients is None:
+                embedder = self._factory().create(self._settings.provider, dict(self._config), None)
+                timeout = self._settings.timeout
+                self._clients = _patient(embedder, timeout), _patient(embedder, timeout * DOCUMENT_PATIENCE)
+            return self._clients
+
+    def _factory(self) -> Any:
+        with self._importing:
+            if self._closed:
+                raise EmbedderUnavailable("closed")
+            prepare_mem0(self._data_dir)
+            from mem0.utils.factory import EmbedderFactory  # type: ignore[import-untyped]
+
+            return EmbedderFactory
+
+    def _checked(self, raw: object, count: int) -> Vectors:
+        """The vectors, if they are what was asked for, at unit length."""
+        try:
+            vectors = np.array(raw, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise self._garbage("vectors that are not numbers of one length") from None
+        if vectors.ndim != 2 or vectors.shape[0] != count or vectors.shape[1] == 0:
+            raise self._garbage(f"an array of shape {vectors.shape} for {count} texts")
+        if self._size is not None and vectors.shape[1] != self._size:
+            raise self._garbage(f"{vectors.shape[1]} dimensions; it had {self._size} before")
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(norms).all() or not (norms > 0).all():
+            raise self._garbage("a vector without a direction (zero, infinite or not a number)")
+        self._size = vectors.shape[1]
+        unit: Vectors = (vectors / norms).astype(np.float32)
+        return unit
+
+    def _garbage(self, what: str) -> EmbedderUnavailable:
+        return EmbedderUnavailable(f"embedder {self._settings.provider} answered {what}")
+
+    def _told(self, error: Exception) -> str:
+        """One line about a failure, without anything secret."""
+        if isinstance(error, EmbedderUnavailable):
+            return str(error)
+        status = getattr(error, "status_code", None)
+        if status in (401, 403):
+            return f"the key was refused ({status})"  # such answers tend to quote parts of the key
+        words = " ".join(str(error).split())
+        for secret in self._secrets():
+            words = words.replace(secret, "***")
+        return f"{type(error).__name__}: {words[:300]}"
+
+    def _secrets(self) -> list[str]:
+        """What must not be told, longest first: one may be part of another."""
+        found = {self._settings.api_key.get_secret_value(), urlsplit(self._settings.base_url).password or ""} - {""}
+        # The providers' libraries read keys from the environment too; short values there are words rather than keys.
+        names = ("_KEY", "_SECRET", "_TOKEN")
+        found |= {value for name, value in os.environ.items() if name.endswith(names) and len(value) >= 8}
+        return sorted(found, key=len, reverse=True)
+
+
+def _config(settings: EmbedderSettings) -> dict[str, Any]:
+    """The settings in mem0's words."""
+    provider = PROVIDERS.get(settings.provider)
+    if provider is None:
+        raise SetupError(
+            f"embedder.provider: no provider {settings.provider!r}; known are local, {', '.join(sorted(PROVIDERS))}"
+        )
+    model = settings.model or provider.model
+    if not model:
+        raise SetupError(f"embedder.model: {settings.provider} has no default model; name one")
+    config: dict[str, Any] = {"model": model}
+    key = settings.api_key.get_secret_value()
+    if settings.provider == "openai" and settings.base_url and not key:
+        # Else OpenAI's own key, if the environment has one, would be sent to a stranger.
+        key = "none"
+    if key:
+        config["api_key"] = key
+    if settings.dimensions:
+        config["embedding_dims"] = settings.dimensions
+    if settings.provider == "azure_openai":
+        config["azure_kwargs"] = {
+            name: value for name, value in (("api_key", key), ("azure_endpoint", settings.base_url)) if value
+        }
+    elif settings.base_url and provider.base_url is None:
+        raise SetupError(f"embedder.base_url: {settings.provider} has a fixed address; leave it empty")
+    elif settings.base_url:
+        config[str(provider.base_url)] = settings.base_url
+    return config
+
+
+def _patient(embedder: Any, seconds: float) -> Any:
+    """The embedder with a time limit of its client: a call that was given up must not hold its thread for minutes."""
+    client: Any = getattr(embedder, "client", None)
+    twin = copy.copy(embedder)
+    if callable(getattr(client, "with_options", None)):  # OpenAI's client and those modelled on it
+        # Retries are the caller's: a breaker for queries, marks with backoff for documents.
+        twin.client = client.with_options(timeout=seconds, max_retries=0)
+    elif (http := getattr(client, "_client", None)) is not None and hasattr(http, "timeout"):
+        # Ollama's httpx client, which by default waits for ever; queries and documents share it.
+        http.timeout = seconds
+    return twin
+
+
+def _utf8(text: str) -> str:
+    # A lone surrogate, which JSON can carry, is no UTF-8: clients fail on it in many ways.
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+async def _in_thread(function: Callable[[], T], ended: Callable[[], None]) -> T:
+    """Run in a thread of its own and call `ended` on the loop when it is over, even if nobody waits any more.
+
+    A daemon thread: unlike those of a pool, one that hangs in a provider's library cannot keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        ended()
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result: T | None = None
+        failure: BaseException | None = None
+        try:
+            result = function()
+        except Exception as error:
+            failure = error if not isinstance(error, StopIteration) else RuntimeError("StopIteration")
+        try:
+            loop.call_soon_threadsafe(settle, result, failure)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits
+
+    try:
+        threading.Thread(target=run, name="embed-provider", daemon=True).start()
+    except RuntimeError:
+        ended()
+        raise
+    return await answer

@@ -1,0 +1,112 @@
+"""Marks: raising, claiming and lowering the dirty flags of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, text
+
+from app.database import Tx
+from app.index.models import IndexMark, Kind
+
+RAISE = """
+INSERT INTO index_marks (kind, id) SELECT {kind}, {id} {source}
+ON CONFLICT (kind, id) DO UPDATE SET revision = index_marks.revision + 1, attempts = 0, marked_at = now(),
+    due_at = CASE WHEN index_marks.last_error IS NULL THEN index_marks.due_at ELSE now() END
+"""
+"""Raising a flag, for use inside a larger statement. The pause after a failure ends; a lease that somebody holds, which
+has no error yet, is left alone: two deliveries of one item must not overlap, or the older text could be written last.
+Its holder finds the revision changed and comes back."""
+
+_MARK_DIRTY = text(
+    RAISE.format(kind="CAST(:kind AS text)", id="ids.id", source="FROM unnest(CAST(:ids AS uuid[])) AS ids(id)")
+)
+
+_CLAIM = text(
+    """
+    UPDATE index_marks AS mark
+    SET due_at = now() + make_interval(secs => :lease), attempts = mark.attempts + 1, last_error = NULL
+    FROM (
+        SELECT kind, id FROM index_marks WHERE due_at <= now()
+        ORDER BY due_at, marked_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    ) AS due
+    WHERE mark.kind = due.kind AND mark.id = due.id
+    RETURNING mark.kind, mark.id, mark.revision, mark.attempts
+    """
+)
+
+_DONE = """
+    unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:revisions AS integer[])) AS done(kind, id, revision)
+    WHERE mark.kind = done.kind AND mark.id = done.id AND mark.revision
+"""
+# Two statements: the second sees what a writer committed while the first waited for it.
+_LOWER = text(f"DELETE FROM index_marks AS mark USING {_DONE} = done.revision")  # noqa: S608 - a constant of ours
+_COME_BACK = text(f"UPDATE index_marks AS mark SET due_at = now(), attempts = 0 FROM {_DONE} <> done.revision")  # noqa: S608
+
+_POSTPONE = text(
+    """
+    UPDATE index_marks AS mark
+    SET due_at = now() + make_interval(
+            secs => least(:ceiling, :base * power(2, least(mark.attempts, 16)) * (0.5 + random()))),
+        last_error = :error
+    FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[])) AS failed(kind, id)
+    WHERE mark.kind = failed.kind AND mark.id = failed.id
+    """
+)
+
+STUCK_AFTER = 8
+"""Failed attempts after which a mark is shown as stuck. It is tried on, at the longest pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A mark that this process alone works on until its lease ends."""
+
+    kind: Kind
+    id: UUID
+    revision: int
+    attempts: int
+
+
+async def mark_dirty(tx: Tx, kind: Kind, ids: Iterable[UUID]) -> None:
+    """Note, in the transaction that changes the items, that their vectors are out of date."""
+    await tx.execute(_MARK_DIRTY, {"kind": kind.value, "ids": sorted(ids)})
+
+
+async def claim(tx: Tx, *, limit: int, lease: float) -> list[Claimed]:
+    """Take up to `limit` marks that are due, for `lease` seconds: longer than any delivery may take."""
+    rows = await tx.execute(_CLAIM, {"limit": limit, "lease": lease})
+    return [Claimed(Kind(row.kind), row.id, row.revision, row.attempts) for row in rows]
+
+
+async def settle(tx: Tx, done: Sequence[Claimed]) -> None:
+    """Lower the flags that were delivered; one raised again meanwhile is due at once."""
+    values = _columns(done) | {"revisions": [mark.revision for mark in done]}
+    lowered = await tx.execute(_LOWER, values)
+    if lowered.rowcount < len(done):
+        await tx.execute(_COME_BACK, values)
+
+
+async def postpone(tx: Tx, failed: Sequence[Claimed], error: str, *, base: float = 0.5, ceiling: float = 300.0) -> None:
+    """Try again later: after base · 2^attempts seconds, half to one and a half times that, at most `ceiling`."""
+    await tx.execute(_POSTPONE, _columns(failed) | {"error": error[:500], "base": base, "ceiling": ceiling})
+
+
+async def waiting(tx: Tx) -> tuple[int, int]:
+    """How many marks there are, and how many of them are stuck."""
+    counts = select(func.count(), func.count().filter(IndexMark.attempts >= STUCK_AFTER))
+    total, stuck = (await tx.execute(counts)).one()
+    return total, stuck
+
+
+async def next_due(tx: Tx) -> float | None:
+    """Seconds until a mark is due (0 or less: now); None when there is none."""
+    due: Any = await tx.scalar(select(func.extract("epoch", func.min(IndexMark.due_at) - func.now())))
+    return None if due is None else float(due)
+
+
+def _columns(marks: Sequence[Claimed]) -> dict[str, Any]:
+    return {"kinds": [mark.kind.value for mark in marks], "ids": [mark.id for mark in marks]}

@@ -1,0 +1,68 @@
+"""Tables: what the index still has to learn, the vectors it is rebuilt from, and the runs of the sync job."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Index, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.access.models import NEW_ID, NOW
+from app.database import Base
+
+
+class Kind(StrEnum):
+    """What is searchable. The values are stored."""
+
+    MEMORY = "memory"
+
+
+class IndexMark(Base):
+    """A dirty flag: this item's vector is out of date. Not an event: delivery reads the row as it is now.
+
+    `revision` counts how often the flag was raised, so that a delivery does not lower a flag that was raised again
+    while it worked. A mark is never dropped, whatever its `attempts`.
+    """
+
+    __tablename__ = "index_marks"
+    __table_args__ = (Index("ix_index_marks_due", "due_at", "marked_at"),)
+
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    attempts: Mapped[int] = mapped_column(server_default=text("0"))
+    due_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    """Not to be claimed before: the end of a lease, or of the pause after a failure."""
+    last_error: Mapped[str | None]
+    marked_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class Embedding(Base):
+    """A vector (little-endian float32) that was computed once, so that an index is rebuilt without embedding again."""
+
+    __tablename__ = "embeddings"
+
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(primary_key=True)
+    text_hash: Mapped[str]
+    vector: Mapped[bytes]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class SyncRun(Base):
+    """One run of the sync job and what it found."""
+
+    __tablename__ = "sync_runs"
+    __table_args__ = (Index("ix_sync_runs_started_at", "started_at"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    trigger: Mapped[str]
+    started_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    finished_at: Mapped[datetime | None]
+    statistics: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+    error: Mapped[str | None]

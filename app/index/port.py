@@ -1,0 +1,132 @@
+"""The vector index as the product sees it: points in, ids and scores out. It knows neither SQL nor embedders."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float32]
+"""One embedding, shape (dimension,), unit length, finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One searchable item. `user` is `users.id`; `text` and `text_hash` keep the payload readable to mem0's client."""
+
+    id: UUID
+    vector: Vector
+    user: UUID
+    user_name: str
+    app: UUID
+    namespace: str
+    kind: str
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    text: str
+    text_hash: str
+    categories: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the index can decide itself. Empty tuples mean "any"; everything else is decided by Postgres."""
+
+    user: UUID
+    namespaces: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    apps: tuple[UUID, ...] = ()
+    excluded: tuple[UUID, ...] = field(default=())
+    """Ids of points never to return."""
+
+
+class Hit(NamedTuple):
+    """A candidate: `score` is the cosine similarity in [-1, 1]."""
+
+    id: UUID
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What reconciliation compares: which revision of which item of which user the index holds."""
+
+    id: UUID
+    user: UUID
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """How the index is: `collection` names model and dimension; `points` counts what it holds."""
+
+    engine: str
+    version: str
+    collection: str
+    dimension: int
+    points: int
+
+
+class IndexUnavailable(Exception):
+    """The index does not answer, answers garbage or refuses: text search must do. Never shown to a user."""
+
+
+class VectorIndex(Protocol):
+    """Every method raises `IndexUnavailable` for whatever the engine throws, and when the index was closed.
+
+    A vector of another dimension, not finite or of length zero is the caller's mistake: `ValueError`, nothing written.
+    After a failed `open` the next call of any method tries again.
+    """
+
+    async def open(self) -> None:
+        """Connect, and create the collection with its payload indexes if it is missing.
+
+        An existing collection of another dimension is never touched and never searched: the name carries
+        model and dimension, so it cannot be met under the same name unless somebody tampered with it.
+        """
+        ...
+
+    async def upsert(self, points: Sequence[Point]) -> None:
+        """Write the points; the same id replaces. Acknowledged when searchable; a failure may leave some written."""
+        ...
+
+    async def delete(self, ids: Sequence[UUID]) -> None:
+        """Remove the points; unknown ids are fine."""
+        ...
+
+    async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
+        """The nearest points, best first, at most `limit`."""
+        ...
+
+    def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncIterator[list[Entry]]:
+        """All entries in ascending order of id, in pages (memory stays flat), of one user or of all.
+
+        A point that somebody else wrote appears as an entry of user 0 at revision 0: it is wrong whatever it holds.
+        """
+        ...
+
+    async def count(self, user: UUID | None = None) -> int:
+        """How many points there are, exactly."""
+        ...
+
+    async def activate(self) -> None:
+        """Make this collection the one that the alias names, once it is complete: the moment a new model takes over."""
+        ...
+
+    async def flush(self) -> None:
+        """Make everything acknowledged so far survive a power cut, where the engine leaves that to us."""
+        ...
+
+    async def status(self) -> IndexStatus:
+        """Version and size, for health and doctor."""
+        ...
+
+    async def close(self) -> None:
+        """Flush and release; calling it twice is fine."""
+        ...

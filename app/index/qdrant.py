@@ -1,0 +1,267 @@
+"""The index on a Qdrant server, over its REST API. The only module that imports its client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+from qdrant_client import AsyncQdrantClient, models
+
+from app.index.collections import FILTERED, RECONCILED, TENANT, check_vectors, collection_name, entry_of, payload_of
+from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
+
+log = logging.getLogger(__name__)
+
+CHUNK = 100
+"""Points of one request: 1.2 MB of JSON at 1,536 dimensions, and little time of the event loop to write it."""
+
+PATIENCE = 15.0
+"""Seconds that one write, one page of a listing or one change of the schema may take. No user waits for these."""
+
+
+class QdrantIndex:
+    """A `VectorIndex` in a server's collection, which an alias names for other readers, such as mem0's client.
+
+    The product itself always speaks to the collection by its own name, never through the alias.
+    `client` replaces the one that would be made from `url` and `api_key`; it is closed with the index.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str = "",
+        collection: str,
+        model: str,
+        dimension: int,
+        timeout: float,
+        client: AsyncQdrantClient | None = None,
+    ) -> None:
+        self._alias = collection
+        self._name = collection_name(collection, model, dimension)
+        self._dimension = dimension
+        self._timeout = timeout
+        self._patience = max(timeout, PATIENCE)
+        self._client = client or AsyncQdrantClient(
+            url,
+            # As a header, because the argument warns about plain http, which is what a private network speaks.
+            headers={"api-key": api_key} if api_key else None,
+            # The deadlines below decide; the client's own must only not come first.
+            timeout=math.ceil(self._patience) + 1,
+            # It would ask the server from a thread, and warn when the server is down.
+            check_compatibility=False,
+        )
+        self._ready = False
+        self._closed = False
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Create what is missing. With the server down this raises, and the next call of any method tries again."""
+        async with self._opening:
+            if self._closed:
+                raise IndexUnavailable("the index is closed")
+            if not self._ready:
+                await self._ensure()
+                self._ready = True
+
+    async def upsert(self, points: Sequence[Point]) -> None:
+        check_vectors((point.vector for point in points), self._dimension)
+        for start in range(0, len(points), CHUNK):
+            chunk = [
+                models.PointStruct(id=str(point.id), vector=point.vector.tolist(), payload=payload_of(point))
+                for point in points[start : start + CHUNK]
+            ]
+            async with self._call(self._patience):
+                await self._client.upsert(self._name, chunk, wait=True)
+
+    async def delete(self, ids: Sequence[UUID]) -> None:
+        if ids:
+            selected = models.PointIdsList(points=[str(id) for id in ids])
+            async with self._call(self._patience):
+                await self._client.delete(self._name, selected, wait=True)
+
+    async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
+        check_vectors((vector,), self._dimension)
+        async with self._call(self._timeout):
+            if limit < 1:
+                return []
+            answer = await self._client.query_points(
+                self._name,
+                query=vector.tolist(),
+                query_filter=_filter(where),
+                limit=limit,
+                with_payload=False,
+                with_vectors=False,
+            )
+            return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in answer.points]
+
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncIterator[list[Entry]]:
+        where = None if user is None else _filter(Filter(user))
+        after: Any = None  # in the client's types a page may end at what no page can begin at
+        while True:
+            async with self._call(self._patience):
+                records, after = await self._client.scroll(
+                    self._name,
+                    scroll_filter=where,
+                    limit=page,
+                    offset=after,
+                    with_payload=list(RECONCILED),
+                    with_vectors=False,
+                )
+                # A number as id is a stranger's: ours are uuids.
+                found = [entry_of(UUID(str(it.id)), it.payload) for it in records if not isinstance(it.id, int)]
+            if found:
+                yield found
+            if after is None:
+                return
+
+    async def count(self, user: UUID | None = None) -> int:
+        async with self._call(self._timeout):
+            where = None if user is None else _filter(Filter(user))
+            return (await self._client.count(self._name, count_filter=where, exact=True)).count
+
+    async def flush(self) -> None:
+        """Nothing to do: the server acknowledges a write when it is in its write-ahead log."""
+        async with self._call(self._patience):
+            pass
+
+    async def status(self) -> IndexStatus:
+        async with self._call(self._timeout):
+            version = (await self._client.info()).version
+        return IndexStatus(
+            engine="qdrant",
+            version=version,
+            collection=self._name,
+            dimension=self._dimension,
+            points=await self.count(),
+        )
+
+    async def activate(self) -> None:
+        """Make the alias name this collection, in one step: called when this one is complete.
+
+        The collection that it named before stays: another replica may still use it.
+        """
+        async with self._call(self._patience):
+            named = await self._named_by_alias()
+            if named == self._name:
+                return
+            await self._point_alias(replacing=named)
+        log.info("the alias %s moved from %s to %s", self._alias, named, self._name)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            async with _unavailable(self._timeout):
+                await self._client.close()
+
+    @asynccontextmanager
+    async def _call(self, deadline: float) -> AsyncIterator[None]:
+        """Around one call of the client: the collection is there, the time is bounded, the errors are ours.
+
+        Waiting for somebody else's attempt to open counts too, so that a hung server costs no caller more than its own
+        deadline.
+        """
+        if self._closed:
+            raise IndexUnavailable("the index is closed")
+        try:
+            async with _unavailable(deadline):
+                if not self._ready:
+                    await self.open()
+                yield
+        except IndexUnavailable:
+            # The collection may be gone, or the server be another one: the next call looks, and creates it again.
+            self._ready = False
+            raise
+
+    async def _ensure(self) -> None:
+        async with _unavailable(self._timeout):
+            exists = await self._client.collection_exists(self._name)
+        if not exists:
+            async with _unavailable(self._patience):
+                await self._create()
+        async with _unavailable(self._timeout):
+            info = await self._client.get_collection(self._name)
+        self._check(info)
+        for key in (TENANT, *FILTERED):
+            if key not in info.payload_schema:
+                schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=key == TENANT)
+                async with _unavailable(self._patience):
+                    await self._client.create_payload_index(self._name, key, schema, wait=True)
+        await self._introduce()
+
+    async def _create(self) -> None:
+        try:
+            await self._client.create_collection(
+                self._name,
+                vectors_config=models.VectorParams(size=self._dimension, distance=models.Distance.COSINE),
+                # One graph per tenant and none over all: no search is without a tenant.
+                hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
+            )
+        except Exception:
+            # Another replica may have been quicker.
+            if not await self._client.collection_exists(self._name):
+                raise
+
+    def _check(self, info: models.CollectionInfo) -> None:
+        found = info.config.params.vectors
+        if not isinstance(found, models.VectorParams):
+            raise IndexUnavailable(f"the collection {self._name} has other vectors than one without a name")
+        if (found.size, found.distance) != (self._dimension, models.Distance.COSINE):
+            raise IndexUnavailable(
+                f"the collection {self._name} holds vectors of {found.size} dimensions compared by "
+                f"{found.distance.value}; the embedder makes {self._dimension}, compared by Cosine"
+            )
+
+    async def _introduce(self) -> None:
+        """Let the alias name this collection if it names none. It is a courtesy to others: failing is no obstacle."""
+        try:
+            async with _unavailable(self._patience):
+                if await self._named_by_alias() is None:
+                    await self._point_alias(replacing=None)
+        except IndexUnavailable as error:
+            log.warning("the alias %s could not be set: %s", self._alias, error)
+
+    async def _named_by_alias(self) -> str | None:
+        aliases = (await self._client.get_aliases()).aliases
+        return next((it.collection_name for it in aliases if it.alias_name == self._alias), None)
+
+    async def _point_alias(self, *, replacing: str | None) -> None:
+        steps: list[models.AliasOperations] = []
+        if replacing is not None:
+            steps.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._alias)))
+        target = models.CreateAlias(collection_name=self._name, alias_name=self._alias)
+        steps.append(models.CreateAliasOperation(create_alias=target))
+        await self._client.update_collection_aliases(steps)
+
+
+@asynccontextmanager
+async def _unavailable(deadline: float) -> AsyncIterator[None]:
+    """Turn whatever the client raises into `IndexUnavailable`, and silence into it after `deadline` seconds.
+
+    The client has no common base for refusals, timeouts, unreadable answers and failed assertions about answers.
+    """
+    try:
+        async with asyncio.timeout(deadline):
+            yield
+    except IndexUnavailable:
+        raise
+    except TimeoutError as error:
+        raise IndexUnavailable(f"qdrant did not answer within {deadline:g} s") from error
+    except Exception as error:
+        raise IndexUnavailable(f"qdrant: {type(error).__name__}: {error}".rstrip(": ")) from error
+
+
+def _filter(where: Filter) -> models.Filter:
+    must: list[models.Condition] = [
+        models.FieldCondition(key=TENANT, match=models.MatchValue(value=str(where.user))),
+    ]
+    for key, wanted in (("namespace", where.namespaces), ("kind", where.kinds), ("app", where.apps)):
+        if wanted:
+            must.append(models.FieldCondition(key=key, match=models.MatchAny(any=[str(value) for value in wanted])))
+    excluded = models.HasIdCondition(has_id=[str(id) for id in where.excluded])
+    return models.Filter(must=must, must_not=[excluded] if where.excluded else None)

@@ -1,0 +1,134 @@
+"""The folder of one embedded shard: created, loaded, found damaged, moved aside."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import qdrant_edge as edge
+
+from app.index.collections import FILTERED, TENANT
+from app.index.port import IndexUnavailable
+
+log = logging.getLogger(__name__)
+
+KEPT_BROKEN = 2
+"""Damaged folders that are kept for whoever wants to look; older ones are removed."""
+
+_MACHINE = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    errno.EAGAIN, errno.EINTR,
+}  # fmt: skip
+"""Failures of the machine, not of the data: the folder is left as it is."""
+
+
+def open_shard(home: Path, dimension: int) -> edge.EdgeShard:
+    """Load the shard, or create it. One that cannot be loaded is moved aside and an empty one takes its place.
+
+    Raises:
+        IndexUnavailable: the folder is sound but cannot be used; see `_load`.
+    """
+    shard = _load(home, dimension) if holds_a_shard(home) else None
+    if shard is None:
+        if home.exists():
+            _move_aside(home)
+        home.mkdir(mode=0o700)
+        shard = edge.EdgeShard.create(str(home), _configuration(dimension))
+        _index_payload(shard)
+    return shard
+
+
+def holds_a_shard(home: Path) -> bool:
+    """Whether there is a shard, sound or not."""
+    return (home / "edge_config.json").exists() or (home / "segments").exists()
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether an engine call died of a panic."""
+    # The engine's own panics derive from BaseException, in a module that cannot be imported.
+    return type(error).__name__ == "PanicException"
+
+
+def _configuration(dimension: int) -> edge.EdgeConfig:
+    return edge.EdgeConfig(
+        vectors=edge.EdgeVectorParams(size=dimension, distance=edge.Distance.Cosine),
+        quantization_config=edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits4),
+    )
+
+
+def _load(home: Path, dimension: int) -> edge.EdgeShard | None:
+    """The shard of a folder; None if it is damaged.
+
+    Raises:
+        IndexUnavailable: it is sound but not ours to use: another process has it, it holds vectors of another
+            dimension, or the machine has no room, rights or file handles.
+    """
+    shard = None
+    try:
+        shard = edge.EdgeShard.load(str(home), _configuration(dimension))
+        _index_payload(shard)
+        _probe(shard, dimension)
+        return shard
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        if shard is not None:
+            with suppress(Exception):  # Closing flushes, which damage may prevent; the files are released all the same.
+                shard.close()
+        words = str(error)
+        system = re.search(r"(?:os error|code:) (\d+)", words)
+        if "WouldBlock" in words:
+            raise IndexUnavailable(f"{home} is in use by another process") from error
+        if "incompatible with existing segments" in words:
+            raise IndexUnavailable(f"{home} does not hold vectors of {dimension} dimensions: {words}") from error
+        if system and int(system[1]) in _MACHINE:
+            raise IndexUnavailable(f"{home} cannot be opened: {words}") from error
+        log.error("the vector index in %s is damaged and will be rebuilt: %s", home, words)
+        return None
+
+
+def _probe(shard: edge.EdgeShard, dimension: int) -> None:
+    """Read everything once: a shard may load with parts missing, and then answer with errors, or with nothing.
+
+    The payload is read by a condition on a key that has no index, the codes and the vectors by a search over all.
+    """
+    points = shard.count(edge.CountRequest(exact=True))
+    has_payload = edge.FieldCondition(key="revision", match=edge.MatchExcept([-1]))
+    for part in (edge.HasVectorCondition(""), has_payload):
+        found = shard.count(edge.CountRequest(exact=True, filter=edge.Filter(must=[part])))
+        if found != points:
+            raise ValueError(f"only {found} of its {points} points are whole")
+    for ignore_codes in (False, True):
+        codes = edge.QuantizationSearchParams(ignore=ignore_codes, rescore=True)
+        request = edge.SearchRequest(
+            query=edge.Query.Nearest([1.0] * dimension),
+            limit=1,
+            offset=0,
+            params=edge.SearchParams(exact=ignore_codes, quantization=codes),
+        )
+        if len(shard.search(request)) != min(points, 1):
+            raise ValueError(f"none of its {points} points is found")
+
+
+def _move_aside(home: Path) -> None:
+    pattern = re.compile(re.escape(home.name) + r"\.broken-(\d+)")
+    taken = sorted(int(match[1]) for path in home.parent.iterdir() if (match := pattern.fullmatch(path.name)))
+    aside = home.with_name(f"{home.name}.broken-{taken[-1] + 1 if taken else 1}")
+    home.rename(aside)
+    log.warning("the damaged folder was kept as %s", aside)
+    for number in taken[: max(0, len(taken) + 1 - KEPT_BROKEN)]:
+        shutil.rmtree(home.with_name(f"{home.name}.broken-{number}"), ignore_errors=True)
+
+
+def _index_payload(shard: edge.EdgeShard) -> None:
+    present = shard.info().payload_schema
+    if TENANT not in present:
+        tenant = edge.KeywordIndexParams(is_tenant=True)
+        shard.update(edge.UpdateOperation.create_field_index(TENANT, tenant))
+    for key in FILTERED:
+        if key not in present:
+            shard.update(edge.UpdateOperation.create_field_index(key, edge.PayloadSchemaType.Keyword))

@@ -1,0 +1,37 @@
+"""The web application: REST and MCP under one lifespan."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from app.jobs.schedule import scheduled
+from app.mcp.doors import McpFirst, mcp_doors
+from app.rest.api import include_rest
+from app.rest.guard import Guard
+from app.services import VERSION, Services
+
+
+def create_app(services: Services) -> FastAPI:
+    """Every door over one set of services. The services are opened and closed by whoever calls this."""
+    doors = mcp_doors(services)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with doors.running(), scheduled(services):
+            yield
+
+    app = FastAPI(
+        title="OpenMemory API",
+        version=VERSION,
+        description="One memory for all your AI assistants.",
+        lifespan=lifespan,
+        redirect_slashes=False,
+    )
+    app.state.services = services
+    include_rest(app)
+    app.add_middleware(McpFirst, doors=doors)
+    app.add_middleware(Guard, settings=services.settings)
+    return app

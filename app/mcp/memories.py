@@ -1,0 +1,216 @@
+"""Tools that write, list and remove memories."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Annotated, Any
+from uuid import UUID
+
+import orjson
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel, Field
+
+from app.access.caller import Caller
+from app.errors import Invalid, NotFound
+from app.mcp.tool import Answer, Arguments, Tool
+from app.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
+from app.services import Services
+
+VERBATIM = "No language model is configured: the text was stored verbatim."
+LISTED = 1_000
+"""The most memories that one call lists: more would fill the model's context and help nobody."""
+
+Namespace = Annotated[str, Field(description="Project or workspace to keep apart, such as a repository's name.")]
+Ids = Annotated[list[str], Field(description="Ids of memories, as search_memory and list_memories give them.")]
+
+
+class AddArguments(Arguments):
+    text: str = Field(description="The fact, preference or event to remember, in full sentences that stand alone.")
+    infer: bool = Field(
+        True, description="False stores the text to the letter; true lets a language model extract facts."
+    )
+    namespace: Namespace = "default"
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Anything to keep with it, as a JSON object.")
+
+
+class AddedMemory(BaseModel):
+    id: str
+    memory: str
+    event: Event = Field(description="ADD: stored. NONE: an active memory says exactly this already.")
+
+
+class AddResult(BaseModel):
+    results: list[AddedMemory]
+    note: str | None = None
+
+
+class ListArguments(Arguments):
+    limit: int = Field(LISTED, description=f"How many, newest first; 1 to {LISTED}.")
+    offset: int = Field(0, description="How many to pass over, to go on where the last call ended.")
+    namespace: str | None = Field(None, description="Only this project or workspace.")
+
+
+class ListedMemory(BaseModel):
+    id: str
+    memory: str
+    hash: str
+    metadata: dict[str, Any]
+    created_at: str
+    updated_at: str
+    user_id: str
+    categories: list[str]
+    namespace: str
+    app_name: str
+
+
+class ListResult(BaseModel):
+    result: list[ListedMemory]
+    total: int = Field(description="How many there are in all.")
+
+
+class IdsArguments(Arguments):
+    memory_ids: Ids
+
+
+class NoArguments(Arguments):
+    pass
+
+
+class UpdateArguments(Arguments):
+    memory_id: str = Field(description="Id of the memory that is no longer right.")
+    text: str = Field(description="What it should say from now on.")
+    metadata: dict[str, Any] | None = Field(None, description="Replaces what is kept with it; left out, that stays.")
+
+
+class UpdatedMemory(BaseModel):
+    id: str
+    memory: str
+    event: Event
+    previous_memory: str
+    revision: int
+
+
+class UpdateResult(BaseModel):
+    results: list[UpdatedMemory]
+
+
+class Message(BaseModel):
+    result: str
+
+
+async def _add(services: Services, caller: Caller, arguments: AddArguments) -> Answer:
+    new = MemoryCreate(text=arguments.text, namespace=arguments.namespace, metadata=arguments.metadata)
+    added = await services.memories.add(caller, new)
+    answer: dict[str, Any] = {"results": [{"id": str(added.id), "memory": added.memory, "event": added.event.value}]}
+    if arguments.infer:
+        answer["note"] = VERBATIM
+    return Answer(orjson.dumps(answer).decode(), answer)
+
+
+async def _list(services: Services, caller: Caller, arguments: ListArguments) -> Answer:
+    if not 1 <= arguments.limit <= LISTED:
+        raise Invalid("limit", f"must be from 1 to {LISTED:,}, not {arguments.limit:,}")
+    if not 0 <= arguments.offset <= 10_000_000:
+        raise Invalid("offset", f"must be from 0 to 10,000,000, not {arguments.offset:,}")
+    namespaces = (arguments.namespace,) if arguments.namespace is not None else ()
+    query = MemoryQuery(namespaces=namespaces)
+    items, total = await services.memories.slice(caller, query, offset=arguments.offset, limit=arguments.limit)
+    listed = [_listed(item, caller.user) for item in items]
+    return Answer(orjson.dumps(listed).decode(), {"result": listed, "total": total})
+
+
+async def _delete(services: Services, caller: Caller, arguments: IdsArguments) -> Answer:
+    deleted = await _changed(services.memories.delete, caller, arguments.memory_ids)
+    return _said(f"Successfully deleted {deleted} memories")
+
+
+async def _delete_all(services: Services, caller: Caller, _: NoArguments) -> Answer:
+    await services.memories.delete_all(caller)
+    return _said("Successfully deleted all memories")
+
+
+async def _restore(services: Services, caller: Caller, arguments: IdsArguments) -> Answer:
+    restored = await _changed(services.memories.restore, caller, arguments.memory_ids)
+    return _said(f"Successfully restored {restored} memories")
+
+
+async def _update(services: Services, caller: Caller, arguments: UpdateArguments) -> Answer:
+    memory_id = _ids([arguments.memory_id], "memory_id")[0]
+    before = await services.memories.get(caller, memory_id)
+    change = MemoryUpdate(text=arguments.text, metadata=arguments.metadata)
+    after = await services.memories.update(caller, memory_id, change)
+    event = Event.UPDATE if after.revision != before.revision else Event.NONE
+    updated = {
+        "id": str(after.id), "memory": after.content, "event": event.value,
+        "previous_memory": before.content, "revision": after.revision,
+    }  # fmt: skip
+    answer = {"results": [updated]}
+    return Answer(orjson.dumps(answer).decode(), answer)
+
+
+async def _changed(change: Callable[..., Awaitable[int]], caller: Caller, texts: list[str]) -> int:
+    """How many of the memories were changed; in OpenMemory's words if none is the caller's to change."""
+    with suppress(NotFound):
+        if ids := _ids(texts, "memory_ids"):
+            return await change(caller, ids, strict=False)
+    raise NotFound("No accessible memories found with provided IDs", code="memory_not_found")
+
+
+def _ids(texts: list[str], field: str) -> list[UUID]:
+    try:
+        return [UUID(text) for text in texts]
+    except ValueError:
+        raise Invalid(field, "must be UUIDs, as the search gives them: 123e4567-e89b-42d3-a456-426614174000") from None
+
+
+def _listed(record: MemoryRecord, user: str) -> dict[str, Any]:
+    return {
+        "id": str(record.id), "memory": record.content, "hash": record.hash, "metadata": record.metadata_,
+        "created_at": record.created_at.isoformat(), "updated_at": record.updated_at.isoformat(), "user_id": user,
+        "categories": record.categories, "namespace": record.namespace, "app_name": record.app_name,
+    }  # fmt: skip
+
+
+def _said(text: str) -> Answer:
+    return Answer(text, {"result": text})
+
+
+READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+REMOVES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+
+TOOLS: tuple[Tool[Any], ...] = (
+    Tool(
+        "add_memories", "Remember",
+        "Remember something about the user or the project for later conversations. Call it whenever the user states a"
+        " preference, a fact about themself, a decision or a plan, or asks you to remember. One self-contained"
+        " statement per call; not what is of use only in this conversation, and no secrets.",
+        AddArguments, AddResult, WRITES, _add, "Error adding to memory",
+    ),
+    Tool(
+        "list_memories", "List memories",
+        "List the user's memories, newest first. To answer a question use search_memory instead.",
+        ListArguments, ListResult, READS, _list, "Error getting memories",
+    ),
+    Tool(
+        "update_memory", "Correct a memory",
+        "Replace what one memory says when it has become wrong. Its earlier text is kept in its history.",
+        UpdateArguments, UpdateResult, WRITES, _update, "Error updating memory",
+    ),
+    Tool(
+        "delete_memories", "Forget memories",
+        "Delete single memories by their ids, when the user asks to forget them. restore_memories brings them back.",
+        IdsArguments, Message, REMOVES, _delete, "Error deleting memories",
+    ),
+    Tool(
+        "delete_all_memories", "Forget everything",
+        "Delete every memory that this app can see. Only when the user explicitly asks for that.",
+        NoArguments, Message, REMOVES, _delete_all, "Error deleting memories",
+    ),
+    Tool(
+        "restore_memories", "Restore memories",
+        "Bring deleted, archived or paused memories back by their ids.",
+        IdsArguments, Message, WRITES, _restore, "Error restoring memories",
+    ),
+)  # fmt: skip

@@ -1,0 +1,90 @@
+"""What input is taken: sizes from the settings, and characters that every store can hold. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from app.config import Limits
+from app.errors import Invalid, TooLarge
+
+MAX_CATEGORIES = 100
+
+
+def text(value: str, field: str, limit: int, setting: str) -> str:
+    """A text that is not blank, not too long, and can be stored as it is."""
+    storable(value, field)
+    if not value.strip():
+        raise Invalid(field, "must not be empty or blank")
+    if len(value) > limit:
+        raise TooLarge(field, f"has {len(value):,} characters; the limit is {limit:,} ({setting})")
+    return value
+
+
+def name(value: str, field: str, limits: Limits) -> str:
+    """A name of a user, app, namespace, thread, kind, key or category."""
+    return text(value, field, limits.name, "limits.name")
+
+
+def categories(names: Sequence[str], limits: Limits) -> None:
+    """Categories of one memory."""
+    for category in names:
+        name(category, "categories", limits)
+    if len(names) > MAX_CATEGORIES:
+        raise Invalid("categories", f"has {len(names)} entries; the limit is {MAX_CATEGORIES}")
+
+
+def storable(value: str, field: str) -> None:
+    """Refuse what PostgreSQL and JSON cannot hold: NUL and lone surrogates."""
+    if "\x00" in value:
+        raise Invalid(field, "must not contain the NUL character (U+0000)")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(field, f"has half of a surrogate pair at position {error.start}; send valid Unicode") from None
+
+
+def metadata(value: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    """A JSON object of bounded size, storable throughout."""
+    _storable_tree(value, "metadata", depth=0)
+    try:
+        size = len(orjson.dumps(value))
+    except TypeError as error:
+        raise Invalid("metadata", f"must be a JSON object: {error}") from None
+    if size > limits.metadata:
+        raise TooLarge("metadata", f"has {size:,} bytes; the limit is {limits.metadata:,} (limits.metadata)")
+    return value
+
+
+def _storable_tree(value: Any, field: str, depth: int) -> None:
+    if depth > 32:
+        raise TooLarge(field, "is nested more than 32 levels deep")
+    if isinstance(value, str):
+        storable(value, field)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise Invalid(field, "must be a number that JSON can say: neither infinite nor NaN")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            storable(str(key), field)
+            _storable_tree(item, f"{field}.{key}"[:100], depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _storable_tree(item, field, depth + 1)
+
+
+def count(values: Sequence[object], field: str, limit: int, setting: str) -> None:
+    """A list that is not empty and not too long."""
+    if not values:
+        raise Invalid(field, "must name at least one")
+    if len(values) > limit:
+        raise TooLarge(field, f"has {len(values):,} entries; the limit is {limit:,} ({setting})")
+
+
+def between(value: int, field: str, low: int, high: int) -> int:
+    """A number in a closed range."""
+    if not low <= value <= high:
+        raise Invalid(field, f"must be from {low:,} to {high:,}, not {value:,}")
+    return value

@@ -1,0 +1,146 @@
+"""Tables: memories, their texts and states through time, and their categories."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, Computed, Enum, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.access.models import NEW_ID, NOW
+from app.database import Base
+
+
+class State(StrEnum):
+    """Where a memory is in its life. Erased memories have no row."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ARCHIVED = "archived"
+    DELETED = "deleted"
+
+
+STATE = Enum(State, name="memory_state", values_callable=lambda states: [state.value for state in states])
+
+
+class Memory(Base):
+    """One remembered thing."""
+
+    __tablename__ = "memories"
+    __table_args__ = (
+        CheckConstraint("revision >= 1", name="revision"),
+        # An identical active text of the same user, namespace and app is not stored twice.
+        Index(
+            "uq_memories_active_text",
+            "user_id",
+            "namespace",
+            "app_id",
+            "hash",
+            unique=True,
+            postgresql_where=text("state = 'active'"),
+        ),
+        Index("idx_memory_user_state", "user_id", "state", "created_at", "id"),
+        Index("idx_memory_app_state", "app_id", "state"),
+        Index("idx_memory_user_app", "user_id", "app_id"),
+        # A hash per scope and lexeme: a lookup touches no other user's memories.
+        Index(
+            "idx_memory_lexical",
+            text("lexical_keys(user_id, namespace, words)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text("state = 'active'"),
+        ),
+        Index(
+            "idx_memory_content_trigram",
+            "user_id",
+            "content",
+            postgresql_using="gin",
+            postgresql_ops={"content": "gin_trgm_ops"},
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text("state = 'active'"),
+        ),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"))
+    content: Mapped[str]
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
+    state: Mapped[State] = mapped_column(STATE, server_default=State.ACTIVE.value)
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    archived_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None]
+    namespace: Mapped[str] = mapped_column(server_default=text("'default'"))
+    thread_id: Mapped[str | None]
+    kind: Mapped[str] = mapped_column(server_default=text("'memory'"))
+    key: Mapped[str | None]
+    importance: Mapped[float | None]
+    hash: Mapped[str]
+    expires_at: Mapped[datetime | None]
+    valid_from: Mapped[datetime | None]
+    valid_until: Mapped[datetime | None]
+    superseded_by: Mapped[UUID | None] = mapped_column(ForeignKey("memories.id", ondelete="SET NULL"), index=True)
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    words: Mapped[Any] = mapped_column(TSVECTOR, Computed("to_tsvector('english'::regconfig, content)", persisted=True))
+
+
+class MemoryRevision(Base):
+    """One text that a memory has had. Revision 1 has no old text."""
+
+    __tablename__ = "memory_revisions"
+    __table_args__ = (UniqueConstraint("memory_id", "revision"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"))
+    revision: Mapped[int]
+    old_text: Mapped[str | None]
+    new_text: Mapped[str]
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
+    changed_by: Mapped[UUID]
+    app_id: Mapped[UUID | None]
+    changed_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class MemoryStatusHistory(Base):
+    """One change of state. A new memory comes from no state at all: `old_state` is null."""
+
+    __tablename__ = "memory_status_history"
+    __table_args__ = (
+        Index("idx_history_memory_state", "memory_id", "new_state"),
+        Index("idx_history_user_time", "changed_by", "changed_at"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"))
+    changed_by: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    app_id: Mapped[UUID | None]
+    old_state: Mapped[State | None] = mapped_column(STATE)
+    new_state: Mapped[State] = mapped_column(STATE)
+    changed_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class Category(Base):
+    """A subject that memories are filed under, shared by all users by name."""
+
+    __tablename__ = "categories"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    name: Mapped[str] = mapped_column(unique=True)
+    description: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class MemoryCategory(Base):
+    """Which memory is filed under which category."""
+
+    __tablename__ = "memory_categories"
+    __table_args__ = (Index("idx_memory_category", "category_id", "memory_id"),)
+
+    memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
+    category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id", ondelete="CASCADE"), primary_key=True)

@@ -1,0 +1,159 @@
+"""The reads of memories. Every one goes through `readable_by`."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, and_, exists, func, literal_column, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+
+from app.access.caller import Caller
+from app.access.models import App, User
+from app.access.readable import readable_by
+from app.database import Tx
+from app.errors import Invalid
+from app.memories.models import (
+    Category,
+    Memory,
+    MemoryCategory,
+    MemoryRevision,
+    MemoryStatusHistory,
+    State,
+)
+from app.memories.schemas import MemoryQuery, MemoryRecord, Revision, StateChange
+
+ALL_STATES = tuple(State)
+
+CATEGORY_NAMES = (
+    select(
+        func.coalesce(func.array_agg(aggregate_order_by(Category.name, Category.name)), literal_column("'{}'::text[]"))
+    )
+    .join(MemoryCategory, MemoryCategory.category_id == Category.id)
+    .where(MemoryCategory.memory_id == Memory.id)
+    .correlate(Memory)
+    .scalar_subquery()
+)
+
+COLUMNS = (
+    Memory.id, Memory.user_id, Memory.app_id, App.name.label("app_name"), Memory.content,
+    Memory.metadata_.label("metadata_"), Memory.state, Memory.created_at, Memory.updated_at, Memory.archived_at,
+    Memory.deleted_at, Memory.namespace, Memory.thread_id, Memory.kind, Memory.key, Memory.importance, Memory.hash,
+    Memory.expires_at, Memory.revision, CATEGORY_NAMES.label("categories"),
+)  # fmt: skip
+"""A memory whole, as `MemoryRecord` takes it."""
+
+SORTABLE: dict[str, Any] = {
+    "created_at": Memory.created_at, "updated_at": Memory.updated_at, "memory": Memory.content,
+    "content": Memory.content, "app_name": App.name, "state": Memory.state, "namespace": Memory.namespace,
+    "kind": Memory.kind, "importance": Memory.importance, "archived_at": Memory.archived_at,
+    "deleted_at": Memory.deleted_at, "id": Memory.id, "app_id": Memory.app_id, "expires_at": Memory.expires_at,
+}  # fmt: skip
+"""Names by which lists may be sorted."""
+
+
+def whole() -> Select[Any]:
+    """Memories with all that `MemoryRecord` needs, in one statement."""
+    return select(*COLUMNS).join(App, App.id == Memory.app_id)
+
+
+def record(row: Any) -> MemoryRecord:
+    """A row of `whole()` as a record. The database has checked it already."""
+    return MemoryRecord.model_construct(**row._mapping)
+
+
+async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
+    """One memory that the caller may read; its owner may read it in any state."""
+    states = ALL_STATES if caller.owner else (State.ACTIVE,)
+    query = whole().where(Memory.id == memory_id, readable_by(caller, Memory, states=states))
+    row = (await tx.execute(query, caller.parameters)).one_or_none()
+    return record(row) if row else None
+
+
+async def matches(
+    tx: Tx, caller: Caller, query: MemoryQuery, *, offset: int, limit: int
+) -> tuple[list[MemoryRecord], int]:
+    """Some of the memories that match and that the caller may read, and how many match in all.
+
+    Raises:
+        Invalid: `sort` names no column that can be sorted by.
+    """
+    if query.sort not in SORTABLE:
+        raise Invalid("sort_column", f"must be one of {', '.join(SORTABLE)}", hint="Invalid sort column")
+    which = matching(caller, query)
+    column = SORTABLE[query.sort]
+    order = column.desc().nulls_last() if query.descending else column.asc().nulls_last()
+    tie = Memory.id.desc() if query.descending else Memory.id.asc()
+    if query.sort == "created_at":  # never null: a plain order lets the index deliver it
+        order = column.desc() if query.descending else column.asc()
+    rows = await tx.execute(
+        whole().where(which).order_by(order, tie).limit(limit).offset(offset),
+        caller.parameters,
+    )
+    items = [record(row) for row in rows]
+    if len(items) < limit and (items or offset == 0):
+        return items, offset + len(items)
+    total = await tx.scalar(select(func.count()).select_from(Memory).where(which), caller.parameters)
+    return items, int(total or 0)
+
+
+def matching(caller: Caller, query: MemoryQuery) -> ColumnElement[bool]:
+    """The memories that a query means and that the caller may read. Execute with `caller.parameters`."""
+    return and_(readable_by(caller, Memory, states=query.states), *_conditions(query))
+
+
+def _conditions(query: MemoryQuery) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if query.text:
+        found.append(Memory.content.icontains(query.text, autoescape=True))
+    if query.app_ids:
+        found.append(Memory.app_id == func.any(list(query.app_ids)))
+    if query.namespaces:
+        found.append(Memory.namespace == func.any(list(query.namespaces)))
+    if query.threads:
+        found.append(Memory.thread_id == func.any(list(query.threads)))
+    if query.kinds:
+        found.append(Memory.kind == func.any(list(query.kinds)))
+    if query.created_from:
+        found.append(Memory.created_at >= query.created_from)
+    if query.created_to:
+        found.append(Memory.created_at <= query.created_to)
+    filed = select(MemoryCategory.memory_id).where(MemoryCategory.memory_id == Memory.id)
+    if query.category_ids:
+        found.append(exists(filed.where(MemoryCategory.category_id == func.any(list(query.category_ids)))))
+    if query.categories:
+        named = filed.join(Category, Category.id == MemoryCategory.category_id)
+        found.append(exists(named.where(Category.name == func.any(list(query.categories)))))
+    return found
+
+
+async def states_of(tx: Tx, caller: Caller, ids: list[UUID]) -> dict[UUID, State]:
+    """The states of those of `ids` that belong to the caller's user, readable or not to the caller's app."""
+    query = select(Memory.id, Memory.state).where(Memory.id == func.any(ids), Memory.user_id == caller.user_id)
+    return {row.id: row.state for row in await tx.execute(query)}
+
+
+async def history(tx: Tx, memory_id: UUID) -> tuple[list[StateChange], list[Revision]]:
+    """All states and texts of a memory, oldest first. The caller has been found to own it."""
+    states = await tx.execute(
+        select(
+            MemoryStatusHistory.id, MemoryStatusHistory.old_state, MemoryStatusHistory.new_state,
+            User.user_id.label("changed_by"), App.name.label("app_name"), MemoryStatusHistory.changed_at,
+        )
+        .join(User, User.id == MemoryStatusHistory.changed_by)
+        .outerjoin(App, App.id == MemoryStatusHistory.app_id)
+        .where(MemoryStatusHistory.memory_id == memory_id)
+        .order_by(MemoryStatusHistory.changed_at, MemoryStatusHistory.id)
+    )  # fmt: skip
+    revisions = await tx.execute(
+        select(
+            MemoryRevision.revision, MemoryRevision.old_text, MemoryRevision.new_text,
+            MemoryRevision.metadata_.label("metadata_"), User.user_id.label("changed_by"),
+            App.name.label("app_name"), MemoryRevision.changed_at,
+        )
+        .join(User, User.id == MemoryRevision.changed_by)
+        .outerjoin(App, App.id == MemoryRevision.app_id)
+        .where(MemoryRevision.memory_id == memory_id)
+        .order_by(MemoryRevision.revision)
+    )  # fmt: skip
+    return [StateChange.model_validate(row) for row in states], [Revision.model_validate(row) for row in revisions]

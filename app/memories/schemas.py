@@ -1,0 +1,154 @@
+"""The shapes of memories at the doors. Names and time formats of the OpenMemory contract are kept to the letter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from app.memories.models import State
+
+
+class Event(StrEnum):
+    """What became of a text that was to be remembered."""
+
+    ADD = "ADD"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    NONE = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCreate:
+    """One text to remember verbatim."""
+
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    namespace: str = "default"
+    thread_id: str | None = None
+    kind: str = "memory"
+    key: str | None = None
+    importance: float | None = None
+    categories: tuple[str, ...] = ()
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    app: str | None = None
+    """Only for imports by the owner: the app that wrote it, if not the caller's."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUpdate:
+    """What to change of a memory; None leaves as it is."""
+
+    text: str | None = None
+    metadata: dict[str, Any] | None = None
+    categories: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryQuery:
+    """Which memories to list. Empty means any. Times bound `created_at`, both ends included."""
+
+    states: tuple[State, ...] = (State.ACTIVE,)
+    text: str | None = None
+    app_ids: tuple[UUID, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    category_ids: tuple[UUID, ...] = ()
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+    sort: str = "created_at"
+    descending: bool = True
+    page: int = 1
+    size: int = 50
+
+
+class Shape(BaseModel):
+    """Base of what is sent."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True, populate_by_name=True)
+
+
+class MemoryRecord(Shape):
+    """A memory whole, as the service hands it to the doors."""
+
+    id: UUID
+    user_id: UUID
+    app_id: UUID
+    app_name: str
+    content: str
+    metadata_: dict[str, Any]
+    state: State
+    created_at: datetime
+    updated_at: datetime
+    archived_at: datetime | None
+    deleted_at: datetime | None
+    namespace: str
+    thread_id: str | None
+    kind: str
+    key: str | None
+    importance: float | None
+    hash: str
+    expires_at: datetime | None
+    revision: int
+    categories: list[str]
+
+
+class MemoryAdded(Shape):
+    """What became of one text: ADD with the new memory, or NONE with the one that says it already."""
+
+    id: UUID
+    memory: str
+    event: Event
+    state: State = State.ACTIVE
+
+
+class Page(Shape):
+    """One page of records and how many there are in all."""
+
+    items: list[MemoryRecord]
+    total: int
+    page: int
+    size: int
+
+    @property
+    def pages(self) -> int:
+        """Number of pages of this size."""
+        return -(-self.total // self.size)
+
+
+class StateChange(Shape):
+    """One line of a memory's status history."""
+
+    id: UUID
+    old_state: State | None
+    new_state: State
+    changed_by: str
+    app_name: str | None
+    changed_at: datetime
+
+
+class Revision(Shape):
+    """One text that a memory has had."""
+
+    revision: int
+    old_text: str | None
+    new_text: str
+    metadata_: dict[str, Any]
+    changed_by: str
+    app_name: str | None
+    changed_at: datetime
+
+
+class History(Shape):
+    """All states and texts of a memory, oldest first."""
+
+    memory_id: UUID
+    states: list[StateChange]
+    revisions: list[Revision]

@@ -1,0 +1,309 @@
+"""The use cases of memories. One public method is one use case is one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, func, select
+
+from app.access.caller import Caller
+from app.access.directory import Directory
+from app.access.models import App
+from app.access.readable import readable_by
+from app.audit import service as accesses
+from app.audit import trail
+from app.audit.schemas import AccessLogPage
+from app.audit.trail import Access
+from app.config import Limits
+from app.database import Database, Tx
+from app.errors import Forbidden, Invalid, NotFound
+from app.index.deliver import Deliverer
+from app.memories import changes, checks, repository, transitions
+from app.memories.maintenance import Maintenance
+from app.memories.models import Memory, State
+from app.memories.repository import ALL_STATES
+from app.memories.schemas import (
+    History,
+    MemoryAdded,
+    MemoryCreate,
+    MemoryQuery,
+    MemoryRecord,
+    MemoryUpdate,
+    Page,
+)
+
+MAX_PAGE_SIZE = 100
+
+
+class Memories:
+    """Remember, read, change, forget."""
+
+    def __init__(
+        self,
+        database: Database,
+        directory: Directory,
+        delivery: Deliverer,
+        limits: Limits,
+        maintenance: Maintenance,
+    ) -> None:
+        self._database = database
+        self._directory = directory
+        self._delivery = delivery
+        self._limits = limits
+        self._maintenance = maintenance
+
+    async def add(self, caller: Caller, new: MemoryCreate) -> MemoryAdded:
+        """Remember one text verbatim; an identical active one of the same app and namespace is answered instead.
+
+        Raises:
+            Invalid: a field is blank, too large or cannot be stored.
+            Forbidden: the app is paused.
+        """
+        return (await self.add_many(caller, [new]))[0]
+
+    async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
+        """Remember texts verbatim, all or none, in order."""
+        checks.count(news, "memories", self._limits.batch, "limits.batch")
+        checked = [self.checked(new) for new in news]
+        apps: dict[str, UUID] = {}
+        for name in {new.app for new in checked if new.app}:
+            if not caller.owner:
+                raise Forbidden("Only the user may write in the name of another app.", code="not_your_app")
+            apps[name] = (await self._directory.caller(caller.user, name, owner=True)).app_id
+        async with self._database.transaction() as tx:
+            await self._refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in checked})
+            try:
+                added = await changes.add(tx, caller, checked, apps)
+            except NotFound:
+                self._directory.forget(caller.user)
+                raise
+        self._delivery.wake()
+        self._maintenance.wrote(len(added))
+        return added
+
+    async def get(self, caller: Caller, memory_id: UUID) -> MemoryRecord:
+        """One memory; its owner sees it in any state.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+        """
+        async with self._database.transaction() as tx:
+            record = await repository.get(tx, caller, memory_id)
+            if record is None:
+                raise _no_memory()
+            await trail.record(tx, caller, Access.GET, [memory_id])
+        return record
+
+    async def list(self, caller: Caller, query: MemoryQuery) -> Page:
+        """A page of memories that the caller may read, and how many there are in all.
+
+        Raises:
+            Invalid: a filter, the page, its size or the sorting cannot be used.
+        """
+        checks.between(query.page, "page", 1, 1_000_000)
+        checks.between(query.size, "size", 1, MAX_PAGE_SIZE)
+        items, total = await self.slice(caller, query, offset=(query.page - 1) * query.size, limit=query.size)
+        return Page(items=items, total=total, page=query.page, size=query.size)
+
+    async def slice(
+        self, caller: Caller, query: MemoryQuery, *, offset: int, limit: int
+    ) -> tuple[Sequence[MemoryRecord], int]:
+        """Some of the memories that `list` pages through, wherever they lie, and how many there are in all."""
+        query = self._checked_query(caller, query)
+        async with self._database.transaction() as tx:
+            items, total = await repository.matches(tx, caller, query, offset=offset, limit=limit)
+            await trail.record(tx, caller, Access.LIST, [item.id for item in items])
+        return items, total
+
+    async def update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord:
+        """Write a new revision of one memory; its vector follows.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+            Conflict: it is deleted, or another active memory says this already.
+        """
+        change = self._checked_change(change)
+        states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)
+        async with self._database.transaction() as tx:
+            if not caller.owner:
+                await self._refuse_paused(tx, {caller.app_id})
+            which = (Memory.id == memory_id) & readable_by(caller, Memory, states=states)
+            await changes.update_text(tx, caller, which, change)
+            await trail.record(tx, caller, Access.UPDATE, [memory_id])
+            record = await repository.get(tx, caller, memory_id)
+        self._delivery.wake()
+        if record is None:
+            raise _no_memory()
+        return record
+
+    async def change_state(self, caller: Caller, ids: Sequence[UUID], target: State, *, strict: bool = True) -> int:
+        """Bring memories into a state; returns how many changed.
+
+        With `strict` it is all or none: an unknown id or a change that the table of transitions refuses fails the
+        request. Without, what can be changed is changed, and only if nothing was accessible it fails. A memory that is
+        in the state already counts neither as changed nor as a failure.
+
+        Raises:
+            NotFound: an id (without `strict`: every id) is unknown or not the caller's.
+            Conflict: the change is not allowed from the memory's state, or the same text is active already.
+        """
+        ids = list(dict.fromkeys(ids))
+        checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
+        async with self._database.transaction() as tx:
+            if not caller.owner:
+                await self._refuse_paused(tx, {caller.app_id})
+            mine = (Memory.id == func.any(ids)) & _touchable(caller, target)
+            rows = await tx.execute(select(Memory.id, Memory.state).where(mine), caller.parameters)
+            states = {row.id: row.state for row in rows}
+            if (strict and len(states) < len(ids)) or not states:
+                raise _no_memory()
+            refused = [s for s in states.values() if s is not target and target not in transitions.ALLOWED[s]]
+            if refused and (strict or len(refused) == len(states)):
+                raise transitions.refuse(refused[0], target)
+            changed = [id_ for id_, _ in await changes.change_state(tx, caller, mine, target)]
+            await trail.record(tx, caller, _ACCESS[target], changed)
+        self._delivery.wake()
+        return len(changed)
+
+    async def change_state_where(self, caller: Caller, query: MemoryQuery, target: State) -> int:
+        """Bring every memory that matches, and that the caller may read, into a state; returns how many changed."""
+        query = self._checked_query(caller, query)
+        async with self._database.transaction() as tx:
+            if not caller.owner:
+                await self._refuse_paused(tx, {caller.app_id})
+            which = repository.matching(caller, query)
+            changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target)]
+            access = Access.DELETE_ALL if target is State.DELETED else _ACCESS[target]
+            await trail.record(tx, caller, access, changed, {"operation": "bulk_delete"} if changed else None)
+        self._delivery.wake()
+        return len(changed)
+
+    async def delete(self, caller: Caller, ids: Sequence[UUID], *, strict: bool = True) -> int:
+        """Delete memories softly: nothing finds them, `restore` brings them back."""
+        return await self.change_state(caller, ids, State.DELETED, strict=strict)
+
+    async def delete_all(self, caller: Caller, query: MemoryQuery | None = None) -> int:
+        """Delete softly every memory that the caller may read."""
+        return await self.change_state_where(caller, query or MemoryQuery(), State.DELETED)
+
+    async def restore(self, caller: Caller, ids: Sequence[UUID], *, strict: bool = True) -> int:
+        """Make memories active again, whatever they were before."""
+        return await self.change_state(caller, ids, State.ACTIVE, strict=strict)
+
+    async def erase(self, caller: Caller, ids: Sequence[UUID]) -> int:
+        """Remove memories for good, with their texts, history, log and vectors. Only their owner may; all or none.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: one is unknown or not the caller's.
+        """
+        _only_owner(caller)
+        ids = list(dict.fromkeys(ids))
+        checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
+        async with self._database.transaction() as tx:
+            found = await repository.states_of(tx, caller, ids)
+            if len(found) < len(ids):
+                raise _no_memory()
+            erased = await changes.erase(tx, ids)
+        self._delivery.wake()
+        return erased
+
+    async def erase_user(self, caller: Caller) -> int:
+        """Remove a user with all memories, apps, rules, logs and vectors for good; returns the number of memories."""
+        _only_owner(caller)
+        async with self._database.transaction() as tx:
+            erased = await changes.erase_user(tx, caller.user_id)
+        self._directory.forget(caller.user)
+        self._delivery.wake()
+        return erased
+
+    async def history(self, caller: Caller, memory_id: UUID) -> History:
+        """All states and texts of one memory, oldest first."""
+        async with self._database.transaction() as tx:
+            if await repository.get(tx, caller, memory_id) is None:
+                raise _no_memory()
+            states, revisions = await repository.history(tx, memory_id)
+            await trail.record(tx, caller, Access.GET, [memory_id], {"part": "history"})
+        return History(memory_id=memory_id, states=states, revisions=revisions)
+
+    async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
+        """Who accessed one memory, newest first. Looking at the log is not an access."""
+        checks.between(page, "page", 1, 1_000_000)
+        checks.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
+        async with self._database.transaction() as tx:
+            if await repository.get(tx, caller, memory_id) is None:
+                raise _no_memory()
+            return await accesses.page(tx, memory_id, page, page_size)
+
+    def checked(self, new: MemoryCreate) -> MemoryCreate:
+        """The memory as it can be stored.
+
+        Raises:
+            Invalid: a field is blank, too large or cannot be stored.
+        """
+        limits = self._limits
+        checks.text(new.text, "text", limits.text, "limits.text")
+        for field in ("namespace", "thread_id", "kind", "key", "app"):
+            value = getattr(new, field)
+            if value is not None:
+                checks.name(value, field, limits)
+        checks.categories(new.categories, limits)
+        if new.importance is not None and not 0 <= new.importance <= 1:
+            raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
+        for field in ("created_at", "expires_at"):
+            moment = getattr(new, field)
+            if moment is not None and moment.tzinfo is None:
+                raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
+        return replace(new, metadata=checks.metadata(new.metadata, limits))
+
+    def _checked_change(self, change: MemoryUpdate) -> MemoryUpdate:
+        if change.text is not None:
+            checks.text(change.text, "text", self._limits.text, "limits.text")
+        if change.metadata is not None:
+            checks.metadata(change.metadata, self._limits)
+        checks.categories(change.categories or (), self._limits)
+        return change
+
+    def _checked_query(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
+        if query.text:
+            checks.text(query.text, "search_query", self._limits.query, "limits.query")
+        for field in ("namespaces", "threads", "kinds", "categories"):
+            for value in getattr(query, field):
+                checks.name(value, field, self._limits)
+        for field in ("created_from", "created_to"):
+            moment = getattr(query, field)
+            if moment is not None and moment.tzinfo is None:
+                raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
+        return query if caller.owner else replace(query, states=(State.ACTIVE,))
+
+    async def _refuse_paused(self, tx: Tx, apps: set[UUID]) -> None:
+        paused = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))
+        if paused is not None:
+            raise Forbidden(
+                f"App {paused} is currently paused on OpenMemory. Cannot create new memories.", code="app_paused"
+            )
+
+
+_ACCESS = {
+    State.DELETED: Access.DELETE,
+    State.ACTIVE: Access.RESTORE,
+    State.PAUSED: Access.PAUSE,
+    State.ARCHIVED: Access.ARCHIVE,
+}
+
+
+def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:
+    """What a caller may bring into `target`: an owner anything; an app what it may read, or might if it were active."""
+    states = ALL_STATES if caller.owner or target is State.ACTIVE else (State.ACTIVE,)
+    return readable_by(caller, Memory, states=states)
+
+
+def _only_owner(caller: Caller) -> None:
+    if not caller.owner:
+        raise Forbidden("Only the user may erase memories for good.", code="owner_only")
+
+
+def _no_memory() -> NotFound:
+    return NotFound("Memory not found", code="memory_not_found")

@@ -1,0 +1,61 @@
+"""Bringing a database's schema up to date."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from alembic.config import Config
+from sqlalchemy import create_engine, exc, text
+
+from alembic import command
+from app.database import normal_url
+from app.errors import SetupError
+
+OLDEST = 14
+"""The oldest major version of PostgreSQL that is supported."""
+
+EXTENSIONS = ("btree_gin", "pg_trgm")
+
+
+def configuration(url: str) -> Config:
+    """Alembic's configuration for a database; the scripts stand beside the package."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent.parent / "alembic").replace("%", "%%"))
+    config.attributes["url"] = normal_url(url)
+    return config
+
+
+async def upgrade(url: str) -> None:
+    """Bring the schema to the newest revision. Replicas that start together wait for each other.
+
+    Raises:
+        SetupError: the server does not answer, is too old, or lacks an extension that the role may not create.
+    """
+    await asyncio.to_thread(_upgrade, url)
+
+
+def _upgrade(url: str) -> None:
+    engine = create_engine(normal_url(url), connect_args={"connect_timeout": 10})
+    try:
+        with engine.connect() as connection:
+            version = connection.scalar(text("SELECT current_setting('server_version_num')::int")) or 0
+            if version < OLDEST * 10_000:
+                raise SetupError(
+                    f"database.url: PostgreSQL {version // 10_000} is too old; needed is {OLDEST} or newer"
+                )
+            available = set(connection.scalars(text("SELECT name FROM pg_available_extensions")))
+            if missing := [name for name in EXTENSIONS if name not in available]:
+                raise SetupError(
+                    f"database.url: the server lacks the extensions {', '.join(missing)};"
+                    " install PostgreSQL's contrib package"
+                )
+        command.upgrade(configuration(url), "head")
+    except exc.OperationalError as error:
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else "no answer"
+        raise SetupError(f"database.url: PostgreSQL does not answer: {reason}") from None
+    except exc.ProgrammingError as error:
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+        raise SetupError(f"database.url: the schema cannot be brought up to date: {reason}") from None
+    finally:
+        engine.dispose()

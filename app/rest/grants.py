@@ -1,0 +1,82 @@
+"""Access rules over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Body, Query
+from pydantic import BaseModel, Field
+
+from app.access.grants import Grant, GrantCreate
+from app.memories import checks
+from app.rest.caller import Owner, OwnerOrDefault, TheServices, new_owner_of
+from app.rest.errors import documented
+from app.rest.routing import Router
+from app.rest.schemas import Message
+
+router = Router("/api/v1/grants", "access")
+
+
+class GrantOfUser(GrantCreate):
+    """A rule that a user makes for their apps."""
+
+    user_id: str = Field(description="The user; made on first use.")
+
+
+class GrantList(BaseModel):
+    """The rules of a user, oldest first."""
+
+    grants: list[Grant]
+
+
+@router.post("", responses=documented(404), status_code=201)
+async def create_grant(
+    services: TheServices,
+    new: Annotated[
+        GrantOfUser,
+        Body(
+            openapi_examples={
+                "hide a project from one app": {
+                    "value": {
+                        "user_id": "alice",
+                        "effect": "deny",
+                        "app": "cursor",
+                        "object_type": "namespace",
+                        "object": "private",
+                    }
+                },
+                "hide everything from every app": {
+                    "value": {"user_id": "alice", "effect": "deny", "object_type": "all"}
+                },
+            }
+        ),
+    ],
+) -> Grant:
+    """Allow or deny apps to read. The same rule again is answered with the one that is in force."""
+    limits = services.settings.limits
+    for field in ("app", "object"):
+        value = getattr(new, field)
+        if value is not None:
+            checks.name(value, field, limits)
+    caller = await new_owner_of(services, new.user_id)
+    return await services.grants.create(caller, GrantCreate.model_validate(new.model_dump(exclude={"user_id"})))
+
+
+@router.get("", responses=documented(404))
+async def list_grants(
+    services: TheServices,
+    caller: OwnerOrDefault,
+    app: Annotated[str | None, Query(description="Only the rules for this app.")] = None,
+) -> GrantList:
+    """List the rules of a user."""
+    if app is not None:
+        checks.name(app, "app", services.settings.limits)
+    return GrantList(grants=await services.grants.list(caller, app=app))
+
+
+@router.delete("/{grant_id}", responses=documented(404))
+async def revoke_grant(services: TheServices, caller: Owner, grant_id: UUID) -> Message:
+    """End a rule."""
+    await services.grants.revoke(caller, grant_id)
+    return Message(message="Successfully revoked the grant")

@@ -1,0 +1,254 @@
+"""Memories over REST: list, add, read, change, forget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import Body, HTTPException, Path, Query
+
+from app.access.caller import Caller
+from app.audit.schemas import AccessLogPage
+from app.errors import Invalid, NotFound
+from app.memories import repository
+from app.memories.models import State
+from app.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
+from app.rest.caller import Owner, OwnerOrDefault, TheServices, app_of, owner_of
+from app.rest.errors import documented
+from app.rest.routing import Router
+from app.rest.schemas import (
+    MemoriesOfUser,
+    MemoryChange,
+    MemoryDetail,
+    MemoryFilter,
+    MemoryPage,
+    MemoryRow,
+    MemoryRowAdded,
+    Message,
+    NewMemoryOfUser,
+    Seconds,
+    listed,
+    moment,
+    parts,
+)
+from app.services import Services
+
+NO_LLM = "Stored verbatim: no language model is configured to extract facts."
+
+router = Router("/api/v1/memories", "memories")
+
+MemoryId = Annotated[UUID, Path(description="The memory's id.")]
+_ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
+
+
+@router.get("", responses=documented(404))
+async def list_memories(
+    *,
+    services: TheServices,
+    caller: Owner,
+    app_id: UUID | None = None,
+    from_date: Seconds | None = None,
+    to_date: Seconds | None = None,
+    categories: Annotated[str | None, Query(description="Names, separated by commas; any of them.")] = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=100)] = 50,
+    search_query: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
+    sort_column: Annotated[str | None, Query(description="A column; an unknown one is ignored.")] = None,
+    sort_direction: Annotated[str | None, Query(description="asc or desc.")] = None,
+    namespace: str | None = None,
+    thread_id: str | None = None,
+    kind: str | None = None,
+    state: Annotated[str, Query(description="States, separated by commas: active, paused, archived, deleted.")] = (
+        "active"
+    ),
+) -> MemoryPage:
+    """List a user's memories."""
+    sort, descending = _sorting(sort_column, sort_direction)
+    query = MemoryQuery(
+        states=_states(state),
+        text=search_query or None,
+        app_ids=(app_id,) if app_id else (),
+        namespaces=listed(namespace),
+        threads=listed(thread_id),
+        kinds=listed(kind),
+        categories=tuple(parts(categories)),
+        created_from=moment(from_date),
+        created_to=moment(to_date),
+        sort=sort,
+        descending=descending,
+        page=page,
+        size=size,
+    )
+    return MemoryPage.of(await services.memories.list(caller, query))
+
+
+@router.post("", responses=documented(403, 413))
+async def add_memory(
+    services: TheServices,
+    new: Annotated[
+        NewMemoryOfUser,
+        Body(
+            openapi_examples={
+                "shortest": {"value": {"user_id": "alice", "text": "Alice drinks her coffee black."}},
+                "by an app, filed": {
+                    "value": {
+                        "user_id": "alice",
+                        "text": "We deploy on Tuesdays.",
+                        "infer": False,
+                        "app": "claude",
+                        "namespace": "webshop",
+                        "kind": "decision",
+                        "categories": ["work"],
+                        "metadata": {"source": "standup"},
+                    }
+                },
+            }
+        ),
+    ],
+) -> MemoryRowAdded:
+    """Remember one text. An identical active one of the same app and namespace is answered instead (`NONE`)."""
+    caller = await app_of(services, new.user_id, new.app)
+    # The time is set here, so that the row of a new memory is known without reading it back.
+    created_at = new.created_at or datetime.now(UTC)
+    create = replace(new.create(), created_at=created_at)
+    added = await services.memories.add(caller, create)
+    note = NO_LLM if new.infer else None
+    if added.event is Event.ADD:
+        return MemoryRowAdded.new(caller, added.id, create, created_at, note)
+    return MemoryRowAdded.of_twin(await _stored(services, caller, added.id), added.event, note)
+
+
+@router.delete("", responses=documented(404, 413))
+async def delete_memories(
+    services: TheServices,
+    which: Annotated[
+        MemoriesOfUser, Body(openapi_examples={"one": {"value": {"memory_ids": [_ID], "user_id": "alice"}}})
+    ],
+) -> Message:
+    """Delete memories softly; `actions/restore` brings them back. All or none."""
+    caller = await owner_of(services, which.user_id)
+    count = await services.memories.delete(caller, which.memory_ids)
+    return Message(message=f"Successfully deleted {count} memories")
+
+
+@router.post("/filter", responses=documented(400, 404))
+async def filter_memories(
+    services: TheServices,
+    wanted: Annotated[
+        MemoryFilter,
+        Body(
+            openapi_examples={
+                "newest first": {"value": {"user_id": "alice", "page": 1, "size": 20}},
+                "sorted": {"value": {"user_id": "alice", "sort_column": "memory", "sort_direction": "asc"}},
+            }
+        ),
+    ],
+) -> MemoryPage:
+    """List a user's active and paused memories, and the archived ones on demand."""
+    sort, descending = _filter_sorting(wanted)
+    caller = await owner_of(services, wanted.user_id)
+    archived = (State.ARCHIVED,) if wanted.show_archived else ()
+    query = MemoryQuery(
+        states=(State.ACTIVE, State.PAUSED, *archived),
+        text=wanted.search_query or None,
+        app_ids=tuple(wanted.app_ids or ()),
+        category_ids=tuple(wanted.category_ids or ()),
+        created_from=moment(wanted.from_date),
+        created_to=moment(wanted.to_date),
+        sort=sort,
+        descending=descending,
+        page=wanted.page,
+        size=wanted.size,
+    )
+    return MemoryPage.of(await services.memories.list(caller, query))
+
+
+@router.get("/{memory_id}", responses=documented(404))
+async def get_memory(services: TheServices, caller: OwnerOrDefault, memory_id: MemoryId) -> MemoryDetail:
+    """Show one memory, in whatever state it is."""
+    return MemoryDetail.of(await services.memories.get(caller, memory_id))
+
+
+@router.put("/{memory_id}", responses=documented(404, 409, 413))
+async def update_memory(
+    services: TheServices,
+    memory_id: MemoryId,
+    change: Annotated[
+        MemoryChange,
+        Body(
+            openapi_examples={
+                "text": {"value": {"user_id": "alice", "memory_content": "Alice drinks tea."}},
+                "categories": {"value": {"user_id": "alice", "categories": ["food"]}},
+            }
+        ),
+    ],
+) -> MemoryRow:
+    """Change the text, metadata or categories of one memory; its vector follows, its history keeps the old text."""
+    if change.memory_content is None and change.metadata is None and change.categories is None:
+        raise Invalid("memory_content", "must be given, or metadata, or categories")
+    caller = await owner_of(services, change.user_id)
+    categories = None if change.categories is None else tuple(change.categories)
+    update = MemoryUpdate(change.memory_content, change.metadata, categories)
+    return MemoryRow.of(await services.memories.update(caller, memory_id, update))
+
+
+@router.get("/{memory_id}/history", responses=documented(404))
+async def get_history(services: TheServices, caller: OwnerOrDefault, memory_id: MemoryId) -> History:
+    """Show all states and texts that one memory has had, oldest first."""
+    return await services.memories.history(caller, memory_id)
+
+
+@router.get("/{memory_id}/access-log", responses=documented(404))
+async def get_access_log(
+    services: TheServices,
+    caller: OwnerOrDefault,
+    memory_id: MemoryId,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    page_size: Annotated[int, Query(ge=1, le=100)] = 10,
+) -> AccessLogPage:
+    """Show who accessed one memory, newest first. Times are UTC without an offset."""
+    return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size)
+
+
+async def _stored(services: Services, caller: Caller, memory_id: UUID) -> MemoryRecord:
+    """What says the text that the caller wrote again, readable to them or not. No access of its own, so not logged."""
+    async with services.database.statement() as tx:
+        record = await repository.get(tx, replace(caller, owner=True), memory_id)
+    if record is None:
+        raise NotFound("Memory not found", code="memory_not_found")
+    return record
+
+
+def _states(text: str) -> tuple[State, ...]:
+    try:
+        states = tuple(State(part) for part in parts(text))
+    except ValueError:
+        states = ()
+    if not states:
+        raise Invalid("state", f"must be one or more, separated by commas, of {', '.join(State)}")
+    return states
+
+
+def _sorting(column: str | None, direction: str | None) -> tuple[str, bool]:
+    descending = _descending(direction)
+    if descending is None:
+        raise Invalid("sort_direction", "must be asc or desc")
+    return (column, descending) if column in repository.SORTABLE else ("created_at", True)
+
+
+def _filter_sorting(wanted: MemoryFilter) -> tuple[str, bool]:
+    if not wanted.sort_column or not wanted.sort_direction:
+        return "created_at", True
+    descending = _descending(wanted.sort_direction)
+    if wanted.sort_column not in ("memory", "app_name", "created_at"):
+        raise HTTPException(400, "Invalid sort column")
+    if descending is None:
+        raise HTTPException(400, "Invalid sort direction")
+    return wanted.sort_column, descending
+
+
+def _descending(direction: str | None) -> bool | None:
+    known: dict[str | None, Literal[True, False]] = {"asc": False, "desc": True, None: True}
+    return known.get(direction.lower() if direction else None)

@@ -1,0 +1,73 @@
+"""How routes are made: each with and without a trailing slash, and taking JSON that every store can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+
+from app.rest.errors import documented
+
+
+class JsonRequest(Request):
+    """A request whose body is JSON in the strict sense: UTF-8, no NaN, no halves of surrogate pairs, finite depth."""
+
+    async def json(self) -> Any:
+        """The decoded body.
+
+        Raises:
+            HTTPException: 400, with the position of the first character that is not JSON.
+        """
+        try:
+            return from_json(await self.body(), allow_inf_nan=False)
+        except ValueError as error:
+            raise HTTPException(400, f"body: is not valid JSON: {error}") from None
+
+
+class JsonRoute(APIRoute):
+    """A route that refuses a body of any other type than JSON.
+
+    An absent type is refused too: a web page may send such a body anywhere without asking.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """What answers a request of this route."""
+        answer = super().get_route_handler()
+        if self.body_field is None:
+            return answer
+
+        async def answer_json(request: Request) -> Response:
+            request = JsonRequest(request.scope, request.receive)
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+                given = repr(kind[:80]) if kind else "none"
+                if await request.body():
+                    raise HTTPException(415, f"Content-Type: must be application/json, not {given}")
+            return await answer(request)
+
+        return answer_json
+
+
+class Router(APIRouter):
+    """Routes of one feature. Each path is served with and without a trailing slash; one of the two is documented."""
+
+    def __init__(self, prefix: str, tag: str) -> None:
+        super().__init__(
+            prefix=prefix,
+            tags=[tag],
+            route_class=JsonRoute,
+            responses=documented(422, 503),
+            generate_unique_id_function=_operation_id,
+        )
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        """Add an operation under both forms of its path."""
+        super().add_api_route(path, endpoint, **options)
+        super().add_api_route(path + "/", endpoint, **options | {"include_in_schema": False})
+
+
+def _operation_id(route: Any) -> str:
+    return str(route.name)

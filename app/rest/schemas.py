@@ -1,0 +1,275 @@
+"""The shapes of memories over REST. Names, order and time formats are those of OpenMemory; what we add comes last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from app.access.caller import Caller
+from app.memories.models import State
+from app.memories.schemas import Event, MemoryCreate, MemoryRecord, Page
+from app.times import EpochSeconds, NaiveTime
+
+_YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
+
+Seconds = Annotated[int, Field(ge=_YEAR_1, le=_YEAR_9999, description="Seconds since 1970 (not milliseconds).")]
+
+
+def moment(seconds: int | None) -> datetime | None:
+    """Epoch seconds as a time."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC) if value.tzinfo else value
+    except OverflowError:
+        raise ValueError("must lie within the years 1 to 9999 in UTC") from None
+
+
+def _finite(value: Any) -> Any:
+    """Refuse numbers that JSON cannot say: 1e999 is read as infinity."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+        elif isinstance(item, float) and not math.isfinite(item):
+            raise ValueError("has a number that is too large to be stored")
+    return value
+
+
+Moment = Annotated[datetime, AfterValidator(_in_utc)]
+Metadata = Annotated[dict[str, Any], AfterValidator(_finite)]
+
+
+class MemoryResponse(BaseModel):
+    """A memory in a list."""
+
+    id: UUID
+    content: str
+    created_at: EpochSeconds = Field(description="Seconds since 1970.")
+    state: State
+    app_id: UUID
+    app_name: str
+    categories: list[str]
+    metadata_: dict[str, Any]
+    namespace: str
+    thread_id: str | None
+    kind: str
+    key: str | None
+    importance: float | None
+    expires_at: datetime | None
+    revision: int
+
+    @classmethod
+    def of(cls, record: MemoryRecord) -> MemoryResponse:
+        """The record as it is listed. The database has checked it already."""
+        return cls.model_construct(**{name: getattr(record, name) for name in cls.model_fields})
+
+
+class MemoryPage(BaseModel):
+    """One page of memories."""
+
+    items: list[MemoryResponse]
+    total: int
+    page: int
+    size: int
+    pages: int
+
+    @classmethod
+    def of(cls, page: Page) -> MemoryPage:
+        """The page as it is sent."""
+        items = [MemoryResponse.of(record) for record in page.items]
+        return cls.model_construct(items=items, total=page.total, page=page.page, size=page.size, pages=page.pages)
+
+
+class MemoryDetail(BaseModel):
+    """One memory by its id. Its content is called `text` here."""
+
+    id: UUID
+    text: str
+    created_at: EpochSeconds = Field(description="Seconds since 1970.")
+    state: State
+    app_id: UUID
+    app_name: str
+    categories: list[str]
+    metadata_: dict[str, Any]
+    namespace: str
+    thread_id: str | None
+    kind: str
+    key: str | None
+    importance: float | None
+    expires_at: datetime | None
+    revision: int
+
+    @classmethod
+    def of(cls, record: MemoryRecord) -> MemoryDetail:
+        """The record as it is shown alone."""
+        same = {name: getattr(record, name) for name in cls.model_fields if name != "text"}
+        return cls.model_construct(text=record.content, **same)
+
+
+class MemoryRow(BaseModel):
+    """A memory as it is stored. Times are UTC without an offset."""
+
+    id: UUID
+    user_id: UUID = Field(description="The user's internal id.")
+    app_id: UUID
+    content: str
+    metadata_: dict[str, Any]
+    state: State
+    created_at: NaiveTime
+    updated_at: NaiveTime
+    archived_at: NaiveTime | None
+    deleted_at: NaiveTime | None
+    vector: None = Field(default=None, description="Always null: vectors are in the index.")
+
+    @classmethod
+    def of(cls, record: MemoryRecord) -> MemoryRow:
+        """The record as its row."""
+        return cls.model_construct(vector=None, **_row(record))
+
+
+class MemoryRowAdded(MemoryRow):
+    """The stored memory, and what became of the text."""
+
+    event: Event = Field(description="ADD: stored. NONE: this active memory says exactly the same already.")
+    note: str | None = Field(description="Says how the text was stored, if not as asked.")
+
+    @classmethod
+    def new(
+        cls, caller: Caller, memory_id: UUID, create: MemoryCreate, created_at: datetime, note: str | None
+    ) -> MemoryRowAdded:
+        """The row that the caller has just made."""
+        return cls.model_construct(
+            id=memory_id,
+            user_id=caller.user_id,
+            app_id=caller.app_id,
+            content=create.text,
+            metadata_=create.metadata,
+            state=State.ACTIVE,
+            created_at=created_at,
+            updated_at=created_at,
+            archived_at=None,
+            deleted_at=None,
+            vector=None,
+            event=Event.ADD,
+            note=note,
+        )
+
+    @classmethod
+    def of_twin(cls, record: MemoryRecord, event: Event, note: str | None) -> MemoryRowAdded:
+        """The row of the memory that says the text already."""
+        return cls.model_construct(vector=None, event=event, note=note, **_row(record))
+
+
+def _row(record: MemoryRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in MemoryRow.model_fields if name != "vector"}
+
+
+class NewMemory(BaseModel):
+    """What can be said of a text to remember."""
+
+    text: str = Field(description="What to remember, verbatim.")
+    app: str | None = Field(default=None, description="The app that writes; left out: the default app, `openmemory`.")
+    namespace: str = Field(default="default", description="A project or workspace inside the user's memory.")
+    thread_id: str | None = Field(default=None, description="A conversation or work session inside the namespace.")
+    kind: str = Field(default="memory", description="What sort of memory it is, such as `preference` or `decision`.")
+    key: str | None = Field(default=None, description="A name that you choose for it.")
+    importance: float | None = Field(default=None, ge=0, le=1, description="0 to 1.")
+    categories: list[str] = []
+    metadata: Metadata = {}
+    created_at: Moment | None = Field(default=None, description="When it was said, with an offset; left out: now.")
+    expires_at: Moment | None = Field(default=None, description="From when on nobody finds it, with an offset.")
+
+    def create(self, *, app: str | None = None) -> MemoryCreate:
+        """As the service takes it. `app` is for owners who write in the name of an app."""
+        given = {name: getattr(self, name) for name in _CREATE}
+        return MemoryCreate(categories=tuple(self.categories), app=app, **given)
+
+
+_CREATE = NewMemory.model_fields.keys() - {"app", "categories"}
+
+
+class NewMemoryOfUser(NewMemory):
+    """A text to remember for a user."""
+
+    user_id: str = Field(description="The user; made on first use.")
+    infer: bool = Field(default=True, description="Let a language model extract facts first; needs one configured.")
+
+
+class MemoryChange(BaseModel):
+    """What to change of a memory; what is left out stays."""
+
+    user_id: str
+    memory_content: str | None = None
+    metadata: Metadata | None = None
+    categories: list[str] | None = None
+
+
+class MemoriesOfUser(BaseModel):
+    """Some memories of a user."""
+
+    memory_ids: list[UUID]
+    user_id: str
+
+
+class MemoryFilter(BaseModel):
+    """Which memories to list, and in what order."""
+
+    user_id: str
+    page: int = Field(default=1, ge=1, le=1_000_000)
+    size: int = Field(default=10, ge=1, le=100)
+    search_query: str | None = Field(default=None, description="A part of the text, in any case.")
+    app_ids: list[UUID] | None = None
+    category_ids: list[UUID] | None = None
+    sort_column: str | None = Field(default=None, description="memory, app_name or created_at; with sort_direction.")
+    sort_direction: str | None = Field(default=None, description="asc or desc.")
+    from_date: Seconds | None = None
+    to_date: Seconds | None = None
+    show_archived: bool = False
+
+
+class Message(BaseModel):
+    """What was done, in words."""
+
+    message: str
+
+
+class SearchBody(BaseModel):
+    """What to look for, and where. What is left out means anywhere."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: str
+    user_id: str
+    app: str | None = Field(
+        default=None, description="Search as this app, under its access rules; left out: as the user themself."
+    )
+    limit: int | None = Field(default=None, ge=1, description="At most this many results; left out: search.limit.")
+    namespace: str | None = None
+    namespaces: list[str] = []
+    thread_id: str | None = None
+    kind: str | None = None
+    app_ids: list[UUID] = Field(default=[], description="Only what these apps wrote.")
+    categories: list[str] = []
+    from_date: Seconds | None = None
+    to_date: Seconds | None = None
+
+
+def listed(*values: str | None) -> tuple[str, ...]:
+    """Those of the values that were given."""
+    return tuple(value for value in values if value is not None)
+
+
+def parts(text: str | None) -> Iterable[str]:
+    """The parts of a comma-separated list."""
+    return (part.strip() for part in (text or "").split(",") if part.strip())

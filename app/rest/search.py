@@ -1,0 +1,65 @@
+"""Searching over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Body, Query
+
+from app.rest.caller import Owner, TheServices, app_of, owner_of
+from app.rest.errors import documented
+from app.rest.routing import Router
+from app.rest.schemas import SearchBody, listed, moment
+from app.search.schemas import SearchAnswer, SearchQuery
+
+router = Router("/api/v1/memories/search", "search")
+
+
+@router.get("", responses=documented(404, 413))
+async def search_by_query(
+    services: TheServices,
+    caller: Owner,
+    query: Annotated[str, Query(description="What to look for.", examples=["how does she drink her coffee"])],
+    limit: Annotated[int | None, Query(ge=1, description="At most this many; left out: search.limit.")] = None,
+) -> SearchAnswer:
+    """Find a user's memories by meaning and by words, best first."""
+    return await services.search.search(caller, SearchQuery(query, limit))
+
+
+@router.post("", responses=documented(404, 413))
+async def search_memories(
+    services: TheServices,
+    wanted: Annotated[
+        SearchBody,
+        Body(
+            openapi_examples={
+                "anywhere": {"value": {"user_id": "alice", "query": "how does she drink her coffee"}},
+                "as an app, in a project": {
+                    "value": {
+                        "user_id": "alice",
+                        "app": "claude",
+                        "query": "deployment days",
+                        "namespace": "webshop",
+                        "limit": 5,
+                    }
+                },
+            }
+        ),
+    ],
+) -> SearchAnswer:
+    """Find memories by meaning and by words, best first. The answer says how it was found and why in this order."""
+    caller = await owner_of(services, wanted.user_id)
+    if wanted.app is not None:
+        caller = await app_of(services, wanted.user_id, wanted.app)
+    query = SearchQuery(
+        text=wanted.query,
+        limit=wanted.limit,
+        namespaces=(*listed(wanted.namespace), *wanted.namespaces),
+        threads=listed(wanted.thread_id),
+        kinds=listed(wanted.kind),
+        app_ids=tuple(wanted.app_ids),
+        categories=tuple(wanted.categories),
+        created_from=moment(wanted.from_date),
+        created_to=moment(wanted.to_date),
+    )
+    return await services.search.search(caller, query)

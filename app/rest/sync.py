@@ -1,0 +1,59 @@
+"""The sync and the diagnosis over REST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Literal
+
+from fastapi import Query
+from pydantic import BaseModel
+
+from app.errors import Conflict, Unavailable
+from app.health import Diagnosis
+from app.index.reconcile import IndexUnavailable, SyncRunning, SyncStatistics
+from app.rest.caller import TheServices, owner_of
+from app.rest.errors import documented
+from app.rest.routing import Router
+
+router = Router("/api/v1", "operation")
+short = Router("", "operation")
+
+
+class SyncAnswer(BaseModel):
+    """What the sync found and did."""
+
+    status: Literal["success", "partial"]
+    statistics: SyncStatistics
+
+
+@router.post("/sync", responses=documented(404, 409))
+@short.post("/sync", responses=documented(404, 409), include_in_schema=False)
+async def sync(
+    services: TheServices,
+    dry_run: Annotated[bool, Query(description="Only count what would be done.")] = False,
+    full: Annotated[bool, Query(description="Write every item anew.")] = False,
+    user_id: Annotated[str | None, Query(description="Only this user's; left out: everybody's.")] = None,
+) -> SyncAnswer:
+    """Make the vector index equal to PostgreSQL. `partial`: some items could not be delivered and stay marked."""
+    user = None if user_id is None else (await owner_of(services, user_id)).user_id
+    with _in_words():
+        statistics = await services.reconciler.sync(trigger="rest", user=user, dry_run=dry_run, full=full)
+    return SyncAnswer(status="partial" if statistics.errors else "success", statistics=statistics)
+
+
+@router.get("/doctor")
+async def doctor(services: TheServices) -> Diagnosis:
+    """Look at every dependency, and at how far PostgreSQL and the index are apart."""
+    with _in_words():
+        return await services.health.diagnose()
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    try:
+        yield
+    except SyncRunning as error:
+        raise Conflict(str(error), code="sync_running", hint="Wait for it to end.") from error
+    except IndexUnavailable as error:
+        raise Unavailable(f"The vector index does not answer: {error}", code="index_unavailable") from error

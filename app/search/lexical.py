@@ -1,0 +1,163 @@
+"""Lexical retrieval: the memories that hold the words of a query, by BM25, then those that hold parts of its words."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    DateTime,
+    Float,
+    Integer,
+    Select,
+    Subquery,
+    Text,
+    Uuid,
+    bindparam,
+    column,
+    literal_column,
+    select,
+    text,
+    true,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from app.database import Tx
+from app.memories.models import Memory
+from app.prepared import Prepared
+from app.search.bm25 import SLOTS, LexicalFilter, Shape, bm25, partial
+
+PARTIAL = 0.5
+"""What the best match of a part of a word, or of a misspelt one, counts against the last match of a whole word."""
+
+
+class LexicalHit(NamedTuple):
+    """A memory found by its words. `score` is BM25 (> 0, unbounded).
+
+    `terms` are the lexemes or parts that matched, where they were asked for. `partial` hits hold no whole word.
+    """
+
+    id: UUID
+    score: float
+    terms: tuple[str, ...] = ()
+    partial: bool = False
+
+
+async def search(
+    connection: Tx,
+    query: str,
+    where: LexicalFilter,
+    limit: int,
+    *,
+    enough: int | None = None,
+    readable: ColumnElement[bool] | None = None,
+    parameters: dict[str, Any] | None = None,
+    traced: bool = False,
+) -> list[LexicalHit]:
+    """The active, unexpired memories that say what the query says, best first, at most `limit`.
+
+    `readable` is a further predicate over `Memory`, and `parameters` what it binds. It is evaluated from the best
+    candidate on until `limit` have passed. When fewer than `enough` (else `limit`) hold a whole word of the query,
+    memories follow that hold a part of a word, or a word spelt much like one. `traced` names the terms that matched.
+    """
+    query = query.replace("\x00", " ")
+    words = re.findall(r"\w+", query)
+    if not words or limit < 1:
+        return []
+    binds = _binds(where) | {"query": query, "limit": limit} | (parameters or {})
+    shape = Shape.of(where)
+    slots = next((slots for slots in SLOTS if len(words) <= slots), SLOTS[-1])
+    statement = _best(bm25(shape, slots), _MATCHED if traced else None, readable)
+    hits = [_hit(row, traced) for row in await statement.rows(connection, binds)]
+    if len(hits) >= (limit if enough is None else enough) or not (needles := _needles(query)):
+        return hits
+    known = {"needles": needles, "found": [hit.id for hit in hits]}
+    statement = _best(partial(shape), _PARTS if traced else None, readable)
+    rows = await statement.rows(connection, binds | known)
+    # Parts rank after whole words, whatever the scales of the two scores.
+    scale = PARTIAL * hits[-1].score / rows[0].score if hits and rows else PARTIAL
+    parts = [_hit(row, traced)._replace(score=row.score * scale, partial=True) for row in rows]
+    return hits + parts[: limit - len(hits)]
+
+
+def _hit(row: Any, traced: bool) -> LexicalHit:
+    return LexicalHit(row[0], row[1], tuple(row[2]) if traced else ())
+
+
+_MATCHED = literal_column(
+    "array(select w.lexeme from unnest(memories.words) w where w.lexeme = any(candidates.terms) order by 1)",
+    ARRAY(Text),
+)
+_PARTS = literal_column("candidates.terms", ARRAY(Text))
+
+
+@lru_cache(maxsize=256)
+def _candidates(sql: str) -> Subquery:
+    """The statement's rows as a FROM clause, with the types of all it binds."""
+    types: dict[str, Any] = {
+        "in_user": Uuid(),
+        "query": Text(),
+        "limit": Integer(),
+        "in_namespaces": ARRAY(Text),
+        "in_thread": Text(),
+        "in_kinds": ARRAY(Text),
+        "in_apps": ARRAY(Uuid),
+        "in_since": DateTime(timezone=True),
+        "in_until": DateTime(timezone=True),
+        "in_excluded": ARRAY(Uuid),
+        "needles": ARRAY(Text),
+        "found": ARRAY(Uuid),
+    }
+    used = set(re.findall(r"(?<![:\w]):(\w+)", sql))
+    typed = text(sql).bindparams(*(bindparam(name, type_=types[name]) for name in sorted(used)))
+    return typed.columns(column("id", Uuid()), column("score", Float()), column("terms", ARRAY(Text))).subquery(
+        "candidates"
+    )
+
+
+@lru_cache(maxsize=256)
+def _best(sql: str, terms: ColumnElement[Any] | None, readable: ColumnElement[bool] | None) -> Prepared:
+    """The first `limit` candidates that `readable` lets through, read one by one in the order of their score."""
+    candidates = _candidates(sql)
+    found: Select[Any] = select(candidates.c.id, candidates.c.score)
+    if terms is not None or readable is not None:
+        row = select(literal_column("1") if terms is None else terms.label("terms"))
+        row = row.where(Memory.id == candidates.c.id)
+        if readable is not None:
+            row = row.where(readable)
+        # OFFSET 0 keeps the planner from joining all candidates before it sorts.
+        one = row.offset(literal_column("0")).correlate(candidates).lateral("one")
+        found = found.select_from(candidates.join(one, true()))
+        if terms is not None:
+            found = found.add_columns(one.c.terms)
+    best = found.order_by(candidates.c.score.desc(), candidates.c.id)
+    return Prepared(best.limit(bindparam("limit", type_=Integer())))
+
+
+def _binds(where: LexicalFilter) -> dict[str, Any]:
+    return {
+        "in_user": where.user,
+        "in_namespaces": list(where.namespaces),
+        "in_thread": where.thread,
+        "in_kinds": list(where.kinds),
+        "in_apps": list(where.apps),
+        "in_since": where.since,
+        "in_until": where.until,
+        "in_excluded": list(where.excluded),
+    }
+
+
+def _needles(query: str) -> list[str]:
+    """Words of the query worth finding inside other words, longest first, and the query itself if it is short."""
+    words = {word.strip("-./'_").lower() for word in re.findall(r"[\w\-./']+", query)}
+    worth = {word for word in words if len(word) > 2 or (len(word) == 2 and not word.isascii())}
+    whole = query.strip().lower()
+    if " " in whole and len(whole) <= 40:
+        worth.add(whole)
+    return sorted(worth, key=lambda word: (-len(word), word))[:16]
+
+
+__all__ = ["LexicalFilter", "LexicalHit", "search"]

@@ -1,0 +1,166 @@
+"""Reading candidates back from Postgres: what the caller may not read is gone, and what they read is logged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    column,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import UUID as PgUUID
+from sqlalchemy.orm import aliased
+
+from app.access.caller import Caller
+from app.access.models import App
+from app.access.readable import readable_by
+from app.audit.models import MemoryAccessLog
+from app.database import Tx
+from app.memories.models import Category, Memory, MemoryCategory
+from app.memories.repository import CATEGORY_NAMES
+from app.prepared import Prepared
+from app.search.schemas import SearchQuery
+
+_IDS: Any = ARRAY(PgUUID(as_uuid=True))
+
+
+def parameters(query: SearchQuery) -> dict[str, Any]:
+    """What `conditions` binds. None switches a condition off, so that one statement serves every combination."""
+    return {
+        "namespaces": list(query.namespaces) or None,
+        "threads": list(query.threads) or None,
+        "kinds": list(query.kinds) or None,
+        "app_ids": list(query.app_ids) or None,
+        "categories": list(query.categories) or None,
+        "created_from": query.created_from,
+        "created_to": query.created_to,
+    }
+
+
+def conditions() -> ColumnElement[bool]:
+    """What a query asks of a memory besides its words."""
+    filed = (
+        select(MemoryCategory.memory_id)
+        .join(Category, Category.id == MemoryCategory.category_id)
+        .where(MemoryCategory.memory_id == Memory.id, Category.name == func.any(_texts("categories")))
+        .correlate(Memory)
+        .exists()
+    )
+    return and_(
+        or_(_texts("namespaces").is_(None), Memory.namespace == func.any(_texts("namespaces"))),
+        or_(_texts("threads").is_(None), Memory.thread_id == func.any(_texts("threads"))),
+        or_(_texts("kinds").is_(None), Memory.kind == func.any(_texts("kinds"))),
+        or_(bindparam("app_ids", type_=_IDS).is_(None), Memory.app_id == func.any(bindparam("app_ids", type_=_IDS))),
+        or_(_texts("categories").is_(None), filed),
+        or_(_time("created_from").is_(None), Memory.created_at >= _time("created_from")),
+        or_(_time("created_to").is_(None), Memory.created_at <= _time("created_to")),
+    )
+
+
+def _texts(name: str) -> Any:
+    return bindparam(name, type_=ARRAY(Text))
+
+
+def _time(name: str) -> Any:
+    return bindparam(name, type_=Memory.created_at.type)
+
+
+async def readback(
+    tx: Tx, caller: Caller, query: SearchQuery, candidates: Sequence[tuple[UUID, float]], *, limit: int, method: str
+) -> list[Any]:
+    """The best `limit` of the candidates (id and score, best first) that the caller may read, as rows, in order.
+
+    One statement: rows that match the query's filters and `readable_by`, and a log entry for each of them.
+    """
+    return await _statement(caller.owner, caller.default).rows(
+        tx,
+        {
+            **caller.parameters,
+            **parameters(query),
+            "ids": [id_ for id_, _ in candidates],
+            "scores": [score for _, score in candidates],
+            "limit": limit,
+            "query": query.text,
+            "method": method,
+            "log_app_id": caller.app_id,
+        },
+    )
+
+
+@cache
+def _statement(owner: bool, default: Any) -> Prepared:
+    caller = Caller(UUID(int=0), "", UUID(int=0), "", owner=owner, default=default)
+    found = (
+        func.unnest(bindparam("ids", type_=_IDS), bindparam("scores", type_=ARRAY(Float)))
+        .table_valued(
+            column("id", PgUUID(as_uuid=True)), column("score", Float), with_ordinality="position", name="candidate"
+        )
+        .render_derived()
+    )
+    readable = (
+        select(
+            Memory.id,
+            Memory.content,
+            Memory.hash,
+            Memory.created_at,
+            Memory.updated_at,
+            Memory.metadata_.label("metadata_"),
+            Memory.namespace,
+            Memory.thread_id,
+            Memory.kind,
+            App.name.label("app_name"),
+            CATEGORY_NAMES.label("categories"),
+            found.c.score,
+            found.c.position,
+        )
+        .join(found, found.c.id == Memory.id)
+        .join(App, App.id == Memory.app_id)
+        .where(readable_by(caller, Memory), conditions())
+        .order_by(found.c.position)
+        .limit(bindparam("limit", type_=Integer))
+        .cte("readable")
+        .prefix_with("MATERIALIZED")
+    )
+    memory = aliased(Memory)
+    still_there: Any = select(literal_column("1")).where(memory.id == readable.c.id).correlate(readable)
+    still_there = still_there.with_for_update(read=True, key_share=True)
+    logged = (
+        insert(MemoryAccessLog)
+        .from_select(
+            ["memory_id", "app_id", "access_type", "metadata"],
+            select(
+                readable.c.id,
+                bindparam("log_app_id", type_=PgUUID(as_uuid=True)),
+                literal_column("'search'"),
+                func.jsonb_build_object(
+                    literal_column("'query'"),
+                    bindparam("query", type_=Text),
+                    literal_column("'score'"),
+                    readable.c.score,
+                    literal_column("'hash'"),
+                    readable.c.hash,
+                    literal_column("'search_method'"),
+                    bindparam("method", type_=Text),
+                ),
+            )
+            # One that was erased meanwhile has no log any more.
+            .where(still_there.exists())
+            .order_by(readable.c.id),
+        )
+        .cte("logged")
+    )
+    return Prepared(select(readable).add_cte(logged).order_by(readable.c.position))

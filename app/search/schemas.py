@@ -1,0 +1,79 @@
+"""The shapes of searching."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import Field
+
+
+class Method(StrEnum):
+    """How an answer was found, from the best to the last resort."""
+
+    HYBRID = "hybrid"
+    """By meaning and by words."""
+    LEXICAL = "database_text"
+    """By words only: the embedder or the vector index does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """What to look for, and where. Empty means anywhere. Times bound `created_at`, both ends included."""
+
+    text: str
+    limit: int | None = None
+    namespaces: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    app_ids: tuple[UUID, ...] = ()
+    categories: tuple[str, ...] = ()
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+
+
+@dataclass(slots=True)
+class ScoreParts:
+    """Why a result stands where it stands: `dense` and `lexical` add up to its score."""
+
+    dense: Annotated[float, Field(description="What the meaning contributes, 0 to 1.")]
+    lexical: Annotated[float, Field(description="What the words contribute, 0 to 1.")]
+    cosine: Annotated[
+        float | None, Field(description="Similarity of the vectors, -1 to 1; null: not among the nearest.")
+    ]
+    bm25: Annotated[
+        float | None, Field(description="BM25 with the statistics of the searched memories; null: no word matched.")
+    ]
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """One memory that was found. A plain dataclass: a search makes many, of values that the database has checked."""
+
+    id: UUID
+    memory: str
+    hash: str
+    created_at: datetime
+    updated_at: datetime
+    score: Annotated[float, Field(description="0 to 1; the results come in its descending order.")]
+    parts: ScoreParts
+    metadata: dict[str, Any]
+    categories: list[str]
+    namespace: str
+    thread_id: str | None
+    kind: str
+    app_name: str
+
+
+@dataclass(slots=True)
+class SearchAnswer:
+    """What was found, and how."""
+
+    results: list[SearchResult]
+    search_method: Method
+    note: Annotated[
+        str | None, Field(description="Says what was missing when the answer is not the best possible.")
+    ] = None

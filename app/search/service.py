@@ -1,0 +1,200 @@
+"""Searching: candidates by meaning and by words, fused, read back through `readable_by`, and logged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_
+
+from app.access.caller import Caller, Default
+from app.access.readable import readable_by
+from app.config import Settings
+from app.database import Database
+from app.embeddings.breaker import CircuitBreaker, CircuitOpen
+from app.embeddings.port import Embedder, EmbedderUnavailable
+from app.errors import Invalid
+from app.index.port import Filter, Hit, IndexUnavailable, VectorIndex
+from app.memories import checks
+from app.memories.models import Memory
+from app.search import lexical
+from app.search.fusion import Fused, fuse
+from app.search.lexical import LexicalFilter, LexicalHit
+from app.search.readback import conditions, parameters, readback
+from app.search.schemas import Method, ScoreParts, SearchAnswer, SearchQuery, SearchResult
+
+log = logging.getLogger(__name__)
+
+NO_INDEX = "Using text search (vector store unavailable)"
+NO_EMBEDDER = "Using text search (embedder unavailable)"
+
+CANDIDATES = 50
+"""Candidates that each arm is asked for at first, or three times the limit if that is more."""
+
+SPARE = 5
+"""Candidates that are read back beyond the limit at first, for those that the caller may not read."""
+
+WIDENING = 4
+"""How many times more candidates are asked for while the caller may read too few of those that were found."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Dense:
+    """What the dense arm found; `note` says why it found nothing when it could not look."""
+
+    hits: list[Hit]
+    note: str | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a search has read back so far: rows that the caller may read by id, and every id that was `tried`."""
+
+    limit: int
+    tried: set[UUID] = field(default_factory=set)
+    rows: dict[UUID, Any] = field(default_factory=dict)
+
+    @property
+    def enough(self) -> bool:
+        return len(self.rows) >= self.limit
+
+
+class Search:
+    """Finds memories."""
+
+    def __init__(self, database: Database, index: VectorIndex, embedder: Embedder, settings: Settings) -> None:
+        self._database = database
+        self._index = index
+        self._embedder = embedder
+        self._settings = settings
+        self.embedder_breaker = CircuitBreaker("embedder", trips_on=(EmbedderUnavailable, TimeoutError))
+        self.index_breaker = CircuitBreaker("index", trips_on=(IndexUnavailable, TimeoutError))
+
+    async def search(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
+        """The memories nearest to the query that the caller may read, best first, each access logged.
+
+        A caller who may read k relevant memories gets k of them, however many others had to be passed over. Without
+        the embedder or the index the answer comes from text search, and says so.
+
+        Raises:
+            Invalid: the query or a filter cannot be used.
+            Unavailable: Postgres does not answer.
+        """
+        limit = self._checked(query)
+        asked = max(CANDIDATES, 3 * limit)
+        strict = False
+        found = _Found(limit)
+        fused: dict[UUID, Fused] = {}
+        while True:
+            dense, words = await asyncio.gather(
+                self._dense(caller, query, asked), self._lexical(caller, query, asked, enough=limit, strict=strict)
+            )
+            method = Method.LEXICAL if dense.note else Method.HYBRID
+            ranked = fuse(dense.hits, words)
+            # The scores of a round are relative to its lists, so those of the last round hold for all.
+            fused |= {hit.id: hit for hit in ranked}
+            await self._read(caller, query, ranked, method, found)
+            exhausted = len(dense.hits) < asked and len(words) < asked
+            if found.enough or (exhausted and (strict or all(hit.id in found.rows for hit in words))):
+                break
+            asked *= WIDENING
+            strict = True
+        best = sorted((fused[id_] for id_ in found.rows), key=lambda hit: -hit.score)
+        results = [_result(found.rows[hit.id], hit) for hit in best]
+        return SearchAnswer(results=results, search_method=method, note=dense.note)
+
+    async def _read(
+        self, caller: Caller, query: SearchQuery, fused: list[Fused], method: Method, found: _Found
+    ) -> None:
+        """Read hits that were not tried yet back, best first, until enough may be read."""
+        hits = [(hit.id, hit.score) for hit in fused if hit.id not in found.tried]
+        start, count = 0, found.limit + SPARE
+        while start < len(hits) and not found.enough:
+            some = hits[start : start + count]
+            missing = found.limit - len(found.rows)
+            async with self._database.statement() as tx:
+                rows = await readback(tx, caller, query, some, limit=missing, method=method)
+            found.rows |= {row.id: row for row in rows}
+            found.tried.update(id_ for id_, _ in some)
+            start, count = start + count, len(hits)
+
+    async def _lexical(
+        self, caller: Caller, query: SearchQuery, limit: int, *, enough: int, strict: bool
+    ) -> list[LexicalHit]:
+        """The best by words. What the caller may not read is passed over in the database only when `strict`, or when a
+        filter would let few through: reading back passes it over anyway, and most callers may read most."""
+        where = LexicalFilter(
+            caller.user_id,
+            namespaces=query.namespaces,
+            thread=query.threads[0] if len(query.threads) == 1 else None,
+            kinds=query.kinds,
+            apps=query.app_ids,
+            since=query.created_from,
+            until=query.created_to,
+        )
+        async with self._database.statement() as tx:
+            if strict or query.categories or len(query.threads) > 1:
+                readable, binds = _readable(caller.owner, caller.default), caller.parameters | parameters(query)
+                return await lexical.search(
+                    tx, query.text, where, limit, enough=enough, readable=readable, parameters=binds
+                )
+            return await lexical.search(tx, query.text, where, limit, enough=enough)
+
+    async def _dense(self, caller: Caller, query: SearchQuery, limit: int) -> _Dense:
+        try:
+            async with self.embedder_breaker.guard(), asyncio.timeout(self._settings.embedder.timeout):
+                vector = await self._embedder.query(query.text)
+        except (EmbedderUnavailable, CircuitOpen, TimeoutError) as error:
+            log.debug("no dense candidates: %s", error)
+            return _Dense([], NO_EMBEDDER)
+        where = Filter(caller.user_id, namespaces=query.namespaces, kinds=query.kinds, apps=query.app_ids)
+        try:
+            async with self.index_breaker.guard(), asyncio.timeout(self._settings.qdrant.timeout):
+                return _Dense(await self._index.search(vector, where, limit))
+        except (IndexUnavailable, CircuitOpen, TimeoutError, ValueError) as error:  # ValueError: the model changed size
+            log.debug("no dense candidates: %s", error)
+            return _Dense([], NO_INDEX)
+
+    def _checked(self, query: SearchQuery) -> int:
+        limits = self._settings.limits
+        checks.text(query.text, "query", limits.query, "limits.query")
+        for part in ("namespaces", "threads", "kinds", "categories"):
+            for value in getattr(query, part):
+                checks.name(value, part, limits)
+        for part in ("created_from", "created_to"):
+            moment = getattr(query, part)
+            if moment is not None and moment.tzinfo is None:
+                raise Invalid(part, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
+        if query.limit is None:
+            return self._settings.search.limit
+        return checks.between(query.limit, "limit", 1, self._settings.search.max_limit)
+
+
+@cache
+def _readable(owner: bool, default: Default) -> ColumnElement[bool]:
+    """What callers of one sort may read of what a query asks for: one object, so that statements with it are cached."""
+    nobody = Caller(UUID(int=0), "", UUID(int=0), "", owner=owner, default=default)
+    return and_(readable_by(nobody, Memory), conditions())
+
+
+def _result(row: Any, hit: Fused) -> SearchResult:
+    """A row read back as a result. The database has checked it already."""
+    return SearchResult(
+        id=row.id,
+        memory=row.content,
+        hash=row.hash,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        score=hit.score,
+        parts=ScoreParts(dense=hit.dense, lexical=hit.lexical, cosine=hit.cosine, bm25=hit.bm25),
+        metadata=row.metadata_,
+        categories=row.categories,
+        namespace=row.namespace,
+        thread_id=row.thread_id,
+        kind=row.kind,
+        app_name=row.app_name,
+    )

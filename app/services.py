@@ -1,0 +1,145 @@
+"""The composition root: the only place that reads settings and builds the product from its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from app import migrations
+from app.access.apps import Apps
+from app.access.directory import Directory
+from app.access.grants import Grants
+from app.config import Settings
+from app.database import Database
+from app.embedded.folder import DataFolder, default_data_dir
+from app.embedded.postgres import EmbeddedPostgres
+from app.embeddings.opening import open_embedder
+from app.embeddings.port import Embedder, EmbedderUnavailable
+from app.health import Health
+from app.index.deliver import Deliverer
+from app.index.lazy import LazyIndex
+from app.index.models import Kind
+from app.index.port import IndexUnavailable, VectorIndex
+from app.index.reconcile import Reconciler
+from app.memories.indexed import IndexedMemories
+from app.memories.maintenance import Maintenance
+from app.memories.service import Memories
+from app.search.service import Search
+
+log = logging.getLogger(__name__)
+
+VERSION = version("openmemory")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Every use case of the product, and the parts that adapters need."""
+
+    settings: Settings
+    folder: DataFolder
+    database: Database
+    directory: Directory
+    memories: Memories
+    apps: Apps
+    search: Search
+    grants: Grants
+    health: Health
+    reconciler: Reconciler
+    deliverer: Deliverer
+    maintenance: Maintenance
+    index: VectorIndex
+    embedder: Embedder
+
+
+def data_dir(settings: Settings) -> Path:
+    """Where the built-in stores live."""
+    return Path(settings.data_dir).expanduser().absolute() if settings.data_dir else default_data_dir()
+
+
+@asynccontextmanager
+async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterator[Services]:
+    """Open the stores, bring the schema up to date, and start delivering; close everything in the end.
+
+    `listen` is the address that a second owner of the data folder is told.
+
+    Raises:
+        SetupError: the data folder or PostgreSQL cannot be used as configured.
+    """
+    async with AsyncExitStack() as stack:
+        folder = DataFolder.claim(data_dir(settings), listen=listen)
+        stack.callback(folder.release)
+        url = settings.database.url.get_secret_value()
+        if not url:
+            postgres = EmbeddedPostgres(folder)
+            await postgres.start()
+            stack.push_async_callback(postgres.stop)
+            url = postgres.url
+        await migrations.upgrade(url)
+        database = Database(url, settings.database)
+        stack.push_async_callback(database.close)
+        embedder = open_embedder(settings.embedder, folder.path)
+        stack.push_async_callback(embedder.close)
+        index = LazyIndex(lambda: _open_index(settings, folder.path, embedder))
+        stack.push_async_callback(index.close)
+        source = IndexedMemories()
+        deliverer = Deliverer(database, index, embedder, {Kind.MEMORY: source})
+        directory = Directory(database, settings.access)
+        await directory.caller(None, None)
+        maintenance = Maintenance(database)
+        reconciler = Reconciler(database, index, deliverer, source)
+        services = Services(
+            settings=settings,
+            folder=folder,
+            database=database,
+            directory=directory,
+            memories=Memories(database, directory, deliverer, settings.limits, maintenance),
+            maintenance=maintenance,
+            apps=Apps(database),
+            search=Search(database, index, embedder, settings),
+            grants=Grants(database),
+            health=Health(database, index, embedder, reconciler, VERSION),
+            reconciler=reconciler,
+            deliverer=deliverer,
+            index=index,
+            embedder=embedder,
+        )
+        deliverer.start()
+        stack.push_async_callback(deliverer.stop)
+        yield services
+
+
+async def _open_index(settings: Settings, folder: Path, embedder: Embedder) -> VectorIndex:
+    try:
+        async with asyncio.timeout(settings.embedder.timeout):
+            dimension = await embedder.dimension()
+    except (EmbedderUnavailable, TimeoutError) as error:
+        raise IndexUnavailable(f"the model's dimension is not known yet: {error}") from error
+    index: VectorIndex
+    if settings.qdrant.url:
+        from app.index.qdrant import QdrantIndex
+
+        index = QdrantIndex(
+            settings.qdrant.url,
+            api_key=settings.qdrant.api_key.get_secret_value(),
+            collection=settings.qdrant.collection,
+            model=embedder.model,
+            dimension=dimension,
+            timeout=settings.qdrant.timeout,
+        )
+    else:
+        from app.index.edge import EdgeIndex
+
+        index = EdgeIndex(
+            folder / "qdrant", collection=settings.qdrant.collection, model=embedder.model, dimension=dimension
+        )
+    try:
+        await index.open()
+    except BaseException:
+        await index.close()
+        raise
+    return index

@@ -1,0 +1,24 @@
+"""Times as the OpenMemory contract writes them: epoch seconds here, naive ISO there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from pydantic import PlainSerializer
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def naive_iso(moment: datetime) -> str:
+    """A time as OpenMemory wrote it: UTC, ISO 8601, no offset. Its page appends the Z itself."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat()
+
+
+def epoch_seconds(moment: datetime) -> int:
+    """Whole seconds since 1970, rounded down: exact, where a float of the year 9999 would round up into the next."""
+    return (moment - _EPOCH) // timedelta(seconds=1)
+
+
+NaiveTime = Annotated[datetime, PlainSerializer(naive_iso, return_type=str)]
+EpochSeconds = Annotated[datetime, PlainSerializer(epoch_seconds, return_type=int)]

@@ -1,0 +1,26 @@
+"""Lists and runs the benchmarks: `python -m benchmarks NAME [ARGUMENT …]`."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+BENCHMARKS = {
+    "latency": "add and search over REST, streamable HTTP and SSE, at several sizes and numbers of clients",
+    "recall": "recall@5, recall@10 and MRR of a judged corpus, beside a plain BM25",
+}
+
+
+def main() -> None:
+    """Run the one named, or list them."""
+    if len(sys.argv) < 2 or sys.argv[1] not in BENCHMARKS:
+        print(__doc__)
+        for name, text in BENCHMARKS.items():
+            print(f"  {name:10}{text}")
+        sys.exit(0 if len(sys.argv) < 2 else 2)
+    sys.argv = sys.argv[1:]
+    runpy.run_module(f"benchmarks.{sys.argv[0]}", run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

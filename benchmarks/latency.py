@@ -1,0 +1,193 @@
+"""Latency and throughput of adding and searching, as clients see them.
+
+    python -m benchmarks.latency [--sizes 1000,10000,100000] [--requests 300]
+
+One user with that many memories among twenty (the other nineteen hold as many together), a real service process, and a
+lean client in this one. The bulk is stored with random vectors, since embedding it would take longer than measuring;
+what is added and searched while measuring is embedded by the real model. Ratios are of one and the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+from mcp.client import Client
+
+from benchmarks.load import Figures, Rest, Sse, StreamableHttp, measure
+from benchmarks.parts import parts
+from benchmarks.seed import USER, questions, seed, texts
+from benchmarks.service import running_service
+
+DOORS = {
+    "REST": lambda url: Rest(url, USER),
+    "streamable HTTP": lambda url: StreamableHttp(url, f"/mcp/bench/http/{USER}"),
+    "SSE": lambda url: Sse(url, f"/mcp/bench/sse/{USER}"),
+}
+CLIENTS = (1, 8, 16)
+
+
+async def search(client, text: str) -> None:
+    await client.search(text)
+
+
+async def add(client, text: str) -> None:
+    await client.add(text)
+
+
+async def noop(client, _: str) -> None:
+    await client.call("noop", {})
+
+
+async def doors(
+    url: str, requests: int, inputs: Iterator[str], news: Iterator[str]
+) -> dict[tuple[str, str, int], Figures]:
+    """Every door, doing both, with every number of clients."""
+    found = {}
+    for clients in CLIENTS:
+        for door, make in DOORS.items():
+            for what, work, source in (("search", search, inputs), ("add", add, news)):
+                figures = await measure([make(url) for _ in range(clients)], work, source, requests)
+                found[what, door, clients] = figures
+                print(f"  {what:7}{door:16}{clients:3} clients  {figures}", flush=True)
+                await idle(url)
+    return found
+
+
+async def idle(url: str) -> None:
+    """Wait until what was added is delivered, so that it does not disturb the next measurement."""
+    async with httpx.AsyncClient(base_url=url) as http:
+        for _ in range(1_200):
+            if not (await http.get("/api/v1/doctor", timeout=60)).json()["marks_waiting"]:
+                return
+            await asyncio.sleep(0.1)
+    raise TimeoutError("what was added is not delivered")
+
+
+async def official(url: str, inputs: Iterator[str], count: int) -> float:
+    """p50 of a search with the SDK's own client, in milliseconds."""
+    milliseconds = []
+    async with Client(f"{url}/mcp/bench/http/{USER}") as client:
+        for _ in range(count):
+            started = time.perf_counter()
+            await client.call_tool("search_memory", {"query": next(inputs)})
+            milliseconds.append((time.perf_counter() - started) * 1e3)
+    return statistics.median(milliseconds)
+
+
+@contextlib.contextmanager
+def bare_server() -> Iterator[str]:
+    """A no-op MCP server in a process of its own."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen([sys.executable, "-m", "benchmarks.noop", str(port)])
+    try:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def memory(folder: Path) -> tuple[float, float]:
+    """RSS and PSS of all processes of the service together, in MB."""
+    import json
+
+    service = psutil.Process(json.loads((folder / "service.json").read_text())["pid"])
+    rss = pss = 0
+    for process in [service, *service.children(recursive=True)]:
+        full = process.memory_full_info()
+        rss, pss = rss + full.rss, pss + full.pss
+    return rss / 1e6, pss / 1e6
+
+
+def seconds(command: list[str], runs: int = 5) -> float:
+    """Median wall time of a command."""
+    found = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        found.append(time.perf_counter() - started)
+    return statistics.median(found)
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="1000,10000,100000")
+    parser.add_argument("--requests", type=int, default=300, help="requests of each measurement")
+    arguments = parser.parse_args()
+    sizes = [int(size) for size in arguments.sizes.split(",")]
+    inputs, news = questions(11), texts(12)
+    with tempfile.TemporaryDirectory(prefix="om-latency-") as temporary:
+        folder = Path(temporary) / "data"
+        started = time.perf_counter()
+        with running_service(folder):
+            print(f"first start to ready {time.perf_counter() - started:.2f} s")
+        by_size: dict[int, dict[tuple[str, str, int], Figures]] = {}
+        for size in sizes:
+            started = time.perf_counter()
+            seed(folder, size)
+            print(f"\n{size:,} memories of one user among twenty (stored in {time.perf_counter() - started:.0f} s)")
+            asyncio.run(parts(folder, inputs))
+            started = time.perf_counter()
+            with running_service(folder) as url:
+                print(f"  warm start to ready {time.perf_counter() - started:.2f} s")
+                asyncio.run(idle(url))
+                rss, pss = memory(folder)
+                print(f"  idle: RSS {rss:.0f} MB, PSS {pss:.0f} MB of all processes")
+                by_size[size] = asyncio.run(doors(url, arguments.requests, inputs, news))
+                print(f"  search  SDK's client     1 clients  p50 {asyncio.run(official(url, inputs, 100)):7.2f} ms")
+        with bare_server() as url:
+            bare = asyncio.run(measure([StreamableHttp(url, "/mcp")], noop, inputs, arguments.requests))
+        print(f"\nno-op tool of a bare server   {bare}")
+        embedding = asyncio.run(embed_once(inputs))
+        print(f"one query embedding           p50 {embedding:7.2f} ms")
+        for size in sizes:
+            one = by_size[size]["search", "streamable HTTP", 1]
+            print(
+                f"{size:>9,}: search p50 / (no-op + embedding) {one.p50 / (bare.p50 + embedding):.2f}; "
+                f"add p50 / search p50 {by_size[size]['add', 'streamable HTTP', 1].p50 / one.p50:.2f}; "
+                f"8 clients {by_size[size]['search', 'streamable HTTP', 8].rate:.0f} searches/s over MCP, "
+                f"{by_size[size]['search', 'REST', 8].rate:.0f}/s over REST"
+            )
+        if len(sizes) > 1:
+            last, before = (by_size[size]["search", "streamable HTTP", 1].p50 for size in (sizes[-1], sizes[-2]))
+            print(f"search p50 at {sizes[-1]:,} / at {sizes[-2]:,}: {last / before:.2f}")
+    print(f"openmemory --help {seconds([sys.executable, '-m', 'app', '--help']):.2f} s")
+
+
+async def embed_once(inputs: Iterator[str]) -> float:
+    """p50 of one query embedding alone, in milliseconds."""
+    from app.embeddings.local import LocalEmbedder
+
+    embedder = LocalEmbedder()
+    await embedder.warm()
+    milliseconds = []
+    for _ in range(200):
+        query = next(inputs)
+        started = time.perf_counter()
+        await embedder.query(query)
+        milliseconds.append((time.perf_counter() - started) * 1e3)
+    await embedder.close()
+    return statistics.median(milliseconds)
+
+
+if __name__ == "__main__":
+    main()

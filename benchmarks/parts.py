@@ -1,0 +1,58 @@
+"""Where the time of a search goes: each part alone, in one process on the same data."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+from app.config import Settings
+from app.index.port import Filter
+from app.search.fusion import fuse
+from app.search.readback import readback
+from app.search.schemas import SearchQuery
+from app.search.service import CANDIDATES
+from app.services import open_services
+from benchmarks.seed import USER
+
+COUNT = 100
+
+
+async def parts(folder: Path, inputs: Iterator[str]) -> None:
+    """Print p50 and p95 of each part, in milliseconds."""
+    async with open_services(Settings(data_dir=str(folder), port=0)) as services:
+        caller = await services.directory.caller(USER, "bench")
+        search, index, database = services.search, services.index, services.database
+        queries = [SearchQuery(next(inputs)) for _ in range(COUNT)]
+        vectors = [await services.embedder.query(query.text) for query in queries]
+        where = Filter(caller.user_id)
+        words = [await search._lexical(caller, query, CANDIDATES, enough=10, strict=False) for query in queries]
+        dense = [await index.search(vector, where, CANDIDATES) for vector in vectors]
+        fused = [fuse(near, said) for near, said in zip(dense, words, strict=True)]
+
+        async def read(at: int) -> None:
+            candidates = [(hit.id, hit.score) for hit in fused[at]]
+            async with database.statement() as tx:
+                await readback(tx, caller, queries[at], candidates, limit=10, method="hybrid")
+
+        async def fusing(at: int) -> None:
+            fuse(dense[at], words[at])
+
+        fresh = [SearchQuery(next(inputs)) for _ in range(COUNT)]
+        work: dict[str, Callable[[int], Awaitable[object]]] = {
+            "embedding": lambda at: services.embedder.query(fresh[at].text),
+            "index": lambda at: index.search(vectors[at], where, CANDIDATES),
+            "lexical SQL": lambda at: search._lexical(caller, queries[at], CANDIDATES, enough=10, strict=False),
+            "fusion": fusing,
+            "read-back SQL": read,
+            "search whole": lambda at: search.search(caller, SearchQuery(fresh[at].text + " again")),
+        }
+        for name, part in work.items():
+            milliseconds = []
+            for at in range(COUNT):
+                started = time.perf_counter()
+                await part(at)
+                milliseconds.append((time.perf_counter() - started) * 1e3)
+            p95 = statistics.quantiles(milliseconds, n=20)[18]
+            print(f"  {name:16} p50 {statistics.median(milliseconds):7.2f}  p95 {p95:7.2f} ms", flush=True)

@@ -1,0 +1,106 @@
+"""Fills a data folder with memories of twenty users, without embedding them: their vectors are random."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import text
+
+from app.access.caller import Caller
+from app.config import Settings
+from app.embeddings.local import TOKENIZER
+from app.memories.schemas import MemoryCreate
+from app.search import statistics
+from app.services import Services, open_services
+
+USER = "bench-user"
+OTHERS = 19
+BATCH = 1_000
+
+
+def _words() -> list[str]:
+    """English words: those that the packaged model's vocabulary holds whole, shuffled."""
+    vocabulary = json.loads(TOKENIZER.verified().read_text())["model"]["vocab"]
+    words = sorted(word for word in vocabulary if word.isascii() and word.isalpha() and len(word) >= 4)
+    random.Random(1).shuffle(words)
+    return words[:8_000]
+
+
+WORDS = _words()
+_WEIGHTS = [1 / (rank + 10) for rank in range(len(WORDS))]
+
+_VECTORS = text(
+    """
+    INSERT INTO embeddings (kind, id, model, text_hash, vector)
+    SELECT 'memory', e.id, :model, e.hash, e.vector
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[])) AS e(id, hash, vector)
+    """
+)
+
+
+def texts(seed: int, words: tuple[int, int] = (8, 24)) -> Iterator[str]:
+    """Endless unique texts whose words follow Zipf's law."""
+    chance = random.Random(seed)
+    number = 0
+    while True:
+        number += 1
+        yield " ".join(chance.choices(WORDS, _WEIGHTS, k=chance.randint(*words))) + f" {seed}x{number}"
+
+
+def questions(seed: int) -> Iterator[str]:
+    """Endless unique queries of five to ten words."""
+    chance = random.Random(seed)
+    while True:
+        yield "what about " + " ".join(chance.choices(WORDS, _WEIGHTS, k=chance.randint(3, 8)))
+
+
+async def grow(folder: Path, size: int) -> None:
+    """Bring the user to `size` memories, and the nineteen others together to as many."""
+    async with open_services(Settings(data_dir=str(folder), port=0)) as services:
+        await services.deliverer.stop()
+        await _fill(services, await services.directory.caller(USER, "bench"), size, 0)
+        for other in range(OTHERS):
+            caller = await services.directory.caller(f"bench-other-{other}", "bench")
+            await _fill(services, caller, size // OTHERS, 1 + other)
+        await services.deliverer.drain()
+        async with services.database.statement() as tx:
+            await tx.execute(text("VACUUM ANALYZE"))
+            for user in await statistics.due(tx):
+                await statistics.refresh(tx, user)
+        await services.reconciler.sync(trigger="benchmark")
+
+
+async def _fill(services: Services, caller: Caller, size: int, seed: int) -> None:
+    source = texts(seed * 1_000_003 + size)
+    generator = np.random.default_rng(seed)
+    async with services.database.statement() as tx:
+        have = await tx.scalar(text("SELECT count(*) FROM memories WHERE user_id = :user"), {"user": caller.user_id})
+    for at in range(have or 0, size, BATCH):
+        news = [MemoryCreate(text=next(source)) for _ in range(min(BATCH, size - at))]
+        added = await services.memories.add_many(caller, news)
+        vectors = generator.standard_normal((len(added), 384)).astype("<f4")
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        async with services.database.transaction() as tx:
+            hashes = await tx.execute(
+                text("SELECT id, hash FROM memories WHERE id = ANY(:ids)"), {"ids": [one.id for one in added]}
+            )
+            rows = hashes.all()
+            await tx.execute(
+                _VECTORS,
+                {
+                    "model": services.embedder.model,
+                    "ids": [row.id for row in rows],
+                    "hashes": [row.hash for row in rows],
+                    "vectors": [vector.tobytes() for vector in vectors],
+                },
+            )
+
+
+def seed(folder: Path, size: int) -> None:
+    """`grow`, for a program that has no event loop."""
+    asyncio.run(grow(folder, size))

@@ -1,0 +1,53 @@
+"""A service of its own for a benchmark: started as its users start it, stopped in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+START = 60.0
+"""Seconds that the first start may take."""
+
+
+@contextmanager
+def running_service(data_dir: Path, **environment: str) -> Iterator[str]:
+    """The address of a fresh `openmemory serve` on a free port, with its data in `data_dir`."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    data_dir.parent.chmod(0o755)
+    log = (data_dir.parent / "serve.log").open("wb")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "serve", "--data-dir", str(data_dir), "--port", "0"],
+        env=os.environ | {"OPENMEMORY_LOG_LEVEL": "warning"} | environment,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        yield _address(process, data_dir, Path(log.name))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=20)
+        log.close()
+
+
+def _address(process: subprocess.Popen, data_dir: Path, log: Path) -> str:
+    import httpx
+
+    deadline = time.monotonic() + START
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the service ended with {process.returncode}:\n{log.read_text()}")
+        try:
+            url = json.loads((data_dir / "service.json").read_text())["url"]
+            if url and httpx.get(f"{url}/health/ready", timeout=5).status_code == 200:
+                return url
+        except (OSError, ValueError, KeyError, httpx.HTTPError):
+            pass
+        time.sleep(0.05)
+    raise RuntimeError(f"the service did not become ready:\n{log.read_text()}")

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from uuid import uuid4
+
+from app.access import users
+from app.access.caller import Caller
+from app.services import Services
+
+
+async def test_a_user_is_known_by_the_internal_id(services: Services, owner: Caller):
+    assert await users.name_of(services.database, owner.user_id) == owner.user
+
+
+async def test_an_unknown_id_has_no_name(services: Services):
+    assert await users.name_of(services.database, uuid4()) is None

@@ -1,0 +1,90 @@
+"""What the import contracts in pyproject.toml cannot say about the shape of the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROTOCOLS = {"__main__", "cli", "jobs", "main", "mcp", "rest", "web"}
+"""Modules of app/ that may know a protocol, beside features that may not."""
+
+INNOCENT = {"logs", "times"}
+"""Modules of app/ that every layer may use, protocols too, so that no contract names them."""
+
+STARTERS = {
+    "create_subprocess_exec", "create_subprocess_shell", "execv", "execve", "execvp", "execvpe", "fork", "forkpty",
+    "popen", "posix_spawn", "posix_spawnp", "spawnv", "spawnve", "subprocess_exec", "subprocess_shell", "system",
+    "ProcessPoolExecutor",
+}  # fmt: skip
+"""Names that start a process without an import that would tell."""
+
+
+def _sources(root: Path) -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted((root / "app").rglob("*.py")):
+        yield file.relative_to(root).as_posix(), ast.parse(file.read_text(encoding="utf-8"))
+
+
+def test_no_file_of_the_product_is_longer_than_500_lines(root: Path) -> None:
+    lengths = {
+        file.relative_to(root).as_posix(): len(file.read_text(encoding="utf-8").splitlines())
+        for file in (root / "app").rglob("*.py")
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > 500} == {}
+
+
+def test_no_module_is_named_after_nothing(root: Path) -> None:
+    vague = re.compile(r"(^|_)(utils?|helpers?|commons?|core|managers?|misc|stuff)$")
+    names = [path for path in (root / "app").rglob("*") if path.is_dir() or path.suffix == ".py"]
+    assert [str(path.relative_to(root)) for path in names if vague.search(path.stem)] == []
+
+
+def test_packages_are_empty_at_their_door(root: Path) -> None:
+    assert [str(file.relative_to(root)) for file in (root / "app").rglob("__init__.py") if file.stat().st_size] == []
+
+
+def test_every_feature_is_held_to_know_no_protocol(root: Path, pyproject: dict[str, Any]) -> None:
+    contracts = {contract["name"]: contract for contract in pyproject["tool"]["importlinter"]["contracts"]}
+    held = {name.removeprefix("app.") for name in contracts["Features know no protocol"]["source_modules"]}
+    modules = {
+        path.stem for path in (root / "app").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert modules - {"__init__"} - PROTOCOLS - INNOCENT == held
+
+
+def test_only_embedded_starts_processes_without_importing_subprocess_too(root: Path) -> None:
+    starts = [
+        f"{name}:{node.lineno} {node.attr}"
+        for name, tree in _sources(root)
+        if not name.startswith("app/embedded/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr in STARTERS
+        and not (isinstance(node.value, ast.Name) and node.value.id == "platform")
+    ]
+    assert starts == []
+
+
+def test_the_environment_is_read_for_settings_alone(root: Path) -> None:
+    readers = {
+        name
+        for name, tree in _sources(root)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"})
+        or (isinstance(node, ast.ImportFrom) and node.module == "os" and {a.name for a in node.names} & {"environ"})
+    }
+    assert {name for name in readers if name != "app/config.py" and not name.startswith("app/embedded/")} <= {
+        # mem0 can be kept from calling home only through the environment, before its first import.
+        "app/embeddings/providers.py",
+    }
+
+
+@pytest.mark.parametrize("heavy", ["mem0", "numpy", "onnxruntime", "qdrant_client", "qdrant_edge", "tokenizers"])
+def test_the_command_line_imports_nothing_heavy_at_its_top(root: Path, heavy: str) -> None:
+    pattern = re.compile(rf"^(import|from) {heavy}\b", re.MULTILINE)
+    files = [root / "app" / "__main__.py", *(root / "app" / "cli").rglob("*.py")]
+    assert [str(file.relative_to(root)) for file in files if file.is_file() and pattern.search(file.read_text())] == []

@@ -1,0 +1,119 @@
+"""The commands that add, find, list and remove, against a running service."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_what_is_added_is_listed_found_and_added_only_once(om: Run, user: str) -> None:
+    first = om("add", "The ferry leaves at seven", "--user", user, "--app", "notes", "--category", "travel", "--json")
+    assert first.returncode == 0, first.stderr
+    added = json.loads(first.stdout)
+    assert (added["content"], added["event"]) == ("The ferry leaves at seven", "ADD")
+    again = om("add", "The ferry leaves at seven", "--user", user, "--app", "notes")
+    assert again.stdout == f"Already remembered: {added['id']}\n"
+    [item] = json.loads(om("list", "--user", user, "--json").stdout)["items"]
+    assert (item["id"], item["app_name"], item["categories"]) == (added["id"], "notes", ["travel"])
+    [hit] = json.loads(om("search", "when does the boat depart", "--user", user, "--json").stdout)["results"]
+    assert hit["id"] == added["id"]
+    [line] = om("search", "ferry", "--user", user).stdout.splitlines()
+    assert line.split("\t")[1] == added["id"]
+    assert line.endswith("\tnotes\tThe ferry leaves at seven")
+
+
+def test_a_text_from_standard_input_is_kept_word_for_word(om: Run, user: str) -> None:
+    assert om("add", "-", "--user", user, stdin="two\nlines \u2028 and \x1b[31mred\n").returncode == 0
+    [item] = json.loads(om("list", "--user", user, "--json").stdout)["items"]
+    assert item["content"] == "two\nlines \u2028 and \x1b[31mred"
+    [line] = om("list", "--user", user).stdout.splitlines()
+    assert "\x1b" not in line
+
+
+def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> None:
+    om("add", "Coffee is black", "--user", user, "--app", "one", "--namespace", "home")
+    om("add", "Coffee is bitter", "--user", user, "--app", "two", "--namespace", "work")
+    for command in (["list"], ["search", "coffee"]):
+        of_app = om(*command, "--user", user, "--app", "one").stdout
+        assert ("black" in of_app, "bitter" in of_app) == (True, False)
+        of_namespace = om(*command, "--user", user, "--namespace", "work").stdout
+        assert ("black" in of_namespace, "bitter" in of_namespace) == (False, True)
+    unknown = om("list", "--user", user, "--app", "three")
+    assert (unknown.returncode, unknown.stderr) == (1, f"openmemory: {user} has no app 'three'\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["list", "--user", "nobody-of-this-name"], 1, "User not found"),
+        (["add", "   "], 2, "text: "),
+        (["list", "--state", "gone"], 2, "state: must be one or more"),
+        (["search", "x", "--limit", "100000"], 2, "limit"),
+        (["erase"], 2, "--memory ID"),
+        (["erase", "--user", "somebody"], 2, "--yes"),
+        (["erase", "--memory", "5", "--yes"], 2, "memory_ids"),
+        (["grants", "revoke", "00000000-0000-0000-0000-000000000000"], 1, "Grant not found"),
+        (["grants", "add", "maybe", "all"], 2, "effect"),
+        (["apps", "pause", "unheard-of"], 1, "no app 'unheard-of'"),
+    ],
+)
+def test_a_refusal_is_one_line_with_an_exit_code(om: Run, arguments: list[str], code: int, words: str) -> None:
+    told = om(*arguments)
+    assert told.returncode == code
+    [line] = told.stderr.splitlines()
+    assert line.startswith("openmemory: ")
+    assert words in line
+
+
+def test_a_paused_app_writes_nothing_until_it_is_resumed(om: Run, user: str) -> None:
+    om("add", "Before", "--user", user, "--app", "noisy")
+    assert om("apps", "pause", "noisy", "--user", user).stdout == "noisy is paused.\n"
+    assert "noisy\tpaused\t1" in om("apps", "list", "--user", user).stdout
+    refused = om("add", "Meanwhile", "--user", user, "--app", "noisy")
+    assert refused.returncode == 1
+    assert "paused" in refused.stderr
+    om("apps", "resume", "noisy", "--user", user)
+    assert om("add", "After", "--user", user, "--app", "noisy").returncode == 0
+
+
+def test_rules_are_made_listed_and_revoked(om: Run, user: str) -> None:
+    made = json.loads(
+        om("grants", "add", "deny", "namespace", "health", "--app", "cursor", "--user", user, "--json").stdout
+    )
+    listed = json.loads(om("grants", "list", "--user", user, "--json").stdout)["grants"]
+    assert [(grant["id"], grant["effect"], grant["object"]) for grant in listed] == [(made["id"], "deny", "health")]
+    assert om("grants", "revoke", made["id"], "--user", user).returncode == 0
+    assert om("grants", "list", "--user", user).stdout == ""
+
+
+def test_what_is_erased_is_gone_in_every_state(om: Run, user: str) -> None:
+    one = json.loads(om("add", "One", "--user", user, "--json").stdout)["id"]
+    om("add", "Two", "--user", user)
+    assert om("erase", "--memory", one, "--user", user, "--yes").returncode == 0
+    [left] = json.loads(om("list", "--user", user, "--state", "all", "--json").stdout)["items"]
+    assert left["content"] == "Two"
+    assert om("erase", "--user", user, "--yes").returncode == 0
+    assert om("list", "--user", user).returncode == 1
+
+
+def test_the_doctor_finds_nothing_after_a_sync(om: Run, user: str) -> None:
+    om("add", "Healthy", "--user", user)
+    synced = om("sync", "--user", user, "--json")
+    assert synced.returncode == 0, synced.stderr
+    assert json.loads(synced.stdout)["statistics"]["total_memories"] == 1
+    told = om("doctor", "--json")
+    found = json.loads(told.stdout)
+    assert (told.returncode, found["status"], found["problems"]) == (0, "ok", [])
+
+
+def test_a_sync_that_only_looks_changes_nothing(om: Run, user: str) -> None:
+    om("add", "Looked at", "--user", user)
+    assert om("sync", "--user", user).returncode == 0
+    told = om("sync", "--user", user, "--full", "--dry-run")
+    assert told.returncode == 0
+    assert "1 memories: 1 would be written or removed, 0 removed, 0 embedded" in told.stdout

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from app.cli.sockets import PortTaken, is_loopback, listen, url_of
+from app.errors import SetupError
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_a_loopback_address_is_reached_from_this_machine_only(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1"])
+def test_any_other_address_is_not_loopback(host: str) -> None:
+    assert not is_loopback(host)
+
+
+def test_an_unknown_host_is_refused_by_name() -> None:
+    with pytest.raises(SetupError, match=r"host: 'no\.such\.host\.invalid' cannot be resolved"):
+        is_loopback("no.such.host.invalid")
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(SetupError, match=r"'192\.0\.2\.1' is no address of this machine"):
+        listen("192.0.2.1", 0)
+
+
+def test_port_zero_takes_a_free_port_and_the_url_names_it() -> None:
+    [opened] = listen("127.0.0.1", 0)
+    with opened:
+        assert url_of("127.0.0.1", [opened]) == f"http://127.0.0.1:{opened.getsockname()[1]}"
+
+
+def test_a_connection_before_the_service_is_ready_waits_instead_of_being_refused() -> None:
+    [opened] = listen("127.0.0.1", 0)
+    with opened, socket.create_connection(opened.getsockname(), timeout=5):
+        opened.setblocking(True)
+        opened.accept()[0].close()
+
+
+def test_a_taken_port_is_told_as_such() -> None:
+    [first] = listen("127.0.0.1", 0)
+    port = first.getsockname()[1]
+    with first, pytest.raises(PortTaken, match=f"port {port} of 127.0.0.1 is taken"):
+        listen("127.0.0.1", port)
+
+
+def test_all_addresses_of_a_host_get_the_same_port() -> None:
+    opened = listen("localhost", 0)
+    try:
+        assert len({each.getsockname()[1] for each in opened}) == 1
+    finally:
+        for each in opened:
+            each.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "begins"),
+    [("0.0.0.0", "http://127.0.0.1:"), ("::", "http://[::1]:"), ("localhost", "http://localhost:")],
+)
+def test_the_url_is_one_that_clients_on_this_machine_can_use(host: str, begins: str) -> None:
+    [opened] = listen("127.0.0.1", 0)
+    with opened:
+        assert url_of(host, [opened]).startswith(begins)

@@ -1,0 +1,158 @@
+"""The circuit breaker, driven by a clock that the test turns."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.embeddings.breaker import CircuitBreaker, CircuitOpen, State
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def answer() -> str:
+    return "ok"
+
+
+async def fail() -> str:
+    raise ConnectionError("down")
+
+
+# What happens in order, and the state after it. f: a failure, a: an answer, r: a refused call, digit: seconds pass.
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        ("", State.CLOSED),
+        ("ff", State.CLOSED),
+        ("fff", State.OPEN),
+        ("ffaff", State.CLOSED),  # only failures in a row count
+        ("ffafff", State.OPEN),
+        ("fffrr", State.OPEN),
+        ("fff4r", State.OPEN),
+        ("fff5", State.HALF_OPEN),
+        ("fff5a", State.CLOSED),
+        ("fff5f", State.OPEN),  # one failed probe suffices
+        ("fff5f4r", State.OPEN),  # and the wait starts anew
+        ("fff5f5a", State.CLOSED),
+        ("fff5aff", State.CLOSED),  # a closed circuit forgets its past
+        ("fff5afff", State.OPEN),
+    ],
+)
+async def test_the_state_follows_from_what_happened(events: str, state: State) -> None:
+    clock = Clock()
+    breaker = CircuitBreaker("qdrant", failures=3, reset_after=5.0, clock=clock)
+    for event in events:
+        if event == "a":
+            assert await breaker.call(answer) == "ok"
+        elif event == "f":
+            with pytest.raises(ConnectionError):
+                await breaker.call(fail)
+        elif event == "r":
+            with pytest.raises(CircuitOpen):
+                await breaker.call(answer)
+        else:
+            clock.now += float(event)
+    assert breaker.state is state
+
+
+async def opened(clock: Clock) -> CircuitBreaker:
+    breaker = CircuitBreaker("qdrant", failures=1, reset_after=5.0, clock=clock)
+    with pytest.raises(ConnectionError):
+        await breaker.call(fail)
+    return breaker
+
+
+async def test_an_open_circuit_says_when_to_come_back_and_runs_nothing() -> None:
+    clock = Clock()
+    breaker = await opened(clock)
+    clock.now += 2
+    ran = False
+    with pytest.raises(CircuitOpen, match=r"qdrant .* 3\.0 s") as refused:
+        async with breaker.guard():
+            ran = True
+    assert refused.value.retry_after == pytest.approx(3.0)
+    assert not ran
+
+
+async def test_only_one_probe_goes_through_a_half_open_circuit() -> None:
+    clock = Clock()
+    breaker = await opened(clock)
+    clock.now += 5
+    async with breaker.guard():
+        with pytest.raises(CircuitOpen):
+            await breaker.call(answer)
+    assert breaker.state is State.CLOSED
+
+
+async def test_a_cancelled_probe_leaves_the_place_to_the_next() -> None:
+    clock = Clock()
+    breaker = await opened(clock)
+    clock.now += 5
+    probe = asyncio.create_task(breaker.call(asyncio.Event().wait))
+    await asyncio.sleep(0)
+    probe.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await probe
+    assert breaker.state is State.HALF_OPEN
+    assert await breaker.call(answer) == "ok"
+    assert breaker.state is State.CLOSED
+
+
+async def test_cancelled_callers_do_not_open_the_circuit() -> None:
+    breaker = CircuitBreaker("qdrant", failures=1, clock=Clock())
+    call = asyncio.create_task(breaker.call(asyncio.Event().wait))
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert breaker.state is State.CLOSED
+
+
+async def test_a_deadline_inside_the_guard_counts_as_a_failure() -> None:
+    breaker = CircuitBreaker("qdrant", failures=1, clock=Clock())
+    with pytest.raises(TimeoutError):
+        async with breaker.guard(), asyncio.timeout(0):
+            await asyncio.Event().wait()
+    assert breaker.state is State.OPEN
+
+
+@pytest.mark.parametrize("late", [answer, fail])
+async def test_calls_from_before_the_circuit_opened_no_longer_move_it(late: object) -> None:
+    clock = Clock()
+    breaker = CircuitBreaker("qdrant", failures=1, reset_after=5.0, clock=clock)
+    release = asyncio.Event()
+
+    async def slow() -> str:
+        await release.wait()
+        return await late()  # type: ignore[operator]
+
+    begun = asyncio.create_task(breaker.call(slow))
+    await asyncio.sleep(0)
+    with pytest.raises(ConnectionError):
+        await breaker.call(fail)
+    clock.now += 4
+    release.set()
+    await asyncio.wait([begun])
+    assert breaker.state is State.OPEN
+    clock.now += 1
+    assert breaker.state is State.HALF_OPEN
+    assert isinstance(begun.exception(), ConnectionError) is (late is fail)
+
+
+async def test_errors_that_are_not_the_dependencys_count_as_an_answer() -> None:
+    clock = Clock()
+    breaker = CircuitBreaker("qdrant", failures=1, clock=clock, trips_on=ConnectionError)
+
+    async def misuse() -> None:
+        raise ValueError("bad argument")
+
+    with pytest.raises(ValueError, match="bad argument"):
+        await breaker.call(misuse)
+    assert breaker.state is State.CLOSED

@@ -1,0 +1,103 @@
+"""The cache of query vectors, over the packaged model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from app.embeddings.cache import CachedEmbedder
+from app.embeddings.local import LocalEmbedder
+from app.embeddings.port import EmbedderUnavailable, Vectors
+
+
+class Watched(LocalEmbedder):
+    """The packaged model, noting what it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def query(self, text: str) -> npt.NDArray[np.float32]:
+        self.asked.append(text)
+        return await super().query(text)
+
+    async def documents(self, texts: Sequence[str]) -> Vectors:
+        self.asked.extend(texts)
+        return await super().documents(texts)
+
+
+@pytest.fixture(scope="module")
+async def model() -> AsyncIterator[Watched]:
+    model = Watched()
+    yield model
+    await model.close()
+
+
+@pytest.fixture
+def watched(model: Watched) -> Watched:
+    model.asked.clear()
+    return model
+
+
+async def test_a_repeated_query_is_embedded_once(watched: Watched) -> None:
+    cached = CachedEmbedder(watched)
+    first = await cached.query("tea")
+    assert await cached.query("tea") is first
+    assert watched.asked == ["tea"]
+
+
+async def test_identical_queries_at_once_are_embedded_once(watched: Watched) -> None:
+    cached = CachedEmbedder(watched)
+    vectors = await asyncio.gather(*(cached.query(text) for text in ("tea", "milk", "tea", "tea")))
+    assert sorted(watched.asked) == ["milk", "tea"]
+    assert vectors[0] is vectors[2] is vectors[3]
+    assert vectors[0] @ vectors[1] < 0.99
+
+
+async def test_the_least_recently_used_query_is_forgotten_first(watched: Watched) -> None:
+    cached = CachedEmbedder(watched, size=2)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        await cached.query(text)
+    assert watched.asked == ["a", "b", "c", "b"]
+
+
+async def test_nobody_can_change_a_vector_that_others_share(watched: Watched) -> None:
+    vector = await CachedEmbedder(watched).query("tea")
+    with pytest.raises(ValueError, match="read-only"):
+        vector[0] = 1.0
+
+
+async def test_a_caller_that_gives_up_does_not_take_the_vector_from_the_others(watched: Watched) -> None:
+    cached = CachedEmbedder(watched)
+    hasty, patient = asyncio.create_task(cached.query("tea")), asyncio.create_task(cached.query("tea"))
+    await asyncio.sleep(0)
+    hasty.cancel()
+    assert (await patient).shape == (384,)
+    with pytest.raises(asyncio.CancelledError):
+        await hasty
+    assert watched.asked == ["tea"]
+
+
+async def test_documents_pass_the_cache_by(watched: Watched) -> None:
+    cached = CachedEmbedder(watched)
+    await cached.documents(["tea"])
+    await cached.documents(["tea"])
+    await cached.query("tea")
+    assert watched.asked == ["tea", "tea", "tea"]
+    assert await cached.dimension() == 384
+    assert cached.model == "all-MiniLM-L6-v2-int8"
+
+
+async def test_a_failure_reaches_every_caller_and_is_not_remembered() -> None:
+    closed = Watched()
+    await closed.close()
+    cached = CachedEmbedder(closed)
+    results = await asyncio.gather(cached.query("tea"), cached.query("tea"), return_exceptions=True)
+    assert all(isinstance(result, EmbedderUnavailable) for result in results)
+    with pytest.raises(EmbedderUnavailable):
+        await cached.query("tea")
+    assert closed.asked == ["tea", "tea"]

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from app.embeddings.integer import integer_model
+from app.embeddings.local import MODEL, Model
+
+TEXTS = ["I take my tea without sugar", "The garden gate is green", "build " * 60, "¿Dónde está la bicicleta?", "a"]
+
+
+def test_vectors_are_those_of_float_arithmetic_but_for_rounding() -> None:
+    model = Model(1)
+    ours = model.run(model.encode(TEXTS))
+    model._session = onnxruntime.InferenceSession(str(MODEL.verified()), providers=["CPUExecutionProvider"])
+    theirs = model.run(model.encode(TEXTS))
+    assert np.sum(ours * theirs, axis=1).min() > 0.998
+    # What ranks results: how near the texts are to each other.
+    assert np.abs(ours @ ours.T - theirs @ theirs.T).max() < 0.02
+
+
+def test_a_vector_hardly_depends_on_what_it_is_embedded_together_with() -> None:
+    """Only as far as sums in another order tip the rounding of an activation."""
+    model = Model(1)
+    together = model.run(model.encode(TEXTS))
+    alone = np.concatenate([model.run(model.encode([text])) for text in TEXTS])
+    assert np.sum(together * alone, axis=1).min() > 0.998
+
+
+def test_the_network_keeps_its_weights_as_int8() -> None:
+    assert len(integer_model(MODEL.verified())) < 1.1 * MODEL.verified().stat().st_size
+
+
+def test_a_model_without_int8_weights_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.onnx"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="no int8 weights"):
+        integer_model(path)

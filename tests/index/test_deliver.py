@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from uuid import UUID
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select, text
+
+from app.access.caller import Caller
+from app.database import Tx
+from app.embeddings.port import EmbedderUnavailable
+from app.index import marks
+from app.index.deliver import Deliverer
+from app.index.marks import Claimed
+from app.index.models import IndexMark, Kind
+from app.memories.indexed import IndexedMemories
+from app.memories.schemas import MemoryCreate, MemoryUpdate
+from app.search.schemas import Method, SearchQuery
+from app.services import Services
+
+
+class Switched:
+    """The real embedder behind a switch: what an embedder does that is away."""
+
+    def __init__(self, inner) -> None:
+        self.inner = inner
+        self.model = inner.model
+        self.away = False
+        self.texts = 0
+
+    async def dimension(self) -> int:
+        return await self.inner.dimension()
+
+    async def query(self, text: str) -> np.ndarray:
+        return await self.inner.query(text)
+
+    async def documents(self, texts: Sequence[str]) -> np.ndarray:
+        if self.away:
+            raise EmbedderUnavailable("switched off")
+        self.texts += len(texts)
+        return await self.inner.documents(texts)
+
+    async def close(self) -> None:
+        return None
+
+
+@pytest.fixture
+async def undisturbed(services: Services) -> AsyncIterator[None]:
+    """Nothing is delivered in the background while the test runs."""
+    await services.deliverer.stop()
+    yield
+    services.deliverer.start()
+
+
+async def claim_of(tx: Tx, memory_id: UUID) -> list[Claimed]:
+    """Claim what is due and keep the mark of one memory: other tests leave theirs."""
+    return [mark for mark in await marks.claim(tx, limit=1000, lease=60) if mark.id == memory_id]
+
+
+async def mark_of(services: Services, memory_id) -> IndexMark | None:
+    async with services.database.statement() as tx:
+        return (
+            await tx.execute(
+                select(IndexMark.revision, IndexMark.attempts, IndexMark.last_error).where(IndexMark.id == memory_id)
+            )
+        ).one_or_none()
+
+
+async def test_a_new_memory_is_found_by_its_words_at_once_and_by_its_meaning_soon(
+    services: Services, app_caller: Caller, eventually
+):
+    added = await services.memories.add(app_caller, MemoryCreate(text="My dog's name is Biscuit."))
+    by_words = await services.search.search(app_caller, SearchQuery("Biscuit"))
+    assert [result.id for result in by_words.results] == [added.id]
+
+    async def by_meaning() -> bool:
+        answer = await services.search.search(app_caller, SearchQuery("what is my puppy called"))
+        return answer.search_method is Method.HYBRID and [result.id for result in answer.results] == [added.id]
+
+    await eventually(by_meaning, within=1.0)
+
+
+async def test_delivery_lowers_the_flag_and_keeps_the_vector(services: Services, app_caller: Caller, eventually):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I play the cello."))
+
+    async def settled() -> bool:
+        return await mark_of(services, added.id) is None
+
+    await eventually(settled)
+    async with services.database.statement() as tx:
+        size = await tx.scalar(text("SELECT length(vector) FROM embeddings WHERE id = :id"), {"id": added.id})
+    assert size == 384 * 4
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_an_embedder_that_is_away_loses_nothing_and_delivery_resumes(services: Services, app_caller: Caller):
+    switched = Switched(services.embedder)
+    deliverer = Deliverer(services.database, services.index, switched, {Kind.MEMORY: IndexedMemories()})
+    added = await services.memories.add(app_caller, MemoryCreate(text="I collect stamps from Peru."))
+    switched.away = True
+    done = await deliverer.drain()
+    assert done.failed >= 1
+    mark = await mark_of(services, added.id)
+    assert mark is not None
+    assert mark.last_error == "switched off"
+    found = await services.search.search(app_caller, SearchQuery("stamps"))
+    assert [result.id for result in found.results] == [added.id]
+    switched.away = False
+    async with services.database.transaction() as tx:
+        await tx.execute(text("UPDATE index_marks SET due_at = now() WHERE id = :id"), {"id": added.id})
+    assert (await deliverer.drain()).written >= 1
+    assert await mark_of(services, added.id) is None
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_a_flag_raised_while_its_delivery_runs_stays_raised(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I drive a Fiat."))
+    async with services.database.transaction() as tx:
+        claimed = await marks.claim(tx, limit=1000, lease=60)
+    await services.memories.update(app_caller, added.id, MemoryUpdate(text="I drive a Volvo."))
+    async with services.database.transaction() as tx:
+        assert added.id not in {mark.id for mark in await marks.claim(tx, limit=1000, lease=60)}
+    async with services.database.transaction() as tx:
+        await marks.settle(tx, claimed)
+    async with services.database.transaction() as tx:
+        again = await marks.claim(tx, limit=1000, lease=0)
+    assert added.id in {mark.id for mark in again}
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_a_lease_that_ran_out_is_taken_over(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I ski."))
+    async with services.database.transaction() as tx:
+        await marks.claim(tx, limit=1000, lease=0)
+    async with services.database.transaction() as tx:
+        assert added.id in {mark.id for mark in await marks.claim(tx, limit=1000, lease=0)}
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_a_text_that_comes_back_is_not_embedded_again(services: Services, owner: Caller):
+    switched = Switched(services.embedder)
+    deliverer = Deliverer(services.database, services.index, switched, {Kind.MEMORY: IndexedMemories()})
+    added = await services.memories.add(owner, MemoryCreate(text="I bake bread."))
+    await deliverer.drain()
+    embedded = switched.texts
+    await services.memories.delete(owner, [added.id])
+    await deliverer.drain()
+    await services.memories.restore(owner, [added.id])
+    await deliverer.drain()
+    assert switched.texts == embedded
+    assert await services.index.count(owner.user_id) == 1
+
+
+@pytest.mark.usefixtures("undisturbed")
+@pytest.mark.parametrize("attempts", [1, 5, 40])
+async def test_the_pause_after_failures_grows_and_is_bounded(services: Services, app_caller: Caller, attempts: int):
+    added = await services.memories.add(app_caller, MemoryCreate(text=f"pause {attempts}"))
+    async with services.database.transaction() as tx:
+        claimed = await claim_of(tx, added.id)
+        await tx.execute(text("UPDATE index_marks SET attempts = :n WHERE id = :id"), {"n": attempts, "id": added.id})
+        await marks.postpone(tx, claimed, "why", base=0.5, ceiling=300)
+        pause = await tx.scalar(
+            text("SELECT extract(epoch FROM due_at - now()) FROM index_marks WHERE id = :id"), {"id": added.id}
+        )
+    nominal = 0.5 * 2 ** min(attempts, 16)
+    assert min(300, nominal * 0.5) - 0.01 <= float(pause) <= min(300, nominal * 1.5) + 0.01
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_a_kept_vector_of_another_size_is_made_anew(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I play the oboe."))
+    await services.deliverer.drain()
+    async with services.database.transaction() as tx:
+        await tx.execute(text("UPDATE embeddings SET vector = '\\x00000000' WHERE id = :id"), {"id": added.id})
+    done = await services.deliverer.redeliver(Kind.MEMORY, [added.id])
+    assert (done.failed, done.embedded >= 1) == (0, True)
+    assert await mark_of(services, added.id) is None
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_a_flag_raised_while_settling_waits_is_due_at_once(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I row."))
+    async with services.database.transaction() as tx:
+        claimed = await claim_of(tx, added.id)
+
+    async def settled() -> None:
+        async with services.database.transaction() as tx:
+            await marks.settle(tx, claimed)
+
+    async with services.database.transaction() as tx:
+        await marks.mark_dirty(tx, Kind.MEMORY, [added.id])
+        settling = asyncio.create_task(settled())
+        async with services.database.statement() as watching:
+            blocked = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            deadline = time.monotonic() + 15
+            while not await watching.scalar(blocked):
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.01)
+    await settling
+    async with services.database.statement() as tx:
+        due = await tx.scalar(select(IndexMark.due_at <= func.now()).where(IndexMark.id == added.id))
+    assert due is True
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_raising_a_flag_ends_the_pause_after_a_failure_but_no_lease(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I sail."))
+
+    async def due() -> bool:
+        async with services.database.transaction() as tx:
+            await marks.mark_dirty(tx, Kind.MEMORY, [added.id])
+            return bool(await tx.scalar(select(IndexMark.due_at <= func.now()).where(IndexMark.id == added.id)))
+
+    async with services.database.transaction() as tx:
+        claimed = await claim_of(tx, added.id)
+    assert await due() is False
+    async with services.database.transaction() as tx:
+        await marks.postpone(tx, claimed, "away", base=100)
+    assert await due() is True

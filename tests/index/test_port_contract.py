@@ -1,0 +1,284 @@
+"""What every `VectorIndex` promises, held against each of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from app.index.port import Entry, Filter, IndexUnavailable, Point, Vector, VectorIndex
+
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")
+
+ALICE, BOB = UUID(int=1), UUID(int=99)
+
+Build = Callable[..., Point]
+Direction = Callable[..., Vector]
+
+
+async def listed(index: VectorIndex, user: UUID | None = None, *, page: int = 2_000) -> list[list[Entry]]:
+    return [entries async for entries in index.entries(user, page=page)]
+
+
+async def test_a_point_is_found_as_soon_as_it_is_acknowledged(index: VectorIndex, point: Build) -> None:
+    for seed in range(30):
+        await index.upsert([point(seed)])
+        hits = await index.search(point(seed).vector, Filter(ALICE), 1)
+        assert [hit.id for hit in hits] == [point(seed).id]
+
+
+async def test_hits_come_best_first_with_their_cosine(index: VectorIndex, point: Build, direction: Direction) -> None:
+    points = [point(seed) for seed in range(400)]
+    await index.upsert(points)
+    query = direction(7_000)
+    expected = sorted(((float(it.vector @ query), it.id) for it in points), reverse=True)[:10]
+
+    hits = await index.search(query, Filter(ALICE), 10)
+
+    assert [hit.id for hit in hits] == [id for _, id in expected]
+    assert [hit.score for hit in hits] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+async def test_scores_stay_within_minus_one_and_one(index: VectorIndex, point: Build, direction: Direction) -> None:
+    await index.upsert([point(seed, vector=direction(seed % 2) * (1 - 2 * (seed % 3 == 0))) for seed in range(60)])
+    for seed in range(2):
+        hits = await index.search(direction(seed), Filter(ALICE), 60)
+        assert len(hits) == 60
+        assert all(-1.0 <= hit.score <= 1.0 for hit in hits)
+
+
+async def test_the_same_id_replaces(index: VectorIndex, point: Build, direction: Direction) -> None:
+    await index.upsert([point(1), point(2)])
+    await index.upsert([point(1, vector=direction(50), user=BOB, namespace="work", revision=2)])
+
+    assert await index.count() == 2
+    assert [hit.id for hit in await index.search(direction(1), Filter(ALICE), 10)] == [point(2).id]
+    [hit] = await index.search(direction(50), Filter(BOB, namespaces=("work",)), 10)
+    assert hit.score == pytest.approx(1.0, abs=1e-5)
+    assert await listed(index, BOB) == [[Entry(point(1).id, BOB, 2)]]
+
+
+async def test_a_vector_may_be_replaced_by_one_that_is_not_writable_or_not_contiguous(
+    index: VectorIndex, point: Build, direction: Direction
+) -> None:
+    stored = np.frombuffer(direction(3).tobytes(), dtype="<f4")
+    strided = np.stack([direction(4), direction(5)], axis=1)[:, 0]
+    await index.upsert([point(1, vector=stored), point(2, vector=strided)])
+    assert [hit.id for hit in await index.search(stored, Filter(ALICE), 1)] == [point(1).id]
+    assert [hit.id for hit in await index.search(strided, Filter(ALICE), 1)] == [point(2).id]
+
+
+async def test_nobody_finds_the_points_of_another_user(index: VectorIndex, point: Build, direction: Direction) -> None:
+    await index.upsert([point(seed, user=BOB if seed % 4 == 0 else ALICE) for seed in range(200)])
+    for user, mine in ((ALICE, 150), (BOB, 50), (UUID(int=5), 0)):
+        hits = await index.search(direction(0), Filter(user), 1_000)
+        assert len(hits) == mine
+        assert all((hit.id.int - 1) % 4 == 0 for hit in hits) is (user != ALICE)
+        assert await index.count(user) == mine
+
+
+async def test_filters_take_any_of_their_values_and_all_of_them_must_hold(
+    index: VectorIndex, point: Build, direction: Direction
+) -> None:
+    apps = [UUID(int=10 + number) for number in range(3)]
+    points = [
+        point(seed, namespace=f"n{seed % 3}", kind=("memory", "chunk")[seed % 2], app=apps[seed % 3])
+        for seed in range(12)
+    ]
+    await index.upsert(points)
+
+    async def found(where: Filter) -> set[int]:
+        return {hit.id.int - 1 for hit in await index.search(direction(0), where, 100)}
+
+    every = set(range(12))
+    assert await found(Filter(ALICE)) == every
+    assert await found(Filter(ALICE, namespaces=("n0",))) == {seed for seed in every if seed % 3 == 0}
+    assert await found(Filter(ALICE, namespaces=("n0", "n2"))) == {seed for seed in every if seed % 3 != 1}
+    assert await found(Filter(ALICE, kinds=("chunk",))) == {seed for seed in every if seed % 2}
+    assert await found(Filter(ALICE, apps=(apps[1], apps[2]))) == {seed for seed in every if seed % 3}
+    assert await found(Filter(ALICE, namespaces=("n1",), kinds=("memory",), apps=(apps[1],))) == {4, 10}
+    assert await found(Filter(ALICE, namespaces=("n1",), apps=(apps[0],))) == set()
+    assert await found(Filter(BOB, namespaces=("n0",))) == set()
+
+
+async def test_namespaces_are_compared_literally(index: VectorIndex, point: Build, direction: Direction) -> None:
+    names = ["a b", "A B", "ä", "*", "", "a.b[]", 'quote"s', "x" * 256]
+    await index.upsert([point(seed, namespace=name) for seed, name in enumerate(names)])
+    for seed, name in enumerate(names):
+        hits = await index.search(direction(0), Filter(ALICE, namespaces=(name,)), 10)
+        assert [hit.id for hit in hits] == [point(seed).id]
+
+
+async def test_excluded_points_never_take_a_place(index: VectorIndex, point: Build, direction: Direction) -> None:
+    await index.upsert([point(seed) for seed in range(100)])
+    best = [hit.id for hit in await index.search(direction(0), Filter(ALICE), 20)]
+
+    hits = await index.search(direction(0), Filter(ALICE, excluded=tuple(best[:10])), 10)
+
+    assert [hit.id for hit in hits] == best[10:]
+    unknown = (UUID(int=10**9),)
+    assert [hit.id for hit in await index.search(direction(0), Filter(ALICE, excluded=unknown), 20)] == best
+
+
+async def test_a_limit_is_the_most_that_is_returned(index: VectorIndex, point: Build, direction: Direction) -> None:
+    await index.upsert([point(seed) for seed in range(5)])
+    assert [len(await index.search(direction(0), Filter(ALICE), limit)) for limit in (0, 1, 5, 1_000)] == [0, 1, 5, 5]
+
+
+async def test_deleted_points_are_gone_and_unknown_ids_are_fine(
+    index: VectorIndex, point: Build, direction: Direction
+) -> None:
+    await index.upsert([point(seed) for seed in range(10)])
+    await index.delete([point(3).id, UUID(int=10**9), point(4).id])
+    await index.delete([point(3).id])
+    await index.delete([])
+
+    left = {point(seed).id for seed in range(10)} - {point(3).id, point(4).id}
+    assert {hit.id for hit in await index.search(direction(3), Filter(ALICE), 100)} == left
+    assert {entry.id for page in await listed(index) for entry in page} == left
+    assert await index.count() == 8
+    await index.upsert([point(3)])
+    assert await index.count() == 9
+
+
+async def test_entries_stream_in_ascending_order_without_gaps_or_repeats(index: VectorIndex, point: Build) -> None:
+    ids = [UUID(int=number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128) for number in range(1, 301)]
+    await index.upsert([point(n, id=id, revision=n, user=BOB if n % 3 == 0 else ALICE) for n, id in enumerate(ids)])
+    everything = sorted(
+        (Entry(id, BOB if n % 3 == 0 else ALICE, n) for n, id in enumerate(ids)), key=lambda entry: entry.id
+    )
+
+    for user, page in ((None, 64), (None, 300), (None, 5_000), (ALICE, 50), (BOB, 1)):
+        pages = await listed(index, user, page=page)
+        assert all(0 < len(entries) <= page for entries in pages)
+        expected = [entry for entry in everything if user in (None, entry.user)]
+        assert [entry for entries in pages for entry in entries] == expected
+
+
+async def test_a_listing_goes_on_while_points_come_and_go(index: VectorIndex, point: Build) -> None:
+    await index.upsert([point(seed) for seed in range(0, 200, 2)])
+    seen: list[int] = []
+    async for entries in index.entries(page=10):
+        seen += [entry.id.int - 1 for entry in entries]
+        await index.delete([point(seen[-1]).id, point(seen[-1] + 2).id])
+        await index.upsert([point(seen[0] + 1), point(199)])
+    assert seen == sorted(set(seen))
+    assert seen[-1] == 199
+
+
+async def test_an_empty_index_answers_with_nothing(index: VectorIndex, direction: Direction) -> None:
+    assert await index.search(direction(0), Filter(ALICE), 10) == []
+    assert await listed(index) == []
+    assert await index.count() == await index.count(ALICE) == 0
+    await index.upsert([])
+    assert await index.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda v: np.where(np.arange(len(v)) == 3, np.float32("nan"), v), "not finite"),
+        (lambda v: np.where(np.arange(len(v)) == 3, np.float32("inf"), v), "not finite"),
+        (lambda v: v * np.float32(1e30), "not finite"),
+        (lambda v: v * np.float32(0), "no direction"),
+        (lambda v: v[:-1], r"has shape \(15,\); the collection takes \(16,\)"),
+        (lambda v: np.stack([v, v]), r"has shape \(2, 16\)"),
+    ],
+)
+async def test_a_vector_that_could_never_be_found_is_refused_with_all_that_came_with_it(
+    index: VectorIndex, point: Build, direction: Direction, spoil: Callable[[Vector], Vector], words: str
+) -> None:
+    bad = spoil(direction(1)).astype(np.float32)
+    with pytest.raises(ValueError, match=words):
+        await index.upsert([point(0), point(1, vector=bad)])
+    assert await index.count() == 0
+    with pytest.raises(ValueError, match=words):
+        await index.search(bad, Filter(ALICE), 10)
+
+
+async def test_concurrent_writers_lose_nothing(index: VectorIndex, point: Build, direction: Direction) -> None:
+    async def write(writer: int) -> None:
+        for step in range(6):
+            start = writer * 1_000 + step * 20
+            await index.upsert([point(seed) for seed in range(start, start + 20)])
+            await index.delete([point(start).id])
+
+    async def read() -> None:
+        for seed in range(20):
+            hits = await index.search(direction(seed), Filter(ALICE), 5)
+            assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+    await asyncio.gather(*(write(writer) for writer in range(4)), *(read() for _ in range(3)))
+
+    assert await index.count() == 4 * 6 * 19
+    ids = [entry.id.int - 1 for page in await listed(index) for entry in page]
+    assert ids == sorted(w * 1_000 + s for w in range(4) for s in range(120) if s % 20)
+
+
+async def test_what_was_written_is_there_after_closing_and_opening_again(
+    store: object, point: Build, direction: Direction
+) -> None:
+    first: VectorIndex = store.index()  # type: ignore[attr-defined]
+    await first.open()
+    await first.upsert([point(seed, revision=seed) for seed in range(300)])
+    await first.delete([point(0).id])
+    await first.close()
+
+    second: VectorIndex = store.index()  # type: ignore[attr-defined]
+    await second.open()
+    await second.open()
+    try:
+        assert await second.count(ALICE) == 299
+        assert (await listed(second))[0][0] == Entry(point(1).id, ALICE, 1)
+        assert [hit.id for hit in await second.search(direction(250), Filter(ALICE), 1)] == [point(250).id]
+        await second.upsert([replace(point(250), revision=7)])
+        assert await second.count() == 299
+    finally:
+        await second.close()
+
+
+async def test_the_status_names_the_collection_and_counts(index: VectorIndex, point: Build) -> None:
+    await index.upsert([point(seed) for seed in range(3)])
+    await index.flush()
+    status = await index.status()
+    assert status.points == 3
+    assert status.dimension == 16
+    assert status.collection.endswith("__model__16")
+    assert status.engine in ("qdrant", "qdrant-edge")
+    assert status.version[0].isdigit()
+
+
+async def test_a_closed_index_is_unavailable_and_may_be_closed_again(
+    index: VectorIndex, point: Build, direction: Direction
+) -> None:
+    await index.upsert([point(1)])
+    await asyncio.gather(index.close(), index.close())
+    await index.close()
+    for call in (
+        index.open(),
+        index.upsert([point(1)]),
+        index.delete([point(1).id]),
+        index.search(direction(1), Filter(ALICE), 1),
+        index.count(),
+        index.flush(),
+        index.status(),
+        listed(index),
+    ):
+        with pytest.raises(IndexUnavailable):
+            await call
+
+
+async def test_closing_lets_what_was_accepted_finish_or_says_that_it_did_not(
+    index: VectorIndex, point: Build, direction: Direction
+) -> None:
+    await index.upsert([point(seed) for seed in range(100)])
+    searches = [asyncio.ensure_future(index.search(direction(seed), Filter(ALICE), 5)) for seed in range(50)]
+    writes = [asyncio.ensure_future(index.upsert([point(seed)])) for seed in range(100, 120)]
+    await asyncio.sleep(0)
+    await index.close()
+    for outcome in await asyncio.gather(*searches, *writes, return_exceptions=True):
+        assert outcome is None or isinstance(outcome, list | IndexUnavailable)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from app.access.caller import Caller
+from app.index.port import Entry, Point
+from app.index.reconcile import Reconciler, SyncRunning
+from app.memories.schemas import MemoryCreate, MemoryUpdate
+from app.search.schemas import SearchQuery
+from app.services import Services
+
+
+async def entries(services: Services, caller: Caller) -> dict:
+    return {entry.id: entry async for page in services.index.entries(caller.user_id) for entry in page}
+
+
+async def some_memories(services: Services, caller: Caller, count: int = 5) -> list:
+    added = await services.memories.add_many(caller, [MemoryCreate(text=f"fact number {n}") for n in range(count)])
+    await services.deliverer.drain()
+    return [one.id for one in added]
+
+
+@pytest.fixture
+async def synced(services: Services, owner: Caller) -> list:
+    ids = await some_memories(services, owner)
+    await services.reconciler.sync(trigger="test", user=owner.user_id)
+    return ids
+
+
+async def test_nothing_changed_means_nothing_embedded_and_nothing_written(services, owner, synced):
+    statistics = await services.reconciler.sync(trigger="test", user=owner.user_id)
+    assert (statistics.total_memories, statistics.unchanged) == (5, 5)
+    assert (statistics.memories_synced, statistics.deleted, statistics.embedded, statistics.errors) == (0, 0, 0, 0)
+
+
+async def test_lost_entries_come_back_without_embedding_again(services, owner, synced):
+    await services.index.delete(synced[:3])
+    statistics = await services.reconciler.sync(trigger="test", user=owner.user_id)
+    assert (statistics.memories_synced, statistics.embedded) == (3, 0)
+    assert set(await entries(services, owner)) == set(synced)
+
+
+async def test_entries_that_should_not_be_there_go(services, owner, synced):
+    stray = stray_point(owner)
+    await services.index.upsert([stray])
+    statistics = await services.reconciler.sync(trigger="test", user=owner.user_id)
+    assert statistics.deleted == 1
+    assert stray.id not in await entries(services, owner)
+
+
+async def test_stale_revisions_are_written_anew(services, owner, synced):
+    await services.memories.update(owner, synced[0], MemoryUpdate(text="a newer text"))
+    await services.deliverer.drain()
+    stale = replace(stray_point(owner), id=synced[0], revision=1)
+    await services.index.upsert([stale])
+    statistics = await services.reconciler.sync(trigger="test", user=owner.user_id)
+    assert statistics.memories_synced == 1
+    assert (await entries(services, owner))[synced[0]] == Entry(synced[0], owner.user_id, 2)
+
+
+async def test_a_dry_run_counts_and_changes_nothing(services, owner, synced):
+    await services.index.delete(synced[:2])
+    statistics = await services.reconciler.sync(trigger="test", user=owner.user_id, dry_run=True)
+    assert statistics.memories_synced == 2
+    assert len(await entries(services, owner)) == 3
+
+
+async def test_a_full_run_writes_everything_without_embedding(services, owner, synced):
+    statistics = await services.reconciler.sync(trigger="test", user=owner.user_id, full=True)
+    assert (statistics.memories_synced, statistics.embedded) == (5, 0)
+
+
+async def test_a_stray_entry_is_never_shown_even_before_a_sync(services, owner, synced):
+    vector = await services.embedder.query("ghost of a forgotten memory")
+    await services.index.upsert([replace(stray_point(owner), vector=vector, text="ghost of a forgotten memory")])
+    answer = await services.search.search(owner, SearchQuery("ghost of a forgotten memory"))
+    assert all("ghost" not in result.memory for result in answer.results)
+
+
+async def test_two_runs_at_once_are_refused(services: Services, owner: Caller):
+    reconciler: Reconciler = services.reconciler
+    async with reconciler._alone():
+        with pytest.raises(SyncRunning):
+            await reconciler.sync(trigger="test", user=owner.user_id)
+    await reconciler.sync(trigger="test", user=owner.user_id)
+
+
+def stray_point(caller: Caller) -> Point:
+    from datetime import UTC, datetime
+
+    vector = np.zeros(384, dtype=np.float32)
+    vector[0] = 1
+    now = datetime.now(UTC)
+    return Point(
+        id=uuid4(), vector=vector, user=caller.user_id, user_name=caller.user, app=caller.app_id, namespace="default",
+        kind="memory", revision=1, created_at=now, updated_at=now, text="stray", text_hash="0" * 32,
+    )  # fmt: skip

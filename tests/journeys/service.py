@@ -1,0 +1,83 @@
+"""`openmemory serve` as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import psutil
+
+START = 60.0
+"""Seconds that a start may take on a busy machine."""
+
+
+class Service:
+    """`openmemory serve` in a process group of its own, as a terminal would start it."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.folder = arguments[arguments.index("--data-dir") + 1] if "--data-dir" in arguments else ""
+        self._out = tempfile.TemporaryFile()  # noqa: SIM115
+        self._err = tempfile.TemporaryFile()  # noqa: SIM115
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "app", "serve", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._err,
+            env=clean_environment() | environment,
+            start_new_session=True,
+        )
+
+    @property
+    def out(self) -> str:
+        """What it printed so far."""
+        return os.pread(self._out.fileno(), 100_000, 0).decode()
+
+    @property
+    def err(self) -> str:
+        """What it logged so far."""
+        return os.pread(self._err.fileno(), 1_000_000, 0).decode()
+
+    def ready(self) -> str:
+        """Wait until it says where it listens; returns the URL."""
+        until(lambda: "Data folder" in self.out or self.process.poll() is not None, START)
+        found = re.search(r"REST +(http://\S+)/api/v1", self.out)
+        assert found, self.err
+        return found[1]
+
+    def ended(self, within: float) -> int:
+        """Its exit code, once it has ended."""
+        return self.process.wait(within)
+
+    def family(self) -> list[psutil.Process]:
+        """The process and all that it started."""
+        me = psutil.Process(self.process.pid)
+        return [me, *me.children(recursive=True)]
+
+    def close(self) -> None:
+        """End it whatever happened, with all that it started."""
+        if self.process.poll() is None:
+            family = self.family()
+            self.process.kill()
+            self.process.wait(10)
+            _, alive = psutil.wait_procs(family, 10)
+            for process in alive:
+                process.kill()
+        self._out.close()
+        self._err.close()
+
+
+def clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("OPENMEMORY_")}
+
+
+def until(condition: Callable[[], bool], within: float) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.02)

@@ -1,0 +1,117 @@
+"""The product behind a real socket, in the event loop of the tests, and what speaks to it without an SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from app.main import create_app
+from app.services import Services
+
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+Call = Callable[..., Awaitable[dict[str, Any]]]
+
+
+class Server(uvicorn.Server):
+    """A web server that leaves the signals to pytest."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def serving(services: Services) -> AsyncIterator[str]:
+    """The URL of the application over these services, while the block runs."""
+    config = uvicorn.Config(
+        create_app(services), port=0, log_config=None, access_log=False, http="httptools", ws="none", lifespan="on",
+        timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = Server(config)
+    running = asyncio.create_task(server.serve())
+    try:
+        async with asyncio.timeout(30):
+            while not server.started:
+                assert not running.done(), "the server did not start"
+                await asyncio.sleep(0.01)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(running, 30)
+
+
+@pytest.fixture(scope="session")
+async def url(services: Services) -> AsyncIterator[str]:
+    """The address of the product."""
+    async with serving(services) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+async def http(url: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A plain HTTP client of the product."""
+    async with httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=20) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def ask(http: httpx.AsyncClient) -> Callable[..., Awaitable[httpx.Response]]:
+    """Sends one request of a handshake version over streamable HTTP: `await ask("tools/list", path="/mcp")`."""
+    numbers = count(1)
+
+    async def send(
+        method: str, params: dict[str, Any] | None = None, *, path: str = "/mcp", **more: Any
+    ) -> httpx.Response:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": next(numbers), "method": method}
+        if params is not None:
+            message["params"] = params
+        return await http.post(path, json=message, **more)
+
+    return send
+
+
+@pytest.fixture
+def call(ask: Callable[..., Awaitable[httpx.Response]], new_user: str) -> Call:
+    """Calls a tool as an app of the test's own user and returns the result: `await call("list_memories", limit=3)`."""
+
+    async def run(name: str, _app: str = "claude", _user: str = new_user, **arguments: Any) -> dict[str, Any]:
+        answer = await ask("tools/call", {"name": name, "arguments": arguments}, path=f"/mcp/{_app}/http/{_user}")
+        body = answer.json()
+        assert "result" in body, body
+        result: dict[str, Any] = body["result"]
+        return result
+
+    return run
+
+
+@pytest.fixture
+def failure(call: Call) -> Callable[..., Awaitable[str]]:
+    """Calls a tool that must fail, and returns what the assistant is told."""
+
+    async def run(name: str, **arguments: Any) -> str:
+        result = await call(name, **arguments)
+        assert result["isError"] is True, result
+        assert "structuredContent" not in result
+        [content] = result["content"]
+        return str(content["text"])
+
+    return run
+
+
+@pytest.fixture
+def remember(call: Call) -> Callable[..., Awaitable[str]]:
+    """Adds a memory through the tool and returns its id."""
+
+    async def add(text: str, **more: Any) -> str:
+        result = await call("add_memories", text=text, **more)
+        return str(result["structuredContent"]["results"][0]["id"])
+
+    return add

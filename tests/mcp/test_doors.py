@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from app.mcp import doors
+from app.services import Services
+
+Ask = Callable[..., Awaitable[httpx.Response]]
+Eventually = Callable[..., Awaitable[None]]
+
+CLIENT = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+MODERN = {
+    "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+}
+
+
+class Stream:
+    """An SSE session as a client of the year 2024 holds it."""
+
+    def __init__(self, http: httpx.AsyncClient, response: httpx.Response) -> None:
+        self._http = http
+        self._lines = response.aiter_lines()
+        self.messages = ""
+
+    async def event(self) -> tuple[str, str]:
+        """The next event's name and data."""
+        name = data = ""
+        async with asyncio.timeout(20):
+            async for line in self._lines:
+                if line.startswith("event: "):
+                    name = line[7:]
+                elif line.startswith("data: "):
+                    data = line[6:]
+                elif not line and name:
+                    return name, data
+        raise AssertionError("the stream ended")
+
+    async def post(self, message: dict[str, Any], where: str = "") -> httpx.Response:
+        return await self._http.post(where or self.messages, json={"jsonrpc": "2.0"} | message)
+
+    async def answer(self, message: dict[str, Any], where: str = "") -> dict[str, Any]:
+        """The answer to a request."""
+        accepted = await self.post(message, where)
+        assert accepted.status_code == 202, accepted.text
+        name, data = await self.event()
+        body: dict[str, Any] = json.loads(data)
+        assert (name, body["id"]) == ("message", message["id"])
+        return body
+
+    async def shake_hands(self) -> dict[str, Any]:
+        """Open the session at the oldest version."""
+        opening = {"id": 0, "method": "initialize", "params": {"protocolVersion": "2024-11-05"} | CLIENT}
+        answer = await self.answer(opening)
+        assert (await self.post({"method": "notifications/initialized"})).status_code == 202
+        result: dict[str, Any] = answer["result"]
+        return result
+
+
+@asynccontextmanager
+async def _stream(http: httpx.AsyncClient, path: str) -> AsyncIterator[Stream]:
+    async with http.stream("GET", path, headers={"Accept": "text/event-stream"}) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        stream = Stream(http, response)
+        name, stream.messages = await stream.event()
+        assert name == "endpoint"
+        yield stream
+
+
+def _tool(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": 7, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_a_client_of_2024_connects_over_sse_and_calls_a_tool(
+    http: httpx.AsyncClient, new_user: str, slash: str
+) -> None:
+    async with _stream(http, f"/mcp/cursor/sse/{new_user}{slash}") as stream:
+        assert re.fullmatch(r"/mcp/messages/\?session_id=[0-9a-f]{32}", stream.messages)
+        stream.messages = stream.messages.replace("/?", f"{slash}?")
+        opened = await stream.shake_hands()
+        assert opened["protocolVersion"] == "2024-11-05"
+        assert opened["serverInfo"]["name"] == "mem0-mcp-server"
+        added = await stream.answer(_tool("add_memories", text="I like jazz"))
+        assert json.loads(added["result"]["content"][0]["text"])["results"][0]["event"] == "ADD"
+        own = f"/mcp/cursor/sse/{new_user}/messages{slash}?{stream.messages.partition('?')[2]}"
+        listed = await stream.answer(_tool("list_memories"), own)
+        [item] = json.loads(listed["result"]["content"][0]["text"])
+        assert (item["user_id"], item["app_name"]) == (new_user, "cursor")
+
+
+@pytest.mark.parametrize("path", ["/mcp/sse", "/mcp/sse/"])
+async def test_an_address_without_names_means_the_configured_user_and_app(
+    http: httpx.AsyncClient, services: Services, path: str
+) -> None:
+    async with _stream(http, path) as stream:
+        await stream.shake_hands()
+        added = await stream.answer(_tool("add_memories", text=f"Written at {path}"))
+        memory_id = json.loads(added["result"]["content"][0]["text"])["results"][0]["id"]
+        listed = await stream.answer(_tool("list_memories"))
+        items = {item["id"]: item for item in json.loads(listed["result"]["content"][0]["text"])}
+        assert items[memory_id]["user_id"] == services.settings.access.default_user
+        assert items[memory_id]["app_name"] == services.settings.access.default_app
+
+
+async def test_a_session_is_not_found_under_the_address_of_somebody_else(
+    http: httpx.AsyncClient, new_user: str
+) -> None:
+    async with _stream(http, f"/mcp/claude/sse/{new_user}") as stream:
+        session = stream.messages.partition("?")[2]
+        for path in (f"/mcp/claude/sse/x{new_user}/messages/", f"/mcp/cursor/sse/{new_user}/messages/"):
+            assert (await stream.post(_tool("list_memories"), f"{path}?{session}")).status_code == 404
+
+
+async def test_a_message_to_a_session_that_never_was_or_has_ended_is_not_found(
+    http: httpx.AsyncClient, new_user: str, eventually: Eventually
+) -> None:
+    async with _stream(http, f"/mcp/claude/sse/{new_user}") as stream:
+        assert (await stream.post({"id": 1, "method": "ping"})).status_code == 202
+    for path in ("/mcp/messages", "/mcp/messages/"):
+        answer = await http.post(f"{path}?session_id={'0' * 32}", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        assert answer.status_code == 404
+        assert answer.json()["detail"] == "Could not find session"
+
+    async def ended() -> bool:
+        return (await stream.post({"id": 2, "method": "ping"})).status_code == 404
+
+    await eventually(ended)
+
+
+@pytest.mark.parametrize("body", [b"{", b"", b"[]", b'{"jsonrpc": "1.0"}', b"\xff", b'"text"'])
+async def test_what_is_not_json_rpc_is_refused_and_the_session_lives_on(
+    http: httpx.AsyncClient, new_user: str, body: bytes
+) -> None:
+    async with _stream(http, f"/mcp/claude/sse/{new_user}") as stream:
+        refused = await http.post(stream.messages, content=body, headers={"Content-Type": "application/json"})
+        assert refused.status_code == 400
+        assert (await stream.shake_hands())["protocolVersion"] == "2024-11-05"
+
+
+async def test_messages_without_a_session_or_of_another_type_are_refused(http: httpx.AsyncClient) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert (await http.post("/mcp/messages/", json=message)).status_code == 400
+    assert (await http.get("/mcp/messages/?session_id=1")).status_code == 405
+    async with _stream(http, "/mcp/sse") as stream:
+        text = await http.post(stream.messages, content=b"{}", headers={"Content-Type": "text/plain"})
+        assert text.status_code == 400
+    refused = await http.post("/mcp/sse", json=message)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET")
+
+
+async def test_sessions_at_once_see_only_their_own_user(http: httpx.AsyncClient, new_user: str) -> None:
+    async with _stream(http, f"/mcp/a/sse/{new_user}-1") as one, _stream(http, f"/mcp/a/sse/{new_user}-2") as two:
+        for stream in (one, two):
+            await stream.shake_hands()
+        await one.answer(_tool("add_memories", text="Mine alone"))
+        assert len(json.loads((await one.answer(_tool("list_memories")))["result"]["content"][0]["text"])) == 1
+        assert json.loads((await two.answer(_tool("list_memories")))["result"]["content"][0]["text"]) == []
+
+
+async def test_more_sessions_than_may_be_open_are_told_to_come_back(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doors, "MAX_SESSIONS", 0)
+    refused = await http.get("/mcp/sse")
+    assert refused.status_code == 503
+    assert refused.json()["error"] == "too_many_sessions"
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/claude/http/{user}", "/mcp/claude/http/{user}/"])
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_streamable_http_speaks_every_version_with_a_handshake(
+    ask: Ask, new_user: str, path: str, version: str
+) -> None:
+    path = path.format(user=new_user)
+    opened = await ask("initialize", {"protocolVersion": version} | CLIENT, path=path)
+    assert opened.status_code == 200
+    assert opened.headers["content-type"] == "application/json"
+    assert opened.json()["result"]["protocolVersion"] == version
+    assert "mcp-session-id" not in opened.headers
+    headers = {"MCP-Protocol-Version": version}
+    listed = await ask("tools/list", path=path, headers=headers)
+    assert "search_memory" in {tool["name"] for tool in listed.json()["result"]["tools"]}
+    called = await ask("tools/call", {"name": "list_memories", "arguments": {}}, path=path, headers=headers)
+    assert called.json()["result"].get("isError", False) is False
+
+
+async def test_a_version_that_nobody_knows_is_answered_with_the_newest_of_its_kind(ask: Ask) -> None:
+    opened = await ask("initialize", {"protocolVersion": "2042-01-01"} | CLIENT)
+    assert opened.json()["result"]["protocolVersion"] == "2025-11-25"
+    refused = await ask(
+        "tools/list", MODERN, headers={"MCP-Protocol-Version": "2042-01-01", "Mcp-Method": "tools/list"}
+    )
+    assert refused.status_code == 400
+    assert "error" in refused.json()
+
+
+async def test_the_sessionless_protocol_is_served_at_the_same_address(ask: Ask, new_user: str) -> None:
+    path = f"/mcp/claude/http/{new_user}"
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "server/discover"}
+    discovered = (await ask("server/discover", MODERN, path=path, headers=headers)).json()["result"]
+    assert "2026-07-28" in discovered["supportedVersions"]
+    headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "add_memories"}
+    params = {"name": "add_memories", "arguments": {"text": "I like jazz"}} | MODERN
+    called = await ask("tools/call", params, path=path, headers=headers)
+    assert called.json()["result"]["structuredContent"]["results"][0]["event"] == "ADD"
+    wrong = await ask("tools/call", params, path=path, headers=headers | {"Mcp-Name": "list_memories"})
+    assert wrong.status_code == 400
+
+
+async def test_a_stale_session_id_from_before_a_restart_does_no_harm(ask: Ask) -> None:
+    answer = await ask("tools/list", headers={"Mcp-Session-Id": "of-another-server"})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "content", "status"),
+    [
+        ("GET", {}, None, 405),
+        ("DELETE", {}, None, 405),
+        ("PUT", {}, b"{}", 405),
+        ("POST", {"Accept": "text/html"}, b"{}", 406),
+        ("POST", {"Accept": "application/json"}, b"{", 400),
+        ("POST", {"Content-Type": "text/plain"}, b"{}", 400),
+        ("POST", {}, b"{", 400),
+        ("POST", {}, b"[]", 400),
+        ("POST", {}, b"\xff", 400),
+        ("POST", {}, b"{" * 100_000, 400),
+        ("POST", {}, b'{"jsonrpc": "2.0", "id": 1}', 400),
+        ("POST", {"MCP-Protocol-Version": "2026-07-28"}, b"{", 400),
+        ("POST", {"MCP-Protocol-Version": "2026-07-28"}, b"[" * 100_000, 400),
+        ("POST", {}, b'"' + b"a" * 8_388_608 + b'"', 413),
+    ],
+)
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/claude/http/bob/"])
+async def test_what_is_not_a_request_is_refused_with_its_status(
+    http: httpx.AsyncClient, path: str, method: str, headers: dict[str, str], content: bytes | None, status: int
+) -> None:
+    headers = {"Content-Type": "application/json"} | headers
+    answer = await http.request(method, path, headers=headers, content=content)
+    assert answer.status_code == status, answer.text
+
+
+async def test_a_client_that_accepts_only_json_or_anything_is_served(ask: Ask) -> None:
+    for accepted in ("application/json", "*/*", "application/*;q=0.5"):
+        assert (await ask("ping", headers={"Accept": accepted})).json()["result"] == {}
+
+
+@pytest.mark.parametrize(
+    ("client", "user", "said"),
+    [
+        ("%20", "bob", "client (in the address): must not be empty or blank"),
+        ("claude", "%20", "user (in the address): must not be empty or blank"),
+        ("claude", "", "user (in the address): must not be empty or blank"),
+        ("", "bob", "client (in the address): must not be empty or blank"),
+        ("claude", "a%00b", "user (in the address): must not contain the NUL character"),
+        ("claude", "%ff", "user (in the address): must be UTF-8, percent-encoded"),
+        ("%C3", "bob", "client (in the address): must be UTF-8, percent-encoded"),
+        ("claude", "a" * 257, "user (in the address): has 257 characters; the limit is 256 (limits.name)"),
+    ],
+)
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_a_name_that_cannot_be_used_is_told(
+    http: httpx.AsyncClient, client: str, user: str, said: str, slash: str
+) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    over_http = await http.post(f"/mcp/{client}/http/{user}{slash}", json=message)
+    over_sse = await http.get(f"/mcp/{client}/sse/{user}{slash}")
+    for answer in (over_http, over_sse):
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["detail"].startswith(said)
+
+
+@pytest.mark.parametrize("name", ["josé@example.com", "日本語", "a b", "100%", "a+b", "\ufffd", "sse", "messages"])
+async def test_a_name_may_be_any_text(call: Callable[..., Awaitable[dict[str, Any]]], name: str, new_user: str) -> None:
+    from urllib.parse import quote
+
+    result = await call("add_memories", _user=f"{quote(name)}-{new_user}", _app=quote(name), text="I like jazz")
+    assert result.get("isError", False) is False
+    [item] = (await call("list_memories", _user=f"{quote(name)}-{new_user}", _app=quote(name)))["structuredContent"][
+        "result"
+    ]
+    assert (item["user_id"], item["app_name"]) == (f"{name}-{new_user}", name)
+
+
+async def test_half_of_a_surrogate_pair_never_breaks_the_server(http: httpx.AsyncClient, new_user: str) -> None:
+    for headers in ({}, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add_memories"}):
+        meta = json.dumps(MODERN["_meta"])
+        body = (
+            '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add_memories",'
+            f'"arguments":{{"text":"a\\ud800b"}},"_meta":{meta}}}}}'
+        )
+        answer = await http.post(
+            f"/mcp/claude/http/{new_user}", content=body, headers={"Content-Type": "application/json"} | headers
+        )
+        assert answer.status_code in {200, 400}
+        told = answer.json()
+        assert "error" in told or "surrogate" in told["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_a_name_may_hold_a_slash(ask: Ask, http: httpx.AsyncClient, new_user: str, slash: str) -> None:
+    path = f"/mcp/vs%2Fcode/http/{new_user}%2Fhome{slash}"
+    params = {"name": "add_memories", "arguments": {"text": "I like jazz"}}
+    assert (await ask("tools/call", params, path=path)).json()["result"].get("isError", False) is False
+    stored = await http.get("/api/v1/memories", params={"user_id": f"{new_user}/home"})
+    assert [item["app_name"] for item in stored.json()["items"]] == ["vs/code"]
+    async with _stream(http, f"/mcp/vs%2Fcode/sse/{new_user}%2Fhome{slash}") as stream:
+        await stream.shake_hands()
+        listed = await stream.answer(_tool("list_memories"))
+        [item] = json.loads(listed["result"]["content"][0]["text"])
+        assert (item["user_id"], item["app_name"]) == (f"{new_user}/home", "vs/code")

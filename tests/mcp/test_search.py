@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from app.access.caller import Caller
+from app.memories.schemas import MemoryCreate
+from app.services import Services
+
+Call = Callable[..., Awaitable[dict[str, Any]]]
+Failure = Callable[..., Awaitable[str]]
+Remember = Callable[..., Awaitable[str]]
+
+
+async def test_a_search_answers_as_openmemory_did_and_the_same_in_structured_form(
+    call: Call, remember: Remember
+) -> None:
+    memory_id = await remember("I take my tea without sugar", metadata={"source": "chat", "empty": None})
+    await remember("The garden gate is green")
+    result = await call("search_memory", query="tea with sugar?")
+    [content] = result["content"]
+    answer = json.loads(content["text"])
+    assert content["text"] == json.dumps(answer, indent=2, ensure_ascii=False)
+    assert answer == result["structuredContent"]
+    best = answer["results"][0]
+    assert (best["id"], best["memory"]) == (memory_id, "I take my tea without sugar")
+    assert {"hash", "created_at", "updated_at", "score"} < set(best)
+    assert best["metadata"] == {"source": "chat", "empty": None}
+    assert 0 < best["score"] <= 1
+    assert answer["search_method"] in {"hybrid", "database_text"}
+
+
+async def test_ten_results_unless_told_otherwise(services: Services, call: Call, app_caller: Caller) -> None:
+    await services.memories.add_many(app_caller, [MemoryCreate(text=f"Tea of kind {n}") for n in range(12)])
+    assert len((await call("search_memory", query="tea"))["structuredContent"]["results"]) == 10
+    assert len((await call("search_memory", query="tea", limit=12))["structuredContent"]["results"]) == 12
+    assert len((await call("search_memory", query="tea", limit="3"))["structuredContent"]["results"]) == 3
+
+
+async def test_filters_narrow_the_search(services: Services, call: Call, app_caller: Caller) -> None:
+    texts = {
+        "namespace": MemoryCreate(text="Tea in the shop", namespace="shop"),
+        "thread_id": MemoryCreate(text="Tea in a thread", thread_id="monday"),
+        "kind": MemoryCreate(text="Tea as a decision", kind="decision"),
+        "categories": MemoryCreate(text="Tea and health", categories=("health",)),
+    }
+    await services.memories.add_many(app_caller, list(texts.values()))
+    filters: dict[str, Any] = {
+        "namespace": "shop",
+        "thread_id": "monday",
+        "kind": "decision",
+        "categories": ["health", "sport"],
+    }
+    for name, value in filters.items():
+        [found] = (await call("search_memory", query="tea", **{name: value}))["structuredContent"]["results"]
+        assert found["memory"] == texts[name].text
+    assert found["categories"] == ["health"]
+
+
+async def test_nothing_remembered_is_an_empty_answer(call: Call) -> None:
+    answer = (await call("search_memory", query="tea"))["structuredContent"]
+    assert answer["results"] == []
+
+
+async def test_what_was_deleted_is_not_found(call: Call, remember: Remember) -> None:
+    await call("delete_memories", memory_ids=[await remember("I take my tea without sugar")])
+    assert (await call("search_memory", query="tea"))["structuredContent"]["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "Error searching memory: query: Field required"),
+        ({"query": " \n"}, "Error searching memory: query: must not be empty or blank"),
+        ({"query": "a\x00"}, "query: must not contain the NUL character"),
+        ({"query": "a" * 4_001}, "query: has 4,001 characters; the limit is 4,000 (limits.query)"),
+        ({"query": "a", "limit": 101}, "limit: must be from 1 to 100, not 101"),
+        ({"query": "a", "limit": -1}, "limit: must be from 1 to 100, not -1"),
+        ({"query": "a", "namespace": ""}, "namespaces: must not be empty or blank"),
+        ({"query": "a", "categories": "health"}, "categories: Input should be a valid list"),
+    ],
+)
+async def test_what_cannot_be_used_is_said(failure: Failure, arguments: dict[str, Any], said: str) -> None:
+    assert said in await failure("search_memory", **arguments)

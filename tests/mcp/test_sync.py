@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from app.access.caller import Caller
+from app.memories.schemas import MemoryCreate
+from app.services import Services
+
+Call = Callable[..., Awaitable[dict[str, Any]]]
+
+
+async def test_the_sync_puts_back_what_the_index_lost(
+    services: Services, call: Call, app_caller: Caller, eventually: Callable[..., Awaitable[None]]
+) -> None:
+    added = await services.memories.add(app_caller, MemoryCreate(text="I take my tea without sugar"))
+
+    async def found_by_meaning() -> bool:
+        results = (await call("search_memory", query="hot drinks"))["structuredContent"]["results"]
+        return any(result["parts"]["cosine"] is not None for result in results)
+
+    await eventually(found_by_meaning)
+    await services.index.delete([added.id])
+    assert not await found_by_meaning()
+    result: dict[str, Any] = {}
+
+    async def synced() -> bool:  # another test's sync may be running
+        nonlocal result
+        result = await call("sync_vector_store")
+        return not result.get("isError", False)
+
+    await eventually(synced)
+    answer = json.loads(result["content"][0]["text"])
+    assert answer == result["structuredContent"]
+    assert answer["status"] == "success"
+    assert answer["statistics"]["total_memories"] == 1
+    assert answer["statistics"]["memories_synced"] == 1
+    await eventually(found_by_meaning)

@@ -1,0 +1,53 @@
+"""Up, the schema equals the models, down to nothing, and up again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import NullPool, create_engine, text
+
+from alembic import command
+from app.embedded.folder import DataFolder
+from app.embedded.postgres import EmbeddedPostgres
+from app.migrations import configuration
+from app.tables import metadata
+
+
+@pytest.fixture
+async def empty_database(short_folder: Path) -> AsyncIterator[str]:
+    """The address of a database that holds nothing, on a server of its own."""
+    folder = DataFolder.claim(short_folder / "migrating", listen="")
+    server = EmbeddedPostgres(folder)
+    await server.start()
+    yield server.url
+    await server.stop()
+    folder.release()
+
+
+def tables(url: str) -> set[str]:
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        found = set(connection.scalars(text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")))
+    return found - {"alembic_version"}
+
+
+async def test_migrations_go_up_and_down_and_make_what_the_models_say(empty_database: str):
+    config = configuration(empty_database)
+    command.upgrade(config, "head")
+    assert tables(empty_database) == set(metadata.tables)
+    with create_engine(empty_database, poolclass=NullPool).connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    command.downgrade(config, "base")
+    assert tables(empty_database) == set()
+    command.upgrade(config, "head")
+    assert tables(empty_database) == set(metadata.tables)
+
+
+def test_there_is_one_line_of_migrations():
+    script = ScriptDirectory.from_config(configuration("postgresql://localhost/unused"))
+    assert len(script.get_heads()) == 1

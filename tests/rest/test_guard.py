@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+import uvicorn
+
+from app.config import Settings
+from app.rest.guard import Guard
+
+KEY = "correct horse battery staple"
+PAGE = "http://localhost:3000"
+PATH = "/api/v1/memories?user_id=default_user"
+
+
+async def answers(scope, receive, send):
+    """An application that reads the body and tells what it was asked."""
+    length, more = 0, True
+    while more:
+        message = await receive()
+        length, more = length + len(message.get("body", b"")), message.get("more_body", False)
+    body = json.dumps({"length": length, "query": scope["query_string"].decode()}).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def fails(scope, receive, send):
+    raise RuntimeError("the secret of the house")
+
+
+def guarded(app=answers, base_url="http://localhost:8765", **settings) -> httpx.AsyncClient:
+    guard = Guard(app, Settings.model_validate(settings))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url=base_url)
+
+
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/x", {"Authorization": f"Bearer {KEY}"}),
+        ("/x", {"authorization": f"bearer {KEY}"}),
+        ("/x", {"X-API-Key": KEY}),
+        ("/x?key=correct+horse%20battery+staple", {}),
+        ("/health/live", {}),
+        ("/health/ready", {}),
+        ("/", {}),
+        ("/mcp/messages/?session_id=8d1f", {}),
+    ],
+)
+async def test_the_key_opens_and_some_paths_are_open(path, headers):
+    async with guarded(access={"api_key": KEY}) as client:
+        assert (await client.get(path, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "detail"),
+    [
+        ("/x", {}, "An API key is needed."),
+        ("/x", {"Authorization": "Bearer wrong"}, "The API key is wrong."),
+        ("/x", {"Authorization": f"Basic {KEY}"}, "An API key is needed."),
+        ("/x", {"X-API-Key": KEY[:-1]}, "The API key is wrong."),
+        ("/x", {"X-API-Key": "ключ".encode()}, "The API key is wrong."),
+        ("/x?key=wrong", {}, "The API key is wrong."),
+        ("/x?keys=" + KEY, {}, "An API key is needed."),
+        ("/mcp/messages/", {}, "An API key is needed."),
+        ("/docs", {}, "An API key is needed."),
+        ("/health", {}, "An API key is needed."),
+    ],
+)
+async def test_without_the_key_every_door_is_shut(path, headers, detail):
+    async with guarded(access={"api_key": KEY}) as client:
+        answer = await client.get(path, headers=headers)
+    assert (answer.status_code, answer.json()["error"], answer.json()["detail"]) == (401, "unauthenticated", detail)
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("settings", [{}, {"access": {"api_key": KEY}}])
+async def test_a_key_in_the_address_is_taken_out_of_it(settings):
+    async with guarded(**settings) as client:
+        answer = await client.get("/x", params={"a": "1", "key": KEY, "b": "2"})
+    assert answer.json()["query"] == "a=1&b=2"
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8765", "[::1]:8765", "LOCALHOST:1", "localhost."])
+async def test_loopback_names_are_accepted(host):
+    async with guarded() as client:
+        assert (await client.get("/x", headers={"Host": host})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8765", "[::2]", ""])
+async def test_a_foreign_host_is_refused_with_the_setting_that_would_allow_it(host):
+    async with guarded() as client:
+        answer = await client.get("/x", headers={"Host": host})
+    assert (answer.status_code, answer.json()["error"]) == (421, "host_not_allowed")
+    assert answer.json()["hint"] == "Add the name to http.allowed_hosts."
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"),
+    [
+        ({"http": {"allowed_hosts": ["memory.example"]}}, 200),
+        ({"http": {"allowed_hosts": ["Memory.example:8765"]}}, 200),
+        ({"http": {"allowed_hosts": ["memory.example:1"]}}, 421),
+        ({"http": {"allowed_hosts": ["*"]}}, 200),
+        ({"host": "memory.example"}, 200),
+        ({"host": "0.0.0.0"}, 421),
+        ({"host": "0.0.0.0", "access": {"api_key": KEY}}, 200),
+        ({"host": "::", "access": {"api_key": KEY}}, 200),
+        ({"host": "127.0.0.1", "access": {"api_key": KEY}}, 421),
+        ({"host": "0.0.0.0", "access": {"api_key": KEY}, "http": {"allowed_hosts": ["other.example"]}}, 421),
+    ],
+)
+async def test_which_hosts_are_accepted_follows_from_the_settings(settings, status):
+    async with guarded(base_url="http://memory.example:8765", **settings) as client:
+        assert (await client.get("/x", headers={"X-API-Key": KEY})).status_code == status
+
+
+async def test_a_preflight_of_a_known_page_needs_no_key():
+    headers = {
+        "Origin": PAGE, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "x-api-key",
+    }  # fmt: skip
+    async with guarded(access={"api_key": KEY}) as client:
+        answer = await client.options("/x", headers=headers)
+    assert answer.status_code == 204
+    assert answer.headers["access-control-allow-origin"] == PAGE
+    assert answer.headers["access-control-allow-credentials"] == "true"
+    assert answer.headers["access-control-allow-headers"] == "x-api-key"
+    assert "PUT" in answer.headers["access-control-allow-methods"]
+
+
+@pytest.mark.parametrize(("headers", "status"), [({}, 401), ({"X-API-Key": KEY}, 200)])
+async def test_a_known_page_may_read_answers_and_refusals(headers, status):
+    async with guarded(access={"api_key": KEY}) as client:
+        answer = await client.get("/x", headers=headers | {"Origin": PAGE})
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, PAGE)
+    assert answer.headers["vary"] == "Origin"
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3001", "https://localhost:3000"])
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+async def test_a_page_of_another_site_is_refused_with_the_setting_that_would_allow_it(method, origin):
+    headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    async with guarded() as client:
+        answer = await client.request(method, "/x", headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (403, "origin_not_allowed")
+    assert answer.json()["hint"] == "Add the origin to http.cors_origins."
+    assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_a_page_of_the_service_itself_may_call():
+    async with guarded() as client:
+        assert (await client.post("/x", headers={"Origin": "http://localhost:8765"})).status_code == 200
+
+
+async def test_any_page_may_call_if_that_is_configured():
+    async with guarded(http={"cors_origins": ["*"]}) as client:
+        answer = await client.get("/x", headers={"Origin": "https://any.example"})
+    assert answer.headers["access-control-allow-origin"] == "https://any.example"
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"x" * 1024, 200),
+        (b"x" * 1025, 413),
+        (chunks(b"x" * 512, b"x" * 512), 200),
+        (chunks(b"x" * 512, b"x" * 513), 413),
+    ],
+)
+async def test_a_body_over_the_limit_is_refused_declared_or_streamed(content, status):
+    async with guarded(limits={"body": 1024}) as client:
+        answer = await client.post("/x", content=content)
+    assert answer.status_code == status
+    if status == 413:
+        assert answer.json()["error"] == "too_large"
+        assert "the limit is 1,024 (limits.body)" in answer.json()["detail"]
+        assert "x-request-id" in answer.headers
+
+
+async def test_a_streamed_body_over_the_limit_is_refused_by_the_api_too(make_client):
+    async with make_client(limits={"body": 1024}) as client:
+        answer = await client.post(
+            "/api/v1/memories",
+            content=chunks(b'{"user_id": "a", "text": "', b"x" * 2000, b'"}'),
+            headers={"Content-Type": "application/json"},
+        )
+    assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "٣", "9" * 30])
+async def test_a_length_that_is_none_is_refused(length):
+    async with guarded() as client:
+        answer = await client.post("/x", headers={"Content-Length": length.encode()})
+    assert answer.status_code == 400
+
+
+async def test_an_unexpected_failure_is_logged_under_the_id_that_the_answer_names(caplog):
+    async with guarded(fails) as client:
+        with caplog.at_level(logging.ERROR, logger="app.rest.guard"):
+            answer = await client.get("/x", params={"key": "no secret in logs"})
+    assert (answer.status_code, answer.json()["error"]) == (500, "internal_error")
+    request_id = answer.headers["x-request-id"]
+    assert request_id in answer.json()["detail"]
+    assert "secret" not in answer.text
+    assert request_id in caplog.text
+    assert "the secret of the house" in caplog.text
+    assert "no secret in logs" not in caplog.text
+
+
+@pytest.mark.parametrize(("given", "kept"), [("a-1.b:C_2", True), ("x" * 129, False), ("a b", False), ("", False)])
+async def test_a_sane_request_id_is_kept_and_any_other_replaced(given, kept):
+    async with guarded() as client:
+        answer = await client.get("/x", headers={"X-Request-ID": given})
+    assert (answer.headers["x-request-id"] == given) is kept
+    assert answer.headers["x-request-id"]
+
+
+async def test_a_stream_passes_unbuffered():
+    first_was_read = asyncio.Event()
+
+    async def streams(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        async with asyncio.timeout(5):
+            await first_was_read.wait()
+        await send({"type": "http.response.body", "body": b"second"})
+
+    sent: list[bytes] = []
+
+    async def send(message):
+        sent.append(message.get("body", b""))
+        if message.get("body") == b"first":
+            first_was_read.set()
+
+    scope = {
+        "type": "http", "method": "GET", "path": "/x", "query_string": b"", "headers": [(b"host", b"localhost")],
+    }  # fmt: skip
+    await Guard(streams, Settings())(scope, None, send)
+    assert sent == [b"", b"first", b"second"]
+
+
+async def test_websockets_are_refused():
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    await Guard(answers, Settings())({"type": "websocket", "path": "/x"}, None, send)
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_client_that_sends_everything_first_is_still_told_why(declared):
+    """Over TCP, where closing on unread bytes would break the connection before the answer is seen."""
+    guard = Guard(answers, Settings.model_validate({"limits": {"body": 1024}}))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        config = uvicorn.Config(guard, lifespan="off", log_config=None, access_log=False)
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve([listening]))
+        try:
+            body = b"x" * 4_000_000
+            address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
+                answer = await client.post("/x", content=body if declared else chunks(*[body[:4096]] * 1000))
+        finally:
+            server.should_exit = True
+            await serving
+    assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
+
+
+async def test_a_body_that_ends_over_the_limit_is_refused_at_once():
+    """The body is read to its end already: nothing more comes that could be waited for."""
+    messages = [
+        {"type": "http.request", "body": b"x" * 1000, "more_body": True},
+        {"type": "http.request", "body": b"x" * 1000, "more_body": False},
+    ]
+    sent = []
+
+    async def receive():
+        assert messages, "asked for more than there is"
+        return messages.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/x", "query_string": b"", "headers": [(b"host", b"localhost")],
+    }  # fmt: skip
+    await Guard(answers, Settings.model_validate({"limits": {"body": 1024}}))(scope, receive, send)
+    assert sent[0]["status"] == 413

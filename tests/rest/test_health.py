@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from app.access.directory import Directory
+from app.config import Database as DatabaseSettings
+from app.database import Database
+from app.health import Health
+from app.index.lazy import LazyIndex
+from app.index.port import IndexUnavailable, VectorIndex
+from app.index.reconcile import Reconciler
+from app.memories.indexed import IndexedMemories
+from app.rest.api import include_rest
+from app.services import Services
+
+
+@asynccontextmanager
+async def client_of(services: Services, **broken: Any) -> AsyncIterator[httpx.AsyncClient]:
+    app = FastAPI()
+    app.state.services = replace(services, **broken)
+    include_rest(app)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+        yield http
+
+
+@pytest.fixture
+async def refused() -> AsyncIterator[Database]:
+    """A database at an address where nobody listens."""
+    database = Database("postgresql://nobody@127.0.0.1:1/none", DatabaseSettings(connect_timeout=1))
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def lost_index() -> LazyIndex:
+    """An index that cannot be opened."""
+
+    async def lost() -> VectorIndex:
+        raise IndexUnavailable("nobody listens")
+
+    return LazyIndex(lost)
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/", "/health/live"])
+async def test_the_service_says_that_it_runs(client, path):
+    answer = await client.get(path)
+    assert (answer.status_code, answer.json()) == (200, {"status": "healthy", "service": "openmemory"})
+
+
+async def test_it_is_ready_while_every_dependency_answers(client):
+    answer = await client.get("/health/ready")
+    assert (answer.status_code, answer.json()["status"]) == (200, "ok")
+    assert set(answer.json()["checks"]) == {"postgres", "index", "embedder"}
+    assert set(answer.json()["checks"]["postgres"]) == {"ok", "detail", "error", "milliseconds"}
+
+
+async def test_the_root_greets(client):
+    answer = await client.get("/")
+    assert answer.json()["service"] == "openmemory"
+    assert (await client.get(answer.json()["documentation"])).status_code == 200
+
+
+async def test_without_postgres_it_is_down_and_says_when_to_ask_again(services, refused):
+    health = Health(refused, services.index, services.embedder, services.reconciler, "1")
+    async with client_of(services, health=health) as client:
+        answer = await client.get("/health/ready")
+    assert (answer.status_code, answer.json()["status"], answer.headers["retry-after"]) == (503, "down", "1")
+    assert answer.json()["checks"]["postgres"]["error"] == "The database does not answer."
+
+
+async def test_without_postgres_a_request_says_so(services, refused):
+    directory = Directory(refused, services.settings.access)
+    async with client_of(services, directory=directory) as client:
+        answer = await client.get("/api/v1/memories", params={"user_id": "alice"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json() == {"error": "database_unavailable", "detail": "The database does not answer.", "hint": None}
+
+
+async def test_without_the_index_it_is_degraded_and_cannot_sync(services, lost_index):
+    reconciler = Reconciler(services.database, lost_index, services.deliverer, IndexedMemories())
+    health = Health(services.database, lost_index, services.embedder, reconciler, "1")
+    async with client_of(services, health=health, reconciler=reconciler) as client:
+        ready = await client.get("/health/ready")
+        assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
+        sync = await client.post("/sync")
+    assert (sync.status_code, sync.json()["error"]) == (503, "index_unavailable")
+    assert "nobody listens" in sync.json()["detail"]

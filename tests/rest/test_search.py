@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+SEARCH = "/api/v1/memories/search"
+
+
+async def texts(client, body) -> list[str]:
+    answer = await client.post(SEARCH, json=body)
+    assert answer.status_code == 200, answer.text
+    return [result["memory"] for result in answer.json()["results"]]
+
+
+async def test_an_answer_says_what_was_found_and_how_with_offsets_in_its_times(client, new_user, remember):
+    row = await remember(new_user, "Alice drinks her coffee black", app="claude", categories=["food"])
+    answer = await client.get(SEARCH + "/", params={"user_id": new_user, "query": "coffee", "limit": 3})
+    found = answer.json()
+    assert list(found) == ["results", "search_method", "note"]
+    (result,) = found["results"]
+    assert result["id"] == row["id"]
+    assert (result["app_name"], result["categories"]) == ("claude", ["food"])
+    assert 0 < result["score"] <= 1
+    assert datetime.fromisoformat(result["created_at"]).utcoffset() is not None
+
+
+async def test_only_the_users_own_memories_are_found(client, new_user, remember):
+    await remember(f"{new_user}-other", "the coffee of somebody else")
+    await remember(new_user, "my coffee")
+    assert await texts(client, {"user_id": new_user, "query": "coffee"}) == ["my coffee"]
+
+
+async def test_an_unknown_user_finds_nobody(client, new_user):
+    for app in (None, "claude"):
+        answer = await client.post(SEARCH, json={"user_id": new_user, "query": "coffee", "app": app})
+        assert (answer.status_code, answer.json()["detail"]) == (404, "User not found")
+
+
+async def test_an_app_finds_what_its_rules_allow_and_the_user_everything(client, new_user, remember):
+    await remember(new_user, "coffee at work", namespace="work")
+    await remember(new_user, "coffee at home", namespace="private")
+    rule = {"user_id": new_user, "effect": "deny", "app": "cursor", "object_type": "namespace", "object": "private"}
+    assert (await client.post("/api/v1/grants", json=rule)).status_code == 201
+    body = {"user_id": new_user, "query": "coffee"}
+    assert await texts(client, body | {"app": "cursor"}) == ["coffee at work"]
+    assert set(await texts(client, body | {"app": "claude"})) == {"coffee at work", "coffee at home"}
+    assert set(await texts(client, body)) == {"coffee at work", "coffee at home"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"namespace": "a"}, {"coffee one"}),
+        ({"namespaces": ["a", "b"]}, {"coffee one", "coffee two"}),
+        ({"namespace": "a", "namespaces": ["b"]}, {"coffee one", "coffee two"}),
+        ({"thread_id": "t"}, {"coffee two"}),
+        ({"kind": "decision"}, {"coffee three"}),
+        ({"categories": ["food"]}, {"coffee three"}),
+        ({"from_date": 1577923200, "to_date": 1577923200}, {"coffee two"}),
+        ({"limit": 1}, None),
+    ],
+)
+async def test_a_search_can_be_narrowed(client, new_user, remember, filters, found):
+    await remember(new_user, "coffee one", namespace="a", created_at="2020-01-01T00:00:00Z")
+    await remember(new_user, "coffee two", namespace="b", thread_id="t", created_at="2020-01-02T00:00:00Z")
+    await remember(new_user, "coffee three", kind="decision", categories=["food"], created_at="2020-01-03T00:00:00Z")
+    result = await texts(client, {"user_id": new_user, "query": "coffee"} | filters)
+    assert set(result) == found if found else len(result) == 1
+
+
+async def test_a_search_can_be_narrowed_to_what_an_app_wrote(client, new_user, remember):
+    row = await remember(new_user, "coffee one", app="claude")
+    await remember(new_user, "coffee two", app="cursor")
+    assert await texts(client, {"user_id": new_user, "query": "coffee", "app_ids": [row["app_id"]]}) == ["coffee one"]
+
+
+@pytest.mark.parametrize(
+    ("more", "detail"),
+    [
+        ({"limit": 0}, "limit: input should be greater than or equal to 1"),
+        ({"limit": 101}, "limit: must be from 1 to 100, not 101"),
+        ({"limit": 10**40}, "limit: must be from 1 to 100"),
+        ({"query": ""}, "query: must not be empty or blank"),
+        ({"query": "a\x00b"}, "query: must not contain the NUL character"),
+        ({"namespcae": "a"}, "namespcae: is not a known field"),
+        ({"from_date": 1577923200000}, "from_date: input should be less than or equal to"),
+        ({"app_ids": ["x"]}, "app_ids[0]: input should be a valid UUID"),
+        ({"app": " "}, "app: must not be empty or blank"),
+    ],
+)
+async def test_a_search_that_cannot_be_run_is_refused_in_words(client, new_user, remember, more, detail):
+    await remember(new_user, "coffee")
+    answer = await client.post(SEARCH, json={"user_id": new_user, "query": "coffee"} | more)
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith(detail)

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from sqlalchemy import func, select
+
+from app.index.reconcile import LOCK
+
+STATISTICS = ["total_memories", "memories_synced", "deleted", "embedded", "unchanged", "errors", "seconds"]
+
+
+@pytest.mark.parametrize("path", ["/sync", "/sync/", "/api/v1/sync", "/api/v1/sync/"])
+async def test_a_sync_answers_its_statistics(client, path):
+    answer = await client.post(path, params={"dry_run": True})
+    assert (answer.status_code, list(answer.json())) == (200, ["status", "statistics"])
+    assert answer.json()["status"] == "success"
+    assert set(STATISTICS) <= set(answer.json()["statistics"])
+
+
+async def test_a_sync_repairs_what_was_lost_from_the_index_of_one_user(client, new_user, remember, services):
+    row = await remember(new_user, "one")
+    await services.deliverer.drain()
+
+    await services.index.delete([UUID(row["id"])])
+    counted = await client.post("/sync", params={"dry_run": True, "user_id": new_user})
+    assert counted.json()["statistics"]["memories_synced"] == 1
+    repaired = await client.post("/sync", params={"user_id": new_user})
+    assert repaired.json()["statistics"]["memories_synced"] >= 1
+    again = await client.post("/sync", params={"user_id": new_user})
+    assert again.json()["statistics"]["memories_synced"] == 0
+
+
+async def test_a_second_sync_is_told_that_one_is_running(client, services):
+    async with services.database.statement() as tx:
+        await tx.execute(select(func.pg_advisory_lock(LOCK)))
+        try:
+            answer = await client.post("/sync")
+        finally:
+            await tx.execute(select(func.pg_advisory_unlock(LOCK)))
+    assert (answer.status_code, answer.json()["error"]) == (409, "sync_running")
+
+
+async def test_a_sync_of_an_unknown_user_is_refused(client, new_user):
+    answer = await client.post("/sync", params={"user_id": new_user})
+    assert (answer.status_code, answer.json()["error"]) == (404, "user_not_found")
+
+
+async def test_the_doctor_looks_at_everything(client):
+    answer = await client.get("/api/v1/doctor")
+    diagnosis = answer.json()
+    assert (answer.status_code, diagnosis["status"]) == (200, "ok")
+    assert {"postgres", "index", "embedder"} <= set(diagnosis["checks"])
+    assert {"memories", "users", "index_points"} <= set(diagnosis["counts"])
