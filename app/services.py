@@ -21,6 +21,7 @@ from app.embedded.postgres import EmbeddedPostgres
 from app.embeddings.opening import open_embedder
 from app.embeddings.port import Embedder, EmbedderUnavailable
 from app.health import Health
+from app.index import marks
 from app.index.deliver import Deliverer
 from app.index.lazy import LazyIndex
 from app.index.models import Kind
@@ -82,6 +83,9 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         await migrations.upgrade(url)
         database = Database(url, settings.database)
         stack.push_async_callback(database.close)
+        if not settings.database.url.get_secret_value():
+            async with database.transaction() as tx:
+                await marks.end_leases(tx)
         embedder = open_embedder(settings.embedder, folder.path)
         stack.push_async_callback(embedder.close)
         index = LazyIndex(lambda: _open_index(settings, folder.path, embedder))

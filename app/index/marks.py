@@ -57,6 +57,8 @@ _POSTPONE = text(
     """
 )
 
+_END_LEASES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() AND last_error IS NULL")
+
 STUCK_AFTER = 8
 """Failed attempts after which a mark is shown as stuck. It is tried on, at the longest pause."""
 
@@ -93,6 +95,11 @@ async def settle(tx: Tx, done: Sequence[Claimed]) -> None:
 async def postpone(tx: Tx, failed: Sequence[Claimed], error: str, *, base: float = 0.5, ceiling: float = 300.0) -> None:
     """Try again later: after base · 2^attempts seconds, half to one and a half times that, at most `ceiling`."""
     await tx.execute(_POSTPONE, _columns(failed) | {"error": error[:500], "base": base, "ceiling": ceiling})
+
+
+async def end_leases(tx: Tx) -> None:
+    """Make due at once what a stopped process had claimed. Only for one that knows that it is alone on the database."""
+    await tx.execute(_END_LEASES)
 
 
 async def waiting(tx: Tx) -> tuple[int, int]:

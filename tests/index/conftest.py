@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,11 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 import pytest
 from qdrant_client import AsyncQdrantClient
+from sqlalchemy import text
 
 from app.index.collections import collection_name
 from app.index.edge import EdgeIndex
 from app.index.port import Point, Vector
 from app.index.qdrant import QdrantIndex
+from app.services import Services
 
 DIMENSION = 16
 MOMENT = datetime(2026, 11, 3, 9, 30, tzinfo=UTC)
@@ -109,3 +111,20 @@ def point() -> Callable[..., Point]:
 @pytest.fixture
 def direction() -> Callable[..., Vector]:
     return unit
+
+
+@pytest.fixture
+async def deliver_all(services: Services, eventually) -> Callable[[], Awaitable[None]]:
+    """Deliver every mark, also those that other tests left claimed or postponed."""
+
+    async def delivered() -> bool:
+        async with services.database.transaction() as tx:
+            await tx.execute(text("UPDATE index_marks SET due_at = now()"))
+        await services.deliverer.drain()
+        async with services.database.statement() as tx:
+            return not await tx.scalar(text("SELECT count(*) FROM index_marks"))
+
+    async def wait() -> None:
+        await eventually(delivered)
+
+    return wait

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from app.access.caller import Caller
+from app.config import Settings
 from app.database import Tx
 from app.embeddings.port import EmbedderUnavailable
 from app.index import marks
@@ -19,7 +20,7 @@ from app.index.models import IndexMark, Kind
 from app.memories.indexed import IndexedMemories
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import Method, SearchQuery
-from app.services import Services
+from app.services import Services, open_services
 
 
 class Switched:
@@ -48,16 +49,17 @@ class Switched:
 
 
 @pytest.fixture
-async def undisturbed(services: Services) -> AsyncIterator[None]:
-    """Nothing is delivered in the background while the test runs."""
+async def undisturbed(services: Services, deliver_all) -> AsyncIterator[None]:
+    """Nothing is delivered in the background while the test runs, and no mark of it stays claimed."""
     await services.deliverer.stop()
     yield
+    await deliver_all()
     services.deliverer.start()
 
 
 async def claim_of(tx: Tx, memory_id: UUID) -> list[Claimed]:
     """Claim what is due and keep the mark of one memory: other tests leave theirs."""
-    return [mark for mark in await marks.claim(tx, limit=1000, lease=60) if mark.id == memory_id]
+    return [mark for mark in await marks.claim(tx, limit=1000, lease=300) if mark.id == memory_id]
 
 
 async def mark_of(services: Services, memory_id) -> IndexMark | None:
@@ -220,3 +222,28 @@ async def test_raising_a_flag_ends_the_pause_after_a_failure_but_no_lease(servic
     async with services.database.transaction() as tx:
         await marks.postpone(tx, claimed, "away", base=100)
     assert await due() is True
+
+
+async def test_what_a_stopped_process_had_claimed_is_delivered_by_the_next_start(short_folder, eventually):
+    settings = Settings(data_dir=str(short_folder / "restarted"), port=0)
+    async with open_services(settings) as first:
+        await first.deliverer.stop()
+        caller = await first.directory.caller("ann", None, owner=True)
+        added = await first.memories.add(caller, MemoryCreate(text="I knit."))
+        async with first.database.transaction() as tx:
+            assert await claim_of(tx, added.id)
+    async with open_services(settings) as second:
+
+        async def delivered() -> bool:
+            return await mark_of(second, added.id) is None
+
+        await eventually(delivered)
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_the_end_of_all_leases_ends_no_pause_after_a_failure(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I weave."))
+    async with services.database.transaction() as tx:
+        await marks.postpone(tx, await claim_of(tx, added.id), "away", base=100)
+        await marks.end_leases(tx)
+        assert not await claim_of(tx, added.id)

@@ -25,7 +25,8 @@ async def some_memories(services: Services, caller: Caller, count: int = 5) -> l
 
 
 @pytest.fixture
-async def synced(services: Services, owner: Caller) -> list:
+async def synced(services: Services, owner: Caller, deliver_all) -> list:
+    await deliver_all()
     ids = await some_memories(services, owner)
     await services.reconciler.sync(trigger="test", user=owner.user_id)
     return ids
