@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -55,6 +55,11 @@ class Services:
     maintenance: Maintenance
     index: VectorIndex
     embedder: Embedder
+
+    async def warm(self) -> None:
+        """Load the model and open the index now rather than when they are first needed, which meets a failure again."""
+        with suppress(IndexUnavailable):
+            await self.index.open()
 
 
 def data_dir(settings: Settings) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,6 +36,8 @@ def serve(
             "set OPENMEMORY_ACCESS_API_KEY"
         )
     sockets = _listen(settings)
+    # Next to nothing of what a start makes is garbage: looking for it all the time would take a tenth of the start.
+    gc.disable()
     try:
         from app.cli.server import run
 

@@ -23,6 +23,7 @@ import numpy as np
 import qdrant_edge as edge
 
 from app.index.collections import RECONCILED, TENANT, check_vectors, collection_name, entry_of, payload_of
+from app.index.mapped import release_mapped
 from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
 from app.index.shards import holds_a_shard, is_panic, open_shard
 
@@ -96,7 +97,7 @@ class EdgeIndex:
 
     async def flush(self) -> None:
         shard = await self._opened()
-        await self._run(self._writer, shard.flush)
+        await self._run(self._writer, self._flush, shard)
 
     async def status(self) -> IndexStatus:
         return IndexStatus(
@@ -152,7 +153,12 @@ class EdgeIndex:
         shard = open_shard(self._folder / self._name, self._dimension)
         if not (self._folder / "current").exists():
             self._write_current()
+        release_mapped(self._folder / self._name)
         self._shard = shard
+
+    def _flush(self, shard: edge.EdgeShard) -> None:
+        shard.flush()
+        release_mapped(self._folder / self._name)
 
     def _flush_and_close(self) -> None:
         shard, self._shard = self._shard, None

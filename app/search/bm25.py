@@ -35,8 +35,9 @@ POOL = 700
 """Candidates that rare lexemes may choose; pairs of common ones may choose twice as many more."""
 NEWEST = 2_000
 """Newest memories looked through when every lexeme is too common to choose."""
-SLOTS = (12, 32)
-"""Lexemes of a query that are scored, for short and for long queries; the most common ones are left out."""
+SLOTS = (4, 8, 12, 32)
+"""Lexemes that a statement can score: the smallest that takes every word of a query is used, each slot costs 2 % of it.
+Of queries with more words than the largest, the most common lexemes are left out."""
 LANGUAGE = "english"
 """Text search configuration of `memories.words`."""
 
@@ -159,13 +160,13 @@ with scope as materialized (
                coalesce(t.before, 0) + t.documents * least(1.0, t.after / scope.documents) <= {2 * POOL} as fits
         from term t, scope) t
 ), chosen as materialized (
-  select m.id, length(m.words) as length, {frequencies}
-  from (select {words} from choice offset 0) q, (
-    select m.*, {plain} from memories m where m.state = 'active' and {keys} && (select rare from choice) offset 0) m
+  select m.id, m.plain
+  from (select m.*, {plain} from memories m
+        where m.state = 'active' and {keys} && (select rare from choice) offset 0) m
   where {shape.filters}
 ), paired as materialized (
-  select m.id, length(m.words) as length, {frequencies}
-  from (select {words}, choosing from choice where some_common offset 0) q, (
+  select m.id, m.plain
+  from (select choosing from choice where some_common offset 0) q, (
     select m.*, {plain} from memories m
     where m.state = 'active'
       and (({keys} && (select first from choice) and {keys} && (select with_first from choice))
@@ -174,21 +175,22 @@ with scope as materialized (
   where {shape.filters} and (m.plain @@ q.choosing) is not true
   limit {2 * POOL}
 ), newest as materialized (
-  select m.id, length(m.words) as length, {frequencies}
-  from (select {words}, every from choice
+  select m.id, m.plain
+  from (select every from choice
         where some_common and (select count(*) from ({found}) found) < :limit offset 0) q
   cross join lateral (
     select m.*, {plain} from memories m where {shape.filters} and m.state = 'active'
     order by m.created_at desc limit {NEWEST} offset 0) m
   where m.plain @@ q.every and m.id <> all(array(select id from ({found}) found))
+), pool as materialized (
+  select id, {K1}::float8 * ({1 - B}::float8 + {B}::float8 * length(plain) / scope.length) as k, {frequencies}
+  from (select {words}, scope.length from choice, scope offset 0) scope, ({found} union all table newest) m
 ), weight as materialized (
   select {", ".join(f"{idf.format(i=i)} * {K1 + 1}::float8 as w{i}" for i in ids)}
-  from scope, choice, (select {", ".join(f"count(*) filter (where r{i} > 0) as n{i}" for i in ids)}
-                       from ({found} union all table newest) pool) found
+  from scope, choice, (select {", ".join(f"count(*) filter (where r{i} > 0) as n{i}" for i in ids)} from pool) found
 )
 select id, {" + ".join(gain.format(i=i) for i in ids)} as score, (select array_agg(lexeme) from lexeme) as terms
-from weight, (select *, {K1}::float8 * ({1 - B}::float8 + {B}::float8 * length / (select length from scope)) as k
-              from ({found} union all table newest) pool offset 0) pool
+from weight, pool
 order by score desc, id
 """  # noqa: S608 - only names and constants of this module are put in
 

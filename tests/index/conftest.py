@@ -128,3 +128,20 @@ async def deliver_all(services: Services, eventually) -> Callable[[], Awaitable[
         await eventually(delivered)
 
     return wait
+
+
+@pytest.fixture
+def resident() -> Callable[[Path], int]:
+    """Bytes that this process has resident of files whose path begins with a path."""
+
+    def of(path: Path) -> int:
+        found, inside = 0, False
+        for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+            first, *rest = line.split()
+            if "-" in first and not first.endswith(":"):
+                inside = str(path) in line
+            elif inside and first == "Rss:":
+                found += int(rest[0]) * 1024
+        return found
+
+    return of

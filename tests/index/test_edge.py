@@ -295,3 +295,17 @@ async def test_what_was_acknowledged_survives_kills_in_the_middle_of_writing(
         assert {hit.id.int for hit in hits} == entries.keys()
         assert names_in(tmp_path) == ["current", NAME]
         await index.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is /proc on Linux only")
+async def test_a_flush_leaves_no_file_of_the_folder_resident_and_loses_nothing(
+    tmp_path: Path, point: Build, direction: Direction, resident: Callable[[Path], int]
+) -> None:
+    index = index_in(tmp_path)
+    await index.upsert([point(seed) for seed in range(300)])
+    assert resident(tmp_path / NAME) > 0
+    await index.flush()
+    assert resident(tmp_path / NAME) == 0
+    hits = await index.search(direction(7), Filter(ALICE), 1)
+    assert [hit.id for hit in hits] == [point(7).id]
+    await index.close()
