@@ -4,7 +4,8 @@
 
 One user with that many memories among twenty (the other nineteen hold as many together), a real service process, and a
 lean client in this one. The bulk is stored with random vectors, since embedding it would take longer than measuring;
-what is added and searched while measuring is embedded by the real model. Ratios are of one and the same run.
+what is added and searched while measuring is embedded by the real model. Ratios are of one and the same run, and rates
+are also given as they would be on a machine of the speed of `benchmarks.yardstick`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ import httpx
 import psutil
 from mcp.client import Client
 
+from app.embeddings.local import LocalEmbedder
 from benchmarks.load import Figures, Rest, Sse, StreamableHttp, measure
 from benchmarks.parts import parts
 from benchmarks.seed import USER, questions, seed, texts
 from benchmarks.service import running_service
+from benchmarks.yardstick import REFERENCE, Yardstick
 
 DOORS = {
     "REST": lambda url: Rest(url, USER),
@@ -63,6 +66,42 @@ async def doors(
                 print(f"  {what:7}{door:16}{clients:3} clients  {figures}", flush=True)
                 await idle(url)
     return found
+
+
+async def throughput(url: str, door: str, requests: int, inputs: Iterator[str], runs: int = 5) -> None:
+    """Searches per second of 8 clients, the median of several runs, as they are and by the yardstick."""
+    yardstick = Yardstick()
+    rates, normal = [], []
+    for _ in range(runs):
+        before = yardstick.measure(inputs)
+        rate = (await measure([DOORS[door](url) for _ in range(8)], search, inputs, requests)).rate
+        rates.append(rate)
+        normal.append(rate * (before + yardstick.measure(inputs)) / 2 / REFERENCE)
+    print(
+        f"  search {door:16}  8 clients  {runs} runs: {min(rates):.0f} to {max(rates):.0f}/s, "
+        f"median {statistics.median(rates):.0f}/s; "
+        f"{statistics.median(normal):.0f}/s where a float embedding takes {REFERENCE} ms",
+        flush=True,
+    )
+
+
+async def ratio(url: str, bare: str, inputs: Iterator[str], runs: int = 7) -> None:
+    """A search against a no-op tool call of a bare server and one query embedding, each run's three side by side."""
+    embedder = LocalEmbedder()
+    await embedder.warm()
+    found = []
+    for _ in range(runs):
+        one = await measure([StreamableHttp(url, f"/mcp/bench/http/{USER}")], search, inputs, 50)
+        nothing = await measure([StreamableHttp(bare, "/mcp")], noop, inputs, 50)
+        embedding = await embed_once(embedder, inputs, 50)
+        found.append((one.p50 / (nothing.p50 + embedding), one.p50, nothing.p50, embedding))
+    await embedder.close()
+    median = [statistics.median(column) for column in zip(*found, strict=True)]
+    print(
+        f"  search p50 {median[1]:.2f} ms / (no-op {median[2]:.2f} + embedding {median[3]:.2f}): "
+        f"{min(found)[0]:.2f} to {max(found)[0]:.2f}, median {median[0]:.2f} of {runs} runs",
+        flush=True,
+    )
 
 
 async def idle(url: str) -> None:
@@ -135,7 +174,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sizes = [int(size) for size in arguments.sizes.split(",")]
     inputs, news = questions(11), texts(12)
-    with tempfile.TemporaryDirectory(prefix="om-latency-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="om-latency-") as temporary, bare_server() as bare:
         folder = Path(temporary) / "data"
         started = time.perf_counter()
         with running_service(folder):
@@ -153,39 +192,28 @@ def main() -> None:
                 rss, pss = memory(folder)
                 print(f"  idle: RSS {rss:.0f} MB, PSS {pss:.0f} MB of all processes")
                 by_size[size] = asyncio.run(doors(url, arguments.requests, inputs, news))
+                for door in ("streamable HTTP", "REST"):
+                    asyncio.run(throughput(url, door, 2 * arguments.requests, inputs))
+                asyncio.run(ratio(url, bare, inputs))
                 print(f"  search  SDK's client     1 clients  p50 {asyncio.run(official(url, inputs, 100)):7.2f} ms")
-        with bare_server() as url:
-            bare = asyncio.run(measure([StreamableHttp(url, "/mcp")], noop, inputs, arguments.requests))
-        print(f"\nno-op tool of a bare server   {bare}")
-        embedding = asyncio.run(embed_once(inputs))
-        print(f"one query embedding           p50 {embedding:7.2f} ms")
+        print()
         for size in sizes:
-            one = by_size[size]["search", "streamable HTTP", 1]
-            print(
-                f"{size:>9,}: search p50 / (no-op + embedding) {one.p50 / (bare.p50 + embedding):.2f}; "
-                f"add p50 / search p50 {by_size[size]['add', 'streamable HTTP', 1].p50 / one.p50:.2f}; "
-                f"8 clients {by_size[size]['search', 'streamable HTTP', 8].rate:.0f} searches/s over MCP, "
-                f"{by_size[size]['search', 'REST', 8].rate:.0f}/s over REST"
-            )
+            adding, searching = (by_size[size][what, "streamable HTTP", 1].p50 for what in ("add", "search"))
+            print(f"{size:>9,}: add p50 / search p50 {adding / searching:.2f}")
         if len(sizes) > 1:
             last, before = (by_size[size]["search", "streamable HTTP", 1].p50 for size in (sizes[-1], sizes[-2]))
             print(f"search p50 at {sizes[-1]:,} / at {sizes[-2]:,}: {last / before:.2f}")
     print(f"openmemory --help {seconds([sys.executable, '-m', 'app', '--help']):.2f} s")
 
 
-async def embed_once(inputs: Iterator[str]) -> float:
+async def embed_once(embedder: LocalEmbedder, inputs: Iterator[str], count: int) -> float:
     """p50 of one query embedding alone, in milliseconds."""
-    from app.embeddings.local import LocalEmbedder
-
-    embedder = LocalEmbedder()
-    await embedder.warm()
     milliseconds = []
-    for _ in range(200):
+    for _ in range(count):
         query = next(inputs)
         started = time.perf_counter()
         await embedder.query(query)
         milliseconds.append((time.perf_counter() - started) * 1e3)
-    await embedder.close()
     return statistics.median(milliseconds)
 
 

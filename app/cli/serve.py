@@ -45,6 +45,7 @@ def serve(
     except KeyboardInterrupt:  # before the server could ask to be told
         return
     finally:
+        gc.enable()
         for opened in sockets:
             opened.close()
 

@@ -1,0 +1,175 @@
+"""The service's parts around an index that can crash, vanish and lie, run from synchronous code."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from sqlalchemy import text
+
+from app.config import Settings
+from app.index import marks
+from app.index.deliver import Deliverer
+from app.index.models import Kind
+from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex
+from app.index.reconcile import Reconciler, SyncStatistics
+from app.memories.indexed import IndexedMemories
+from app.search.service import Search
+from app.services import Services, open_services
+
+T = TypeVar("T")
+
+STEPS = ("before upsert", "after upsert", "before delete", "after delete")
+"""Where a process can die that talks to the index. Before and after the transactions around it nothing differs."""
+
+
+class Crash(BaseException):
+    """The process ends here: nothing after it runs, what it had claimed stays claimed."""
+
+
+class FaultyIndex:
+    """A real index that is away while `away`; at `crash_at` the process dies, once; `meanwhile` happens, once, before
+    an upsert, when the rows to be delivered have been read."""
+
+    def __init__(self, inner: VectorIndex) -> None:
+        self.inner = inner
+        self.away = False
+        self.crash_at: str | None = None
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def open(self) -> None:
+        await self.inner.open()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    async def upsert(self, points: Sequence[Point]) -> None:
+        self._step("before upsert")
+        if self.meanwhile is not None:
+            happening, self.meanwhile = self.meanwhile, None
+            await happening()
+        await self.inner.upsert(points)
+        self._step("after upsert")
+
+    async def delete(self, ids: Sequence[UUID]) -> None:
+        self._step("before delete")
+        await self.inner.delete(ids)
+        self._step("after delete")
+
+    async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
+        self._answer()
+        return await self.inner.search(vector, where, limit)
+
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncIterator[list[Entry]]:
+        self._answer()
+        async for entries in self.inner.entries(user, page=page):
+            yield entries
+
+    async def count(self, user: UUID | None = None) -> int:
+        self._answer()
+        return await self.inner.count(user)
+
+    async def flush(self) -> None:
+        await self.inner.flush()
+
+    async def status(self) -> IndexStatus:
+        self._answer()
+        return await self.inner.status()
+
+    async def activate(self) -> None:
+        await self.inner.activate()
+
+    def _answer(self) -> None:
+        if self.away:
+            raise IndexUnavailable("switched off")
+
+    def _step(self, step: str) -> None:
+        self._answer()
+        if self.crash_at == step:
+            self.crash_at = None
+            raise Crash(step)
+
+
+class World:
+    """Services in a thread with an event loop, and the deliverer, the sync and the search over a `FaultyIndex`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, services: Services) -> None:
+        self._loop = loop
+        self.services = services
+        self.index = FaultyIndex(services.index)
+        sources = {Kind.MEMORY: IndexedMemories()}
+        self.deliverer = Deliverer(services.database, self.index, services.embedder, sources)
+        self.reconciler = Reconciler(services.database, self.index, self.deliverer, sources[Kind.MEMORY])
+        self.search = Search(services.database, self.index, services.embedder, services.settings)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do it and wait for it, a minute at most. A `Crash` passes through like any exception."""
+        return asyncio.run_coroutine_threadsafe(_carried(work), self._loop).result(60)()
+
+    async def restart(self) -> None:
+        """What a start does with the claims of a process that died."""
+        async with self.services.database.transaction() as tx:
+            await marks.end_leases(tx)
+
+    async def mark(self, ids: Sequence[UUID]) -> None:
+        """Mark memories, whether they exist or not."""
+        async with self.services.database.transaction() as tx:
+            await marks.mark_dirty(tx, Kind.MEMORY, ids)
+
+    async def sync(self) -> SyncStatistics:
+        """A sync when the index answers and every pause after a failure is over."""
+        self.index.away = False
+        async with self.services.database.transaction() as tx:
+            await tx.execute(text("UPDATE index_marks SET due_at = now()"))
+        return await self.reconciler.sync(trigger="test")
+
+
+async def _carried(work: Coroutine[Any, Any, T]) -> Any:
+    """The outcome as a function: an event loop ends at a BaseException that leaves a task."""
+    try:
+        found = await work
+    except BaseException as error:
+        raised = error
+
+        def fail() -> T:
+            raise raised
+
+        return fail
+    return lambda: found
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[World]:
+    """A world with its data in `folder`; nothing is delivered in it but on request."""
+    ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Services]] = Future()
+
+    async def live() -> None:
+        ending = asyncio.Event()
+        async with open_services(Settings(data_dir=str(folder), port=0)) as services:
+            await services.deliverer.stop()
+            ready.set_result((asyncio.get_running_loop(), ending, services))
+            await ending.wait()
+
+    def work() -> None:
+        try:
+            asyncio.run(live())
+        except BaseException as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
+
+    thread = threading.Thread(target=work, name="world")
+    thread.start()
+    loop, ending, services = ready.result(120)
+    try:
+        yield World(loop, services)
+    finally:
+        loop.call_soon_threadsafe(ending.set)
+        thread.join(60)
+        assert not thread.is_alive()
