@@ -85,21 +85,33 @@ async def throughput(url: str, door: str, requests: int, inputs: Iterator[str], 
     )
 
 
-async def ratio(url: str, bare: str, inputs: Iterator[str], runs: int = 7) -> None:
-    """A search against a no-op tool call of a bare server and one query embedding, each run's three side by side."""
+async def ratio(url: str, bare: str, inputs: Iterator[str], count: int = 300) -> None:
+    """A search against its parts that cannot be spared: a no-op tool call of a bare server, and one query embedding.
+
+    The three take turns, so that each meets the machine, and its caches, as the others left them.
+    """
+    service, nothing = StreamableHttp(url, f"/mcp/bench/http/{USER}"), StreamableHttp(bare, "/mcp")
     embedder = LocalEmbedder()
     await embedder.warm()
-    found = []
-    for _ in range(runs):
-        one = await measure([StreamableHttp(url, f"/mcp/bench/http/{USER}")], search, inputs, 50)
-        nothing = await measure([StreamableHttp(bare, "/mcp")], noop, inputs, 50)
-        embedding = await embed_once(embedder, inputs, 50)
-        found.append((one.p50 / (nothing.p50 + embedding), one.p50, nothing.p50, embedding))
-    await embedder.close()
-    median = [statistics.median(column) for column in zip(*found, strict=True)]
+    milliseconds: dict[str, list[float]] = {"search": [], "no-op": [], "embedding": []}
+    for client in (service, nothing):
+        await client.open()
+    for _ in range(count):
+        turns = {
+            "search": service.search(next(inputs)),
+            "no-op": nothing.call("noop", {}),
+            "embedding": embedder.query(next(inputs)),
+        }
+        for name, turn in turns.items():
+            started = time.perf_counter()
+            await turn
+            milliseconds[name].append((time.perf_counter() - started) * 1e3)
+    for closing in (service, nothing, embedder):
+        await closing.close()
+    p50 = {name: statistics.median(found) for name, found in milliseconds.items()}
     print(
-        f"  search p50 {median[1]:.2f} ms / (no-op {median[2]:.2f} + embedding {median[3]:.2f}): "
-        f"{min(found)[0]:.2f} to {max(found)[0]:.2f}, median {median[0]:.2f} of {runs} runs",
+        f"  search p50 {p50['search']:.2f} ms / (no-op {p50['no-op']:.2f} + embedding {p50['embedding']:.2f}) = "
+        f"{p50['search'] / (p50['no-op'] + p50['embedding']):.2f}",
         flush=True,
     )
 
@@ -204,17 +216,6 @@ def main() -> None:
             last, before = (by_size[size]["search", "streamable HTTP", 1].p50 for size in (sizes[-1], sizes[-2]))
             print(f"search p50 at {sizes[-1]:,} / at {sizes[-2]:,}: {last / before:.2f}")
     print(f"openmemory --help {seconds([sys.executable, '-m', 'app', '--help']):.2f} s")
-
-
-async def embed_once(embedder: LocalEmbedder, inputs: Iterator[str], count: int) -> float:
-    """p50 of one query embedding alone, in milliseconds."""
-    milliseconds = []
-    for _ in range(count):
-        query = next(inputs)
-        started = time.perf_counter()
-        await embedder.query(query)
-        milliseconds.append((time.perf_counter() - started) * 1e3)
-    return statistics.median(milliseconds)
 
 
 if __name__ == "__main__":

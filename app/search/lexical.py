@@ -33,6 +33,14 @@ from app.search.bm25 import SLOTS, LexicalFilter, Shape, bm25, partial
 PARTIAL = 0.5
 """What the best match of a part of a word, or of a misspelt one, counts against the last match of a whole word."""
 
+_STOP_WORDS = """
+a about after all am an and any are as at be been before but by can did do does for from had has have he her him his
+how i if in is it its me more my no not of on or our out over she should so some than that the their them then there
+these they this to under up was we were what when where which who why will with you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words of which PostgreSQL makes no lexeme, those that questions are full of: they need no slot of a statement."""
+
 
 class LexicalHit(NamedTuple):
     """A memory found by its words. `score` is BM25 (> 0, unbounded).
@@ -69,7 +77,8 @@ async def search(
         return []
     binds = _binds(where) | {"query": query, "limit": limit} | (parameters or {})
     shape = Shape.of(where)
-    slots = next((slots for slots in SLOTS if len(words) <= slots), SLOTS[-1])
+    spoken = sum(word.lower() not in STOP_WORDS for word in words)
+    slots = next((slots for slots in SLOTS if spoken <= slots), SLOTS[-1])
     statement = _best(bm25(shape, slots), _MATCHED if traced else None, readable)
     hits = [_hit(row, traced) for row in await statement.rows(connection, binds)]
     if len(hits) >= (limit if enough is None else enough) or not (needles := _needles(query)):

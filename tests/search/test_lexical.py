@@ -16,7 +16,7 @@ from app.memories.models import Memory, State
 from app.memories.schemas import MemoryCreate
 from app.search import statistics
 from app.search.bm25 import K1, NEWEST, POOL, B
-from app.search.lexical import LexicalFilter, LexicalHit, search
+from app.search.lexical import STOP_WORDS, LexicalFilter, LexicalHit, search
 from app.services import Services
 
 WORDS = ["apple", "river", "stone", "cloud", "tiger", "violin", "harbor", "candle", "planet", "garden"]
@@ -191,6 +191,20 @@ async def test_a_long_query_is_scored_by_its_rarest_words(services: Services, ap
     (wanted,) = await remember(services, app_caller, "the xylophone stands in the attic")
     short = " ".join(f"w{i}" for i in range(60))
     assert [hit.id for hit in await look(services, app_caller, f"xylophone {short}")] == [wanted]
+
+
+async def test_stop_words_make_no_lexeme(services: Services):
+    async with services.database.statement() as tx:
+        made = await tx.scalar(text("SELECT to_tsvector('english', :words)::text"), {"words": " ".join(STOP_WORDS)})
+    assert made == ""
+
+
+async def test_every_word_of_a_long_question_counts(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="pineapple"))
+    question = "what did you and I say about the apples, pears, plums, grapes, figs, dates, limes and the pineapple"
+    async with services.database.statement() as tx:
+        found = await search(tx, question, LexicalFilter(app_caller.user_id), 10, enough=1)
+    assert [hit.id for hit in found] == [added.id]
 
 
 async def test_nothing_is_asked_for_nothing_is_found(services: Services, app_caller: Caller):
