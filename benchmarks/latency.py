@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import psutil
 from mcp.client import Client
 
@@ -30,7 +29,7 @@ from app.embeddings.local import LocalEmbedder
 from benchmarks.load import Figures, Rest, Sse, StreamableHttp, measure
 from benchmarks.parts import parts
 from benchmarks.seed import USER, questions, seed, texts
-from benchmarks.service import running_service
+from benchmarks.service import idle, running_service
 from benchmarks.yardstick import REFERENCE, Yardstick
 
 DOORS = {
@@ -114,16 +113,6 @@ async def ratio(url: str, bare: str, inputs: Iterator[str], count: int = 300) ->
         f"{p50['search'] / (p50['no-op'] + p50['embedding']):.2f}",
         flush=True,
     )
-
-
-async def idle(url: str) -> None:
-    """Wait until what was added is delivered, so that it does not disturb the next measurement."""
-    async with httpx.AsyncClient(base_url=url) as http:
-        for _ in range(1_200):
-            if not (await http.get("/api/v1/doctor", timeout=60)).json()["marks_waiting"]:
-                return
-            await asyncio.sleep(0.1)
-    raise TimeoutError("what was added is not delivered")
 
 
 async def official(url: str, inputs: Iterator[str], count: int) -> float:

@@ -25,7 +25,7 @@ from pathlib import Path
 import qdrant_edge
 from mcp.client import Client
 
-from benchmarks.service import running_service
+from benchmarks.service import idle, running_service
 
 DEPTH = 10
 
@@ -151,7 +151,7 @@ def main() -> None:
         started = time.perf_counter()
         subprocess.run([sys.executable, "-m", "app", "import", str(file), "--url", url], check=True)
         imported = time.perf_counter() - started
-        subprocess.run([sys.executable, "-m", "app", "sync", "--url", url], check=True, stdout=subprocess.DEVNULL)
+        asyncio.run(idle(url))
         embedded = time.perf_counter() - started
         found, milliseconds, methods = asyncio.run(ask(url, queries))
 

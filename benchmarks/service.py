@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -51,3 +52,15 @@ def _address(process: subprocess.Popen, data_dir: Path, log: Path) -> str:
             pass
         time.sleep(0.05)
     raise RuntimeError(f"the service did not become ready:\n{log.read_text()}")
+
+
+async def idle(url: str) -> None:
+    """Wait until what was added is delivered, so that it is found by its meaning and disturbs no measurement."""
+    import httpx
+
+    async with httpx.AsyncClient(base_url=url) as http:
+        for _ in range(400):
+            if not (await http.get("/api/v1/doctor", timeout=60)).json()["marks_waiting"]:
+                return
+            await asyncio.sleep(0.3)
+    raise TimeoutError("what was added is not delivered")
