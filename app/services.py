@@ -80,7 +80,8 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         folder = DataFolder.claim(data_dir(settings), listen=listen)
         stack.callback(folder.release)
         url = settings.database.url.get_secret_value()
-        if not url:
+        alone = not url  # on a PostgreSQL that is ours as long as the folder is
+        if alone:
             postgres = EmbeddedPostgres(folder)
             await postgres.start()
             stack.push_async_callback(postgres.stop)
@@ -88,7 +89,7 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         await migrations.upgrade(url)
         database = Database(url, settings.database)
         stack.push_async_callback(database.close)
-        if not settings.database.url.get_secret_value():
+        if alone:
             async with database.transaction() as tx:
                 await marks.end_leases(tx)
         embedder = open_embedder(settings.embedder, folder.path)

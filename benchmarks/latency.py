@@ -48,10 +48,6 @@ async def add(client, text: str) -> None:
     await client.add(text)
 
 
-async def noop(client, _: str) -> None:
-    await client.call("noop", {})
-
-
 async def doors(
     url: str, requests: int, inputs: Iterator[str], news: Iterator[str]
 ) -> dict[tuple[str, str, int], Figures]:
@@ -67,9 +63,10 @@ async def doors(
     return found
 
 
-async def throughput(url: str, door: str, requests: int, inputs: Iterator[str], runs: int = 5) -> None:
+async def throughput(
+    url: str, door: str, requests: int, inputs: Iterator[str], yardstick: Yardstick, runs: int = 5
+) -> None:
     """Searches per second of 8 clients, the median of several runs, as they are and by the yardstick."""
-    yardstick = Yardstick()
     rates, normal = [], []
     for _ in range(runs):
         before = yardstick.measure(inputs)
@@ -89,7 +86,7 @@ async def ratio(url: str, bare: str, inputs: Iterator[str], count: int = 300) ->
 
     The three take turns, so that each meets the machine, and its caches, as the others left them.
     """
-    service, nothing = StreamableHttp(url, f"/mcp/bench/http/{USER}"), StreamableHttp(bare, "/mcp")
+    service, nothing = DOORS["streamable HTTP"](url), StreamableHttp(bare, "/mcp")
     embedder = LocalEmbedder()
     await embedder.warm()
     milliseconds: dict[str, list[float]] = {"search": [], "no-op": [], "embedding": []}
@@ -174,7 +171,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=300, help="requests of each measurement")
     arguments = parser.parse_args()
     sizes = [int(size) for size in arguments.sizes.split(",")]
-    inputs, news = questions(11), texts(12)
+    inputs, news, yardstick = questions(11), texts(12), Yardstick()
     with tempfile.TemporaryDirectory(prefix="om-latency-") as temporary, bare_server() as bare:
         folder = Path(temporary) / "data"
         started = time.perf_counter()
@@ -194,7 +191,7 @@ def main() -> None:
                 print(f"  idle: RSS {rss:.0f} MB, PSS {pss:.0f} MB of all processes")
                 by_size[size] = asyncio.run(doors(url, arguments.requests, inputs, news))
                 for door in ("streamable HTTP", "REST"):
-                    asyncio.run(throughput(url, door, 2 * arguments.requests, inputs))
+                    asyncio.run(throughput(url, door, 2 * arguments.requests, inputs, yardstick))
                 asyncio.run(ratio(url, bare, inputs))
                 print(f"  search  SDK's client     1 clients  p50 {asyncio.run(official(url, inputs, 100)):7.2f} ms")
         print()

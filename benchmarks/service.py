@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+
 START = 60.0
 """Seconds that the first start may take."""
 
@@ -38,8 +40,6 @@ def running_service(data_dir: Path, **environment: str) -> Iterator[str]:
 
 
 def _address(process: subprocess.Popen, data_dir: Path, log: Path) -> str:
-    import httpx
-
     deadline = time.monotonic() + START
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -56,8 +56,6 @@ def _address(process: subprocess.Popen, data_dir: Path, log: Path) -> str:
 
 async def idle(url: str) -> None:
     """Wait until what was added is delivered, so that it is found by its meaning and disturbs no measurement."""
-    import httpx
-
     async with httpx.AsyncClient(base_url=url) as http:
         for _ in range(400):
             if not (await http.get("/api/v1/doctor", timeout=60)).json()["marks_waiting"]:

@@ -20,7 +20,7 @@ def release_mapped(folder: Path) -> None:
     """
     if sys.platform != "linux":
         return
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None)
     below = f"{folder.resolve()}/"
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         found = _SHARED.fullmatch(line)

@@ -36,8 +36,8 @@ POOL = 700
 NEWEST = 2_000
 """Newest memories looked through when every lexeme is too common to choose."""
 SLOTS = (4, 8, 12, 32)
-"""Lexemes that a statement can score: the smallest that takes every word of a query is used, each slot costs 2 % of it.
-Of queries with more words than the largest, the most common lexemes are left out."""
+"""Lexemes that a statement can score: the smallest that takes all words of a query but its stop words is used, each
+slot costs 2 % of it. Of queries with more words than the largest, the most common lexemes are left out."""
 LANGUAGE = "english"
 """Text search configuration of `memories.words`."""
 

@@ -49,6 +49,11 @@ WORDS = ("otter", "lemon", "violin", "glacier")
 _numbers = count(1)
 
 
+def _fact(word: str) -> str:
+    """A text that no memory has had yet, with the word in it."""
+    return f"{word} fact number {next(_numbers)}"
+
+
 @dataclass
 class Known:
     """A memory as the model has it."""
@@ -114,7 +119,7 @@ class Histories(RuleBasedStateMachine):
         return multiple() if (user, app) in self.paused else self._add(user, app, namespace, word)
 
     def _add(self, user: int, app: str, namespace: str, word: str) -> UUID:
-        text = f"{word} fact number {next(_numbers)}"
+        text = _fact(word)
         new = MemoryCreate(text=text, namespace=namespace)
         added = self.world.run(self.world.services.memories.add(self.callers[user, app], new))
         self.known[added.id] = Known(added.id, user, app, namespace, text, word)
@@ -125,7 +130,7 @@ class Histories(RuleBasedStateMachine):
         memory = self.known[id_]
         if memory.state is State.DELETED:
             return
-        text = f"{word} fact number {next(_numbers)}"
+        text = _fact(word)
         owner = self.callers[memory.user, None]
         record = self.world.run(self.world.services.memories.update(owner, id_, MemoryUpdate(text=text)))
         assert record.revision == memory.revision + 1
@@ -153,9 +158,7 @@ class Histories(RuleBasedStateMachine):
         user=st.integers(0, 1),
         app=st.none() | st.sampled_from(APPS),
         effect=st.sampled_from(["allow", "deny"]),
-        thing=st.sampled_from(
-            [("all", None), *(("app", app) for app in APPS), *(("namespace", n) for n in NAMESPACES)]
-        ),
+        thing=st.sampled_from(THINGS),
     )
     def grant(self, user: int, app: str | None, effect: str, thing: tuple[str, str | None]):
         return self._grant(Rule(user, app, effect, *thing))
@@ -212,7 +215,7 @@ class Histories(RuleBasedStateMachine):
             return
         self.world.run(self.world.restart())
         self.world.run(self.world.mark([id_]))
-        text = f"{word} fact number {next(_numbers)}"
+        text = _fact(word)
         owner, change = self.callers[memory.user, None], MemoryUpdate(text=text)
         self.world.index.meanwhile = lambda: self.world.services.memories.update(owner, id_, change)
         self.world.run(self.world.deliverer.drain())
