@@ -5,13 +5,13 @@ from __future__ import annotations
 from app.access.models import AccessControl, App, User
 from app.audit.models import MemoryAccessLog
 from app.database import Base
-from app.index.models import Embedding, IndexMark, SyncRun
+from app.index.models import Embedding, IndexGeneration, IndexMark, SyncRun
 from app.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory
 from app.search.models import LexicalStatistics
 
 metadata = Base.metadata
 
 __all__ = [
-    "AccessControl", "App", "Category", "Embedding", "IndexMark", "LexicalStatistics", "Memory", "MemoryAccessLog",
-    "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "SyncRun", "User", "metadata",
+    "AccessControl", "App", "Category", "Embedding", "IndexGeneration", "IndexMark", "LexicalStatistics", "Memory",
+    "MemoryAccessLog", "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "SyncRun", "User", "metadata",
 ]  # fmt: skip

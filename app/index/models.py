@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Index, text
+from sqlalchemy import CheckConstraint, Index, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -55,14 +55,44 @@ class Embedding(Base):
 
 
 class SyncRun(Base):
-    """One run of the sync job and what it found."""
+    """One run of the sync job and what it found so far; `expected` is how many items it has to compare."""
 
     __tablename__ = "sync_runs"
     __table_args__ = (Index("ix_sync_runs_started_at", "started_at"),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
     trigger: Mapped[str]
+    collection: Mapped[str | None]
+    expected: Mapped[int | None]
     started_at: Mapped[datetime] = mapped_column(server_default=NOW)
     finished_at: Mapped[datetime | None]
     statistics: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
     error: Mapped[str | None]
+
+
+class GenerationState(StrEnum):
+    """building: being filled beside the active one; active: what searches use; retired: kept for a way back."""
+
+    BUILDING = "building"
+    ACTIVE = "active"
+    RETIRED = "retired"
+
+
+class IndexGeneration(Base):
+    """One collection of the index: the vectors of one model. `embedder`: how it is asked, without secrets."""
+
+    __tablename__ = "index_generations"
+    __table_args__ = (
+        CheckConstraint("state IN ('building', 'active', 'retired')", name="state"),
+        CheckConstraint("dimension > 0", name="dimension"),
+        Index("uq_index_generations_active", "state", unique=True, postgresql_where=text("state = 'active'")),
+    )
+
+    collection: Mapped[str] = mapped_column(primary_key=True)
+    model: Mapped[str]
+    dimension: Mapped[int]
+    embedder: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'"))
+    state: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    activated_at: Mapped[datetime | None]
+    retired_at: Mapped[datetime | None]
