@@ -90,6 +90,12 @@ class Sync(Section):
     """The job that keeps Qdrant equal to PostgreSQL."""
 
     interval: int = Field(1800, ge=10, le=86_400 * 7, description="Seconds between two runs.")
+    keep: int = Field(
+        86_400,
+        ge=0,
+        le=86_400 * 365,
+        description="Seconds that the vectors of a replaced model are kept, for a way back.",
+    )
 
 
 class Access(Section):

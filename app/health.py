@@ -10,12 +10,13 @@ from sqlalchemy import func, select, text
 
 from app.access.models import App, User
 from app.database import Database
-from app.embeddings.port import Embedder, EmbedderUnavailable
+from app.embeddings.port import EmbedderUnavailable
 from app.errors import Unavailable
 from app.index import marks
 from app.index.models import Embedding, SyncRun
-from app.index.port import IndexUnavailable, VectorIndex
+from app.index.port import IndexUnavailable
 from app.index.reconcile import Reconciler
+from app.index.space import Spaces
 from app.memories.models import Memory
 
 
@@ -52,12 +53,9 @@ class Diagnosis(BaseModel):
 class Health:
     """Looks at every dependency."""
 
-    def __init__(
-        self, database: Database, index: VectorIndex, embedder: Embedder, reconciler: Reconciler, version: str
-    ) -> None:
+    def __init__(self, database: Database, spaces: Spaces, reconciler: Reconciler, version: str) -> None:
         self._database = database
-        self._index = index
-        self._embedder = embedder
+        self._spaces = spaces
         self._reconciler = reconciler
         self._version = version
 
@@ -90,7 +88,7 @@ class Health:
             if ready.checks["index"].ok:
                 try:
                     drift = await self._reconciler.drift()
-                    counts["index_points"] = await self._index.count()
+                    counts["index_points"] = await self._spaces.serving.index.count()
                 except IndexUnavailable as error:
                     problems.append(f"index: it went away while it was compared: {error}")
         if stuck:
@@ -112,14 +110,15 @@ class Health:
         return {"version": version.partition(" ")[0], "schema": schema}
 
     async def _vector_index(self) -> dict[str, Any]:
-        status = await self._index.status()
+        status = await self._spaces.serving.index.status()
         return {
             "engine": status.engine, "version": status.version, "collection": status.collection,
             "dimension": status.dimension, "points": status.points,
         }  # fmt: skip
 
     async def _model(self) -> dict[str, Any]:
-        return {"model": self._embedder.model, "dimension": await self._embedder.dimension()}
+        space = self._spaces.serving
+        return {"model": space.model, "dimension": await space.embedder.dimension()}
 
 
 _VERSIONS = text("SELECT current_setting('server_version'), (SELECT version_num FROM alembic_version LIMIT 1)")

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from app import migrations
 from app.access.apps import Apps
 from app.access.directory import Directory
 from app.access.grants import Grants
-from app.config import Settings
+from app.config import EmbedderSettings, Settings
 from app.database import Database
 from app.embedded.folder import DataFolder, default_data_dir
 from app.embedded.postgres import EmbeddedPostgres
-from app.embeddings.opening import open_embedder
-from app.embeddings.port import Embedder, EmbedderUnavailable
+from app.embeddings.cache import CachedEmbedder
+from app.embeddings.opening import open_embedder, without_secrets
 from app.health import Health
 from app.index import marks
 from app.index.deliver import Deliverer
-from app.index.lazy import LazyIndex
+from app.index.keeper import Keeper, Parts
 from app.index.models import Kind
 from app.index.port import IndexUnavailable, VectorIndex
+from app.index.rebuild import Rebuild
 from app.index.reconcile import Reconciler
+from app.index.space import Deadlines, Spaces
 from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
 from app.memories.service import Memories
@@ -51,10 +53,20 @@ class Services:
     grants: Grants
     health: Health
     reconciler: Reconciler
+    rebuild: Rebuild
     deliverer: Deliverer
     maintenance: Maintenance
-    index: VectorIndex
-    embedder: Embedder
+    spaces: Spaces
+
+    @property
+    def index(self) -> VectorIndex:
+        """The index that searches use now."""
+        return self.spaces.serving.index
+
+    @property
+    def embedder(self) -> CachedEmbedder:
+        """The model that searches use now."""
+        return self.spaces.serving.embedder
 
     async def warm(self) -> None:
         """Load the model and open the index now rather than when they are first needed, which meets a failure again."""
@@ -92,16 +104,16 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         if alone:
             async with database.transaction() as tx:
                 await marks.end_leases(tx)
-        embedder = open_embedder(settings.embedder, folder.path)
-        stack.push_async_callback(embedder.close)
-        index = LazyIndex(lambda: _open_index(settings, folder.path, embedder))
-        stack.push_async_callback(index.close)
+        keeper = Keeper(database, _parts(settings, folder.path))
+        stack.push_async_callback(keeper.close)
+        await keeper.follow()
+        spaces = keeper.spaces
         source = IndexedMemories()
-        deliverer = Deliverer(database, index, embedder, {Kind.MEMORY: source})
+        deliverer = Deliverer(database, spaces, {Kind.MEMORY: source})
         directory = Directory(database, settings.access)
         await directory.caller(None, None)
         maintenance = Maintenance(database)
-        reconciler = Reconciler(database, index, deliverer, source)
+        reconciler = Reconciler(database, spaces, deliverer, source)
         services = Services(
             settings=settings,
             folder=folder,
@@ -110,46 +122,52 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
             memories=Memories(database, directory, deliverer, settings.limits, maintenance),
             maintenance=maintenance,
             apps=Apps(database),
-            search=Search(database, index, embedder, settings),
+            search=Search(database, spaces, settings),
             grants=Grants(database),
-            health=Health(database, index, embedder, reconciler, VERSION),
+            health=Health(database, spaces, reconciler, VERSION),
             reconciler=reconciler,
+            rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
             deliverer=deliverer,
-            index=index,
-            embedder=embedder,
+            spaces=spaces,
         )
         deliverer.start()
         stack.push_async_callback(deliverer.stop)
         yield services
 
 
-async def _open_index(settings: Settings, folder: Path, embedder: Embedder) -> VectorIndex:
-    try:
-        async with asyncio.timeout(settings.embedder.timeout):
-            dimension = await embedder.dimension()
-    except (EmbedderUnavailable, TimeoutError) as error:
-        raise IndexUnavailable(f"the model's dimension is not known yet: {error}") from error
-    index: VectorIndex
-    if settings.qdrant.url:
-        from app.index.qdrant import QdrantIndex
+def _parts(settings: Settings, folder: Path) -> Parts:
+    embedder = settings.embedder
 
-        index = QdrantIndex(
-            settings.qdrant.url,
-            api_key=settings.qdrant.api_key.get_secret_value(),
-            collection=settings.qdrant.collection,
-            model=embedder.model,
-            dimension=dimension,
-            timeout=settings.qdrant.timeout,
-        )
-    else:
+    def another(recorded: dict[str, Any]) -> CachedEmbedder:
+        """An embedder that was configured before. A key goes to no other provider or address than it was given for."""
+        same = recorded == without_secrets(embedder)
+        other = EmbedderSettings.model_validate(recorded | {"timeout": embedder.timeout, "threads": embedder.threads})
+        if other.provider == embedder.provider and other.base_url == without_secrets(embedder)["base_url"]:
+            other = other.model_copy(update={"api_key": embedder.api_key, "base_url": embedder.base_url})
+        return open_embedder(embedder if same else other, folder)
+
+    def index(model: str, dimension: int) -> VectorIndex:
+        qdrant = settings.qdrant
+        if qdrant.url:
+            from app.index.qdrant import QdrantIndex
+
+            return QdrantIndex(
+                qdrant.url,
+                api_key=qdrant.api_key.get_secret_value(),
+                collection=qdrant.collection,
+                model=model,
+                dimension=dimension,
+                timeout=qdrant.timeout,
+            )
         from app.index.edge import EdgeIndex
 
-        index = EdgeIndex(
-            folder / "qdrant", collection=settings.qdrant.collection, model=embedder.model, dimension=dimension
-        )
-    try:
-        await index.open()
-    except BaseException:
-        await index.close()
-        raise
-    return index
+        return EdgeIndex(folder / "qdrant", collection=qdrant.collection, model=model, dimension=dimension)
+
+    return Parts(
+        alias=settings.qdrant.collection,
+        wanted=open_embedder(embedder, folder),
+        recorded=without_secrets(embedder),
+        embedder=another,
+        index=index,
+        deadlines=Deadlines(embedder=embedder.timeout, index=settings.qdrant.timeout),
+    )

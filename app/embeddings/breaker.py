@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -10,9 +12,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 
 class State(StrEnum):
-    """closed: calls pass; open: calls are refused; half_open: one call, the probe, decides."""
+    """closed: calls pass; open: calls are refused; half_open: one call, the probe, decides whether it closes."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -33,6 +37,9 @@ class CircuitBreaker:
 
     Put the deadline inside the guard, so that a call that hangs counts as a failure. A cancelled caller does not:
     it says nothing about the dependency. Exceptions other than `trips_on` pass and count as an answer.
+
+    With `probe`, a call that raises while the dependency is away, nobody who calls is ever the one who tries: the probe
+    is, in the background, every `reset_after` seconds until it succeeds. It must not hang. `on_close` is called then.
     """
 
     def __init__(
@@ -43,12 +50,17 @@ class CircuitBreaker:
         reset_after: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
         trips_on: type[Exception] | tuple[type[Exception], ...] = Exception,
+        probe: Callable[[], Awaitable[object]] | None = None,
+        on_close: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self._threshold = failures
         self._reset_after = reset_after
         self._clock = clock
         self._trips_on = trips_on
+        self._probe = probe
+        self._on_close = on_close
+        self._recovery: asyncio.Task[None] | None = None
         self._failures = 0
         self._open_until: float | None = None
         self._probing = False
@@ -82,6 +94,13 @@ class CircuitBreaker:
             if probe:
                 self._probing = False
 
+    async def close(self) -> None:
+        """End the background probes. A circuit that is open stays so."""
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.wait([self._recovery])
+            self._recovery = None
+
     async def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Await `function()` under the guard."""
         async with self.guard():
@@ -92,7 +111,7 @@ class CircuitBreaker:
         if self._open_until is None:
             return False
         left = self._open_until - self._clock()
-        if left > 0 or self._probing:
+        if left > 0 or self._probing or self._probe is not None:
             raise CircuitOpen(self.name, max(left, 0.0))
         self._probing = True
         return True
@@ -104,8 +123,29 @@ class CircuitBreaker:
         self._failures += 1
         if probe or self._failures >= self._threshold:
             self._open_until = self._clock() + self._reset_after
+            if self._probe is not None and self._recovery is None:
+                log.warning("%s does not answer; it is asked again every %g s", self.name, self._reset_after)
+                self._recovery = asyncio.create_task(self._recover(self._probe), name=f"probe-{self.name}")
 
     def _answered(self, probe: bool) -> None:
         if self._open_until is None or probe:
+            closing = self._open_until is not None
             self._failures = 0
             self._open_until = None
+            if closing and self._on_close is not None:
+                self._on_close()
+
+    async def _recover(self, probe: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await asyncio.sleep(self._reset_after)
+            try:
+                await probe()
+            except self._trips_on:
+                self._open_until = self._clock() + self._reset_after
+                continue
+            except Exception:  # an answer, as in `guard`: who calls next is told
+                log.exception("the probe of %s failed", self.name)
+            break
+        log.info("%s answers again", self.name)
+        self._recovery = None
+        self._answered(probe=True)

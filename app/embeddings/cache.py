@@ -29,10 +29,15 @@ class CachedEmbedder:
         """Length of a vector."""
         return await self.inner.dimension()
 
+    def known(self, text: str) -> npt.NDArray[np.float32] | None:
+        """The query's vector if it needs no embedding, read-only."""
+        if (found := self._vectors.get(text)) is not None:
+            self._vectors.move_to_end(text)
+        return found
+
     async def query(self, text: str) -> npt.NDArray[np.float32]:
         """The query's vector, shape (dimension,), read-only."""
-        if (known := self._vectors.get(text)) is not None:
-            self._vectors.move_to_end(text)
+        if (known := self.known(text)) is not None:
             return known
         if (task := self._running.get(text)) is None:
             task = self._running[text] = asyncio.create_task(self.inner.query(text))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from app.config import EmbedderSettings
 from app.embeddings.cache import CachedEmbedder
@@ -25,3 +27,16 @@ def open_embedder(settings: EmbedderSettings, data_dir: Path) -> CachedEmbedder:
 
         inner = ProviderEmbedder(settings, data_dir)
     return CachedEmbedder(inner)
+
+
+def without_secrets(settings: EmbedderSettings) -> dict[str, Any]:
+    """What it takes to ask the same model again, but for keys and passwords."""
+    address = urlsplit(settings.base_url)
+    if address.password is not None:
+        address = address._replace(netloc=address.netloc.rpartition("@")[2])
+    return {
+        "provider": settings.provider,
+        "model": settings.model,
+        "base_url": urlunsplit(address),
+        "dimensions": settings.dimensions,
+    }

@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from uuid import UUID
 
-import numpy as np
-from sqlalchemy import func, select, text
-
-from app.database import Database, Tx
-from app.embeddings.port import Embedder, EmbedderUnavailable
+from app.database import Database
+from app.embeddings.port import EmbedderUnavailable
 from app.errors import Unavailable
 from app.index import marks
 from app.index.marks import Claimed
-from app.index.models import Embedding, Kind
-from app.index.port import Entry, IndexUnavailable, Point, Vector, VectorIndex
+from app.index.models import Kind
+from app.index.port import IndexUnavailable
+from app.index.space import Spaces
+from app.index.writing import Batch, Delivered, Source, Writer
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +25,10 @@ BATCH = 128
 """Marks of one round: one embedding batch, one write to the index."""
 
 LEASE = 120.0
-"""Seconds that a round may take before another process takes its marks over: longer than every timeout in it."""
+"""Seconds after which another process takes over the marks of a round whose process died. While one works it renews."""
+
+RENEW_AFTER = 30.0
+"""Seconds between two renewals of a lease: a model or an index may take longer than the lease, never unnoticed."""
 
 ALONE_AFTER = 3
 """Failed attempts after which the items of a batch are tried one by one."""
@@ -37,76 +36,32 @@ ALONE_AFTER = 3
 FLUSH_AFTER = 10.0
 """Seconds after which delivered points are made to survive a power cut, where the engine leaves that to us."""
 
-_FAILURES = (IndexUnavailable, EmbedderUnavailable, ValueError)
-"""What a delivery may fail with; ValueError is a vector that the index cannot take."""
+FAILURES = (IndexUnavailable, EmbedderUnavailable, ValueError)
+"""What writing to a space may fail with; ValueError is a vector that the index cannot take."""
 
 IDLE = 30.0
 """Seconds between looks for marks whose deliverer died. What this process marks wakes it at once."""
 
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """What the index is to hold of one row."""
-
-    id: UUID
-    user: UUID
-    user_name: str
-    app: UUID
-    namespace: str
-    kind: str
-    revision: int
-    created_at: datetime
-    updated_at: datetime
-    text: str
-    text_hash: str
-    categories: tuple[str, ...]
-
-
-class Source(Protocol):
-    """A table whose rows are searchable."""
-
-    async def items(self, tx: Tx, ids: Sequence[UUID]) -> list[Item]:
-        """Those of the rows that the index should hold now; the others are to leave it."""
-        ...
-
-    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> list[Entry]:
-        """A page of what the index should hold, in ascending order of id."""
-        ...
-
-
-@dataclass(slots=True)
-class Delivered:
-    """What a round, or several, did."""
-
-    written: int = 0
-    deleted: int = 0
-    embedded: int = 0
-    failed: int = 0
-
-    def add(self, other: Delivered) -> None:
-        self.written += other.written
-        self.deleted += other.deleted
-        self.embedded += other.embedded
-        self.failed += other.failed
+QUIET = 60.0
+"""Seconds between two lines of the log about the same kind of failure."""
 
 
 class Deliverer:
     """Works the marks off: read the rows as they are, embed what has no vector, write the index, lower the flags.
 
-    Two rounds of this process never overlap; those of several processes share the marks by their leases.
+    Two rounds of this process never overlap; those of several processes share the marks by their leases. What is
+    delivered goes to the space that serves and to one that is being built; retired ones only forget it.
     """
 
-    def __init__(
-        self, database: Database, index: VectorIndex, embedder: Embedder, sources: Mapping[Kind, Source]
-    ) -> None:
+    def __init__(self, database: Database, spaces: Spaces, sources: Mapping[Kind, Source]) -> None:
         self._database = database
-        self._index = index
-        self._embedder = embedder
-        self._sources = sources
+        self._spaces = spaces
+        self._writer = Writer(database, sources)
         self._wake = asyncio.Event()
         self._round = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._unflushed_since: float | None = None
+        self._told: dict[str, float] = {}
 
     def wake(self) -> None:
         """Say that marks were raised and committed."""
@@ -155,11 +110,13 @@ class Deliverer:
             try:
                 await self.drain()
                 async with self._database.statement() as tx:
+                    if pause >= IDLE:
+                        await marks.mend_times(tx)
                     due = await marks.next_due(tx)
                 pause = IDLE if due is None else min(IDLE, max(0.05, due))
                 pause = min(pause, await self._flush())
             except (Unavailable, IndexUnavailable) as error:
-                log.warning("delivery waits: %s", error)
+                self._warn("delivery waits: %s", error)
                 pause = 1.0
             except Exception:
                 log.exception("delivery failed; it goes on in a moment")
@@ -173,7 +130,7 @@ class Deliverer:
         if waited < FLUSH_AFTER:
             return FLUSH_AFTER - waited
         self._unflushed_since = None
-        await self._index.flush()
+        await self._spaces.serving.index.flush()
         return IDLE
 
     async def _deliver(self) -> tuple[int, Delivered]:
@@ -182,12 +139,13 @@ class Deliverer:
             claimed = await marks.claim(tx, limit=BATCH, lease=LEASE)
         if not claimed:
             return 0, Delivered()
-        try:
-            done = await self._write(claimed)
-        except _FAILURES as error:
-            if len(claimed) > 1 and min(mark.attempts for mark in claimed) >= ALONE_AFTER:
-                return len(claimed), await self._write_alone(claimed)
-            return len(claimed), await self._postpone(claimed, error)
+        async with self._holding(claimed):
+            try:
+                done = await self._write(claimed)
+            except FAILURES as error:
+                if len(claimed) > 1 and min(mark.attempts for mark in claimed) >= ALONE_AFTER:
+                    return len(claimed), await self._write_alone(claimed)
+                return len(claimed), await self._postpone(claimed, error)
         async with self._database.transaction() as tx:
             await marks.settle(tx, claimed)
         return len(claimed), done
@@ -198,101 +156,66 @@ class Deliverer:
         for mark in claimed:
             try:
                 total.add(await self._write([mark]))
-            except _FAILURES as error:
+            except FAILURES as error:
                 total.add(await self._postpone([mark], error))
             else:
                 async with self._database.transaction() as tx:
                     await marks.settle(tx, [mark])
         return total
 
+    async def _write(self, claimed: list[Claimed]) -> Delivered:
+        spaces = self._spaces
+        self._unflushed_since = self._unflushed_since or time.monotonic()
+        batch = await self._writer.read((mark.kind, mark.id) for mark in claimed)
+        done = await self._writer.write(spaces.serving, batch)
+        if spaces.building is not None:
+            await self._write_beside(batch)
+        for space in spaces.retired:
+            # What is rewritten or erased must not live on in a collection that nobody keeps up to date.
+            await space.index.delete([mark.id for mark in claimed])
+        return done
+
+    async def _write_beside(self, batch: Batch) -> None:
+        """Write to the space that is being built. Nobody searches there yet: a failure is left to the comparison."""
+        space = self._spaces.building
+        assert space is not None
+        try:
+            await self._writer.write(space, batch)
+        except FAILURES as error:
+            space.missed += len(batch.items) + len(batch.gone)
+            self._warn("what was written does not reach the new vector index yet: %s", error)
+
+    @asynccontextmanager
+    async def _holding(self, claimed: list[Claimed]) -> AsyncIterator[None]:
+        """Renew the lease while the block runs."""
+        renewing = asyncio.create_task(self._renew(claimed), name="lease")
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+
+    async def _renew(self, claimed: list[Claimed]) -> None:
+        while True:
+            await asyncio.sleep(RENEW_AFTER)
+            try:
+                async with self._database.transaction() as tx:
+                    await marks.renew(tx, claimed, lease=LEASE)
+            except Unavailable as error:
+                log.warning("a lease could not be renewed: %s", error)
+
     async def _postpone(self, claimed: list[Claimed], error: Exception) -> Delivered:
-        log.warning("%d items wait for the vector index: %s", len(claimed), error)
+        self._warn("the vector index is behind: %s", error)
         async with self._database.transaction() as tx:
             await marks.postpone(tx, claimed, str(error))
         return Delivered(failed=len(claimed))
 
-    async def _write(self, claimed: list[Claimed]) -> Delivered:
-        items: list[tuple[Kind, Item]] = []
-        stored: dict[tuple[Kind, UUID], Vector] = {}
-        size = 4 * await self._embedder.dimension()
-        async with self._database.statement() as tx:
-            for kind, source in self._sources.items():
-                if ids := [mark.id for mark in claimed if mark.kind is kind]:
-                    found = await source.items(tx, ids)
-                    items += [(kind, item) for item in found]
-                    stored |= await self._vectors(tx, kind, found, size)
-        missing = [(kind, item) for kind, item in items if (kind, item.id) not in stored]
-        if missing:
-            vectors = await self._embedder.documents([item.text for _, item in missing])
-            fresh = {(kind, item.id): vector for (kind, item), vector in zip(missing, vectors, strict=True)}
-            async with self._database.transaction() as tx:
-                await self._keep(tx, missing, fresh)
-            stored |= fresh
-        self._unflushed_since = self._unflushed_since or time.monotonic()
-        present = {item.id for _, item in items}
-        gone = [mark.id for mark in claimed if mark.id not in present]
-        if gone:
-            await self._index.delete(gone)
-        if items:
-            await self._index.upsert([_point(item, stored[kind, item.id]) for kind, item in items])
-        return Delivered(written=len(items), deleted=len(gone), embedded=len(missing))
-
-    async def _vectors(self, tx: Tx, kind: Kind, items: list[Item], size: int) -> dict[tuple[Kind, UUID], Vector]:
-        """The vectors kept in Postgres, if they have `size` bytes, of those items whose text is still the same."""
-        if not items:
-            return {}
-        hashes = {item.id: item.text_hash for item in items}
-        query = select(Embedding.id, Embedding.text_hash, Embedding.vector).where(
-            Embedding.kind == kind.value,
-            Embedding.model == self._embedder.model,
-            Embedding.id == func.any(list(hashes)),
-        )
-        return {
-            (kind, row.id): np.frombuffer(row.vector, dtype="<f4")
-            for row in await tx.execute(query)
-            if row.text_hash == hashes[row.id] and len(row.vector) == size
-        }
-
-    async def _keep(self, tx: Tx, items: list[tuple[Kind, Item]], vectors: dict[tuple[Kind, UUID], Vector]) -> None:
-        await tx.execute(
-            _KEEP,
-            {
-                "model": self._embedder.model,
-                "kinds": [kind.value for kind, _ in items],
-                "ids": [item.id for _, item in items],
-                "hashes": [item.text_hash for _, item in items],
-                "vectors": [np.asarray(vectors[kind, item.id], dtype="<f4").tobytes() for kind, item in items],
-            },
-        )
+    def _warn(self, what: str, error: Exception) -> None:
+        """Log a failure, one of a kind once a minute: an outage is one event, however often it is met."""
+        now = time.monotonic()
+        if now - self._told.get(what, -QUIET) >= QUIET:
+            self._told[what] = now
+            log.warning(what, error)
 
 
-_KEEP = text(
-    """
-    INSERT INTO embeddings (kind, id, model, text_hash, vector)
-    SELECT e.kind, e.id, :model, e.hash, e.vector
-    FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[]))
-        AS e(kind, id, hash, vector)
-    WHERE e.kind <> 'memory' OR EXISTS (SELECT FROM memories AS m WHERE m.id = e.id FOR KEY SHARE)
-    ON CONFLICT (kind, id, model) DO UPDATE
-        SET text_hash = excluded.text_hash, vector = excluded.vector, created_at = now()
-    """
-)
-"""An item erased while it was embedded must not leave its vector behind: the row is held while the vector is kept."""
-
-
-def _point(item: Item, vector: Vector) -> Point:
-    return Point(
-        id=item.id,
-        vector=vector,
-        user=item.user,
-        user_name=item.user_name,
-        app=item.app,
-        namespace=item.namespace,
-        kind=item.kind,
-        revision=item.revision,
-        created_at=item.created_at,
-        updated_at=item.updated_at,
-        text=item.text,
-        text_hash=item.text_hash,
-        categories=item.categories,
-    )
+__all__ = ["BATCH", "Delivered", "Deliverer", "Source"]

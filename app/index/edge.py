@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,7 @@ import qdrant_edge as edge
 from app.index.collections import RECONCILED, TENANT, check_vectors, collection_name, entry_of, payload_of
 from app.index.mapped import release_mapped
 from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
-from app.index.shards import holds_a_shard, is_panic, open_shard
+from app.index.shards import is_panic, open_shard
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class EdgeIndex:
             return []
         return await self._run(self._readers, _search, shard, vector, where, limit)
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncIterator[list[Entry]]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
         after: edge.PointId | None = None
         while True:
             shard = await self._opened()
@@ -109,9 +109,15 @@ class EdgeIndex:
         )
 
     async def activate(self) -> None:
-        """Make this the collection in use, and remove the one that was: called when this one is complete."""
+        """Make this the collection that `current` names."""
         await self._opened()
-        await self._run(self._writer, self._activate)
+        await self._run(self._writer, self._write_current)
+
+    async def drop(self) -> None:
+        if await self._run(self._readers, self._is_current):
+            raise IndexUnavailable(f"{self._name} is the collection in use")
+        await self.close()
+        await asyncio.to_thread(shutil.rmtree, self._folder / self._name, ignore_errors=True)
 
     async def close(self) -> None:
         async with self._closing:
@@ -126,7 +132,7 @@ class EdgeIndex:
                 await asyncio.to_thread(self._writer.shutdown)
 
     async def _opened(self) -> edge.EdgeShard:
-        if self._shard is None:
+        if self._shard is None and not self._closed:
             await self.open()
         if self._shard is None:
             raise IndexUnavailable("the index is closed")
@@ -168,19 +174,13 @@ class EdgeIndex:
             finally:
                 shard.close()
 
-    def _activate(self) -> None:
+    def _is_current(self) -> bool:
         current = self._folder / "current"
-        before = current.read_text(encoding="utf-8").strip() if current.exists() else self._name
-        if before == self._name:
-            return
-        self._write_current()
-        # Names from a file are not trusted with the removal of anything but a shard of this folder.
-        old = self._folder / Path(before).name
-        if holds_a_shard(old):
-            shutil.rmtree(old)
-            log.info("the vector index moved from %s to %s", before, self._name)
+        return current.exists() and current.read_text(encoding="utf-8").strip() == self._name
 
     def _write_current(self) -> None:
+        if self._is_current():
+            return
         draft = self._folder / "current.new"
         with draft.open("w", encoding="utf-8") as file:
             file.write(self._name + "\n")

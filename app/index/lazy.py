@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from uuid import UUID
 
 from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex
@@ -41,7 +41,7 @@ class LazyIndex:
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         return await (self._index or await self._get()).search(vector, where, limit)
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncIterator[list[Entry]]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
         async for entries in (await self._get()).entries(user, page=page):
             yield entries
 
@@ -50,6 +50,11 @@ class LazyIndex:
 
     async def activate(self) -> None:
         await (self._index or await self._get()).activate()
+
+    async def drop(self) -> None:
+        index = self._index or await self._get()
+        self._closed = True
+        await index.drop()
 
     async def flush(self) -> None:
         await (self._index or await self._get()).flush()

@@ -43,8 +43,11 @@ _DONE = """
     WHERE mark.kind = done.kind AND mark.id = done.id AND mark.revision
 """
 # Two statements: the second sees what a writer committed while the first waited for it.
-_LOWER = text(f"DELETE FROM index_marks AS mark USING {_DONE} = done.revision")  # noqa: S608 - a constant of ours
-_COME_BACK = text(f"UPDATE index_marks AS mark SET due_at = now(), attempts = 0 FROM {_DONE} <> done.revision")  # noqa: S608
+_LOWER = text(f"DELETE FROM index_marks AS mark USING {_DONE} = done.revision RETURNING mark.kind, mark.id")  # noqa: S608
+_COME_BACK = text(
+    f"UPDATE index_marks AS mark SET due_at = now(), attempts = 0 FROM {_DONE} <> done.revision"  # noqa: S608
+    " RETURNING mark.kind, mark.id"
+)
 
 _POSTPONE = text(
     """
@@ -57,7 +60,22 @@ _POSTPONE = text(
     """
 )
 
+_RENEW = text(
+    """
+    UPDATE index_marks AS mark SET due_at = now() + make_interval(secs => :lease)
+    FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS held(kind, id, attempts)
+    WHERE mark.kind = held.kind AND mark.id = held.id AND mark.attempts = held.attempts AND mark.last_error IS NULL
+    """
+)
 _END_LEASES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() AND last_error IS NULL")
+_END_PAUSES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() AND last_error IS NOT NULL")
+_MEND_TIMES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() + make_interval(secs => :furthest)")
+
+FURTHEST = 3600.0
+"""Seconds: no lease and no pause is as long. What is due later was written while the server's clock was wrong."""
+
+LONGEST_PAUSE = 60.0
+"""Seconds of the longest pause after a failure: what a recovered index still lacks is tried within that time."""
 
 STUCK_AFTER = 8
 """Failed attempts after which a mark is shown as stuck. It is tried on, at the longest pause."""
@@ -84,15 +102,30 @@ async def claim(tx: Tx, *, limit: int, lease: float) -> list[Claimed]:
     return [Claimed(Kind(row.kind), row.id, row.revision, row.attempts) for row in rows]
 
 
+async def renew(tx: Tx, held: Sequence[Claimed], *, lease: float) -> None:
+    """Keep marks for another `lease` seconds. One that somebody else has claimed meanwhile is theirs."""
+    await tx.execute(_RENEW, _columns(held) | {"attempts": [mark.attempts for mark in held], "lease": lease})
+
+
 async def settle(tx: Tx, done: Sequence[Claimed]) -> None:
-    """Lower the flags that were delivered; one raised again meanwhile is due at once."""
+    """Lower the flags that were delivered; one raised again meanwhile is due at once.
+
+    A mark that is gone was settled by another process: the lease ended while this one still worked, and either of the
+    two may have written last. It is raised again.
+    """
     values = _columns(done) | {"revisions": [mark.revision for mark in done]}
-    lowered = await tx.execute(_LOWER, values)
-    if lowered.rowcount < len(done):
-        await tx.execute(_COME_BACK, values)
+    known = {(row.kind, row.id) for row in await tx.execute(_LOWER, values)}
+    if len(known) == len(done):
+        return
+    known |= {(row.kind, row.id) for row in await tx.execute(_COME_BACK, values)}
+    for kind in Kind:
+        if lost := [mark.id for mark in done if mark.kind is kind and (mark.kind.value, mark.id) not in known]:
+            await mark_dirty(tx, kind, lost)
 
 
-async def postpone(tx: Tx, failed: Sequence[Claimed], error: str, *, base: float = 0.5, ceiling: float = 300.0) -> None:
+async def postpone(
+    tx: Tx, failed: Sequence[Claimed], error: str, *, base: float = 0.5, ceiling: float = LONGEST_PAUSE
+) -> None:
     """Try again later: after base · 2^attempts seconds, half to one and a half times that, at most `ceiling`."""
     await tx.execute(_POSTPONE, _columns(failed) | {"error": error[:500], "base": base, "ceiling": ceiling})
 
@@ -100,6 +133,16 @@ async def postpone(tx: Tx, failed: Sequence[Claimed], error: str, *, base: float
 async def end_leases(tx: Tx) -> None:
     """Make due at once what a stopped process had claimed. Only for one that knows that it is alone on the database."""
     await tx.execute(_END_LEASES)
+
+
+async def end_pauses(tx: Tx) -> None:
+    """Make due at once what waits after a failure: whatever failed answers again."""
+    await tx.execute(_END_PAUSES)
+
+
+async def mend_times(tx: Tx) -> None:
+    """Make due at once what could not be due so late: the server's clock was set back since."""
+    await tx.execute(_MEND_TIMES, {"furthest": FURTHEST})
 
 
 async def waiting(tx: Tx) -> tuple[int, int]:

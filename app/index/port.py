@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -53,8 +53,7 @@ class Hit(NamedTuple):
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """What reconciliation compares: which revision of which item of which user the index holds."""
 
     id: UUID
@@ -104,7 +103,7 @@ class VectorIndex(Protocol):
         """The nearest points, best first, at most `limit`."""
         ...
 
-    def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncIterator[list[Entry]]:
+    def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
         """All entries in ascending order of id, in pages (memory stays flat), of one user or of all.
 
         A point that somebody else wrote appears as an entry of user 0 at revision 0: it is wrong whatever it holds.
@@ -117,6 +116,10 @@ class VectorIndex(Protocol):
 
     async def activate(self) -> None:
         """Make this collection the one that the alias names, once it is complete: the moment a new model takes over."""
+        ...
+
+    async def drop(self) -> None:
+        """Remove the collection with all that it holds, and close. A collection that the alias names stays."""
         ...
 
     async def flush(self) -> None:

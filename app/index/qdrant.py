@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -100,7 +100,7 @@ class QdrantIndex:
             )
             return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in answer.points]
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncIterator[list[Entry]]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
         where = None if user is None else _filter(Filter(user))
         after: Any = None  # in the client's types a page may end at what no page can begin at
         while True:
@@ -152,6 +152,13 @@ class QdrantIndex:
                 return
             await self._point_alias(replacing=named)
         log.info("the alias %s moved from %s to %s", self._alias, named, self._name)
+
+    async def drop(self) -> None:
+        async with self._call(self._patience):
+            if await self._named_by_alias() == self._name:
+                raise IndexUnavailable(f"{self._name} is the collection in use")
+            await self._client.delete_collection(self._name)
+        await self.close()
 
     async def close(self) -> None:
         if not self._closed:

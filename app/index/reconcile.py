@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from uuid import UUID
 
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database import Database
-from app.index.deliver import Delivered, Deliverer, Source
-from app.index.models import Kind, SyncRun
-from app.index.port import Entry, IndexUnavailable, VectorIndex
+from app.index.compare import Compared, compare
+from app.index.deliver import Deliverer
+from app.index.models import Kind
+from app.index.port import Entry, IndexUnavailable
+from app.index.prefetch import ahead
+from app.index.repair import Repair
+from app.index.runs import Run, RunLog, SyncStatistics, recent
+from app.index.space import Space, Spaces
+from app.index.writing import Batch, Delivered, Source, Writer
 
 PAGE = 2_000
+"""Entries that are read at once, of either store."""
+
+CHUNK = 1_000
+"""Items that are repaired at once."""
+
 LOCK = 0x6F6D656D
 """Key of the advisory lock that lets one replica sync at a time. It belongs to a connection, so a dead one frees it."""
-
-
-@dataclass(slots=True)
-class SyncStatistics:
-    """What one run of the sync found and did. `seconds` is its duration."""
-
-    total_memories: int = 0
-    memories_synced: int = 0
-    deleted: int = 0
-    embedded: int = 0
-    unchanged: int = 0
-    errors: int = 0
-    seconds: float = 0.0
 
 
 class SyncRunning(Exception):
@@ -41,11 +37,12 @@ class SyncRunning(Exception):
 class Reconciler:
     """Keeps the index equal to Postgres."""
 
-    def __init__(self, database: Database, index: VectorIndex, deliverer: Deliverer, source: Source) -> None:
+    def __init__(self, database: Database, spaces: Spaces, deliverer: Deliverer, source: Source) -> None:
         self._database = database
-        self._index = index
+        self._spaces = spaces
         self._deliverer = deliverer
         self._source = source
+        self._repair = Repair(database, Writer(database, {Kind.MEMORY: source}), deliverer)
 
     async def sync(
         self, *, trigger: str, user: UUID | None = None, dry_run: bool = False, full: bool = False
@@ -57,109 +54,126 @@ class Reconciler:
 
         Raises:
             SyncRunning: another run, of this process or another, is not finished.
-            IndexUnavailable: the index does not answer. What was found to differ stays marked.
+            IndexUnavailable, EmbedderUnavailable: the index or the model does not answer. The next run goes on.
         """
-        async with self._alone():
-            run = await self._begin(trigger)
-            started = time.perf_counter()
-            statistics = SyncStatistics()
-            try:
-                drained = Delivered() if dry_run else await self._deliverer.drain()
-                _count(statistics, drained)
-                async for different in self._differences(statistics, user, full):
-                    if dry_run:
-                        statistics.memories_synced += len(different)
-                        continue
-                    _count(statistics, await self._deliverer.redeliver(Kind.MEMORY, different))
-                if not dry_run:
-                    await self._index.flush()
-                if not dry_run and user is None and not statistics.errors:
-                    await self._index.activate()
-            except BaseException as error:
-                statistics.seconds = time.perf_counter() - started
-                await self._end(run, statistics, str(error) or type(error).__name__)
-                raise
-            statistics.seconds = time.perf_counter() - started
-            await self._end(run, statistics, None)
-            return statistics
+        space = self._spaces.serving
+        async with alone(self._database, LOCK), self.run(trigger, space, user) as run:
+            if not dry_run:
+                _count(run.statistics, await self._deliverer.drain())
+            await self.bring(space, run, user=user, dry_run=dry_run, full=full)
+            if not dry_run:
+                await space.index.flush()
+            if not dry_run and user is None and not run.statistics.errors:
+                await space.index.activate()
+        return run.statistics
+
+    @asynccontextmanager
+    async def run(self, trigger: str, space: Space, user: UUID | None = None) -> AsyncIterator[RunLog]:
+        """A run in the log; the lock is held by whoever calls this."""
+        async with self._database.statement() as tx:
+            expected = await self._source.count(tx, user=user)
+        run = await RunLog.begin(self._database, trigger, collection=space.collection, expected=expected)
+        try:
+            yield run
+        except BaseException as error:
+            await run.end(error)
+            raise
+        await run.end()
+
+    async def bring(
+        self, space: Space, run: RunLog, *, user: UUID | None = None, dry_run: bool = False, full: bool = False
+    ) -> int:
+        """Compare a space with Postgres and repair it; returns how many items differed."""
+        statistics = run.statistics
+        different = 0
+        if dry_run:
+            async with aclosing(self._compared(space, run, user, full)) as parts:
+                async for part in parts:
+                    statistics.memories_synced += len(part.missing)
+                    statistics.deleted += len(part.stray)
+                    different += len(part.missing) + len(part.stray)
+            return different
+        async with aclosing(ahead(self._batches(space, run, user, full))) as batches:
+            async for batch in batches:
+                _count(statistics, await self._repair.finish(space, batch))
+                different += len(batch.items) + len(batch.gone)
+                await run.report()
+        return different
 
     async def drift(self) -> int:
         """How many entries differ between the stores now, counting only."""
-        statistics = SyncStatistics()
-        return sum([len(page) async for page in self._differences(statistics, None, full=False)])
+        async with self._parts(self._spaces.serving) as parts:
+            return sum([len(part.missing) + len(part.stray) async for part in parts])
+
+    async def runs(self, limit: int) -> list[Run]:
+        """The newest runs, the one that goes on included, newest first."""
+        async with self._database.statement() as tx:
+            return await recent(tx, limit)
+
+    async def _batches(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Batch, None]:
+        """What differs, in chunks, as it is in Postgres."""
+        different: list[UUID] = []
+        async with aclosing(self._compared(space, run, user, full)) as parts:
+            async for part in parts:
+                different += part.missing
+                different += part.stray
+                while len(different) >= CHUNK:
+                    yield await self._repair.read(Kind.MEMORY, different[:CHUNK])
+                    del different[:CHUNK]
+        if different:
+            yield await self._repair.read(Kind.MEMORY, different)
+
+    async def _compared(
+        self, space: Space, run: RunLog, user: UUID | None, full: bool
+    ) -> AsyncGenerator[Compared, None]:
+        async with self._parts(space, user, full) as parts:
+            async for part in parts:
+                run.statistics.total_memories += part.wanted
+                run.statistics.unchanged += part.wanted - len(part.missing)
+                await run.report()
+                yield part
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        async with self._database.statement() as connection:
-            if not await connection.scalar(select(func.pg_try_advisory_lock(LOCK))):
-                raise SyncRunning("Another synchronisation is running.")
-            try:
-                yield
-            finally:
-                await _unlock(connection)
+    async def _parts(
+        self, space: Space, user: UUID | None = None, full: bool = False
+    ) -> AsyncIterator[AsyncIterator[Compared]]:
+        async with (
+            aclosing(ahead(self._wanted(user))) as wanted,
+            aclosing(ahead(space.index.entries(user, page=PAGE))) as present,
+        ):
+            yield compare(wanted, present, full=full)
 
-    async def _differences(
-        self, statistics: SyncStatistics, user: UUID | None, full: bool
-    ) -> AsyncIterator[list[UUID]]:
-        """Ids of items that one side has and the other has not, or has in another revision: a merge of two streams."""
-        wanted = _Cursor(self._wanted(user))
-        present = _Cursor(self._index.entries(user, page=PAGE))
-        different: list[UUID] = []
-        left, right = await wanted.next(), await present.next()
-        while left is not None or right is not None:
-            if right is None or (left is not None and left.id < right.id):
-                assert left is not None
-                different.append(left.id)
-                statistics.total_memories += 1
-                left = await wanted.next()
-            elif left is None or right.id < left.id:
-                different.append(right.id)
-                right = await present.next()
-            else:
-                statistics.total_memories += 1
-                if full or (left.revision, left.user) != (right.revision, right.user):
-                    different.append(left.id)
-                else:
-                    statistics.unchanged += 1
-                left, right = await wanted.next(), await present.next()
-            if len(different) >= PAGE:
-                yield different
-                different = []
-        if different:
-            yield different
-
-    async def _wanted(self, user: UUID | None) -> AsyncIterator[list[Entry]]:
+    async def _wanted(self, user: UUID | None) -> AsyncGenerator[list[Entry], None]:
         after: UUID | None = None
         while True:
             async with self._database.statement() as tx:
                 page = await self._source.entries(tx, user=user, after=after, limit=PAGE)
-            if not page:
+            if page:
+                yield page
+            if len(page) < PAGE:
                 return
-            yield page
             after = page[-1].id
 
-    async def _begin(self, trigger: str) -> UUID:
-        async with self._database.transaction() as tx:
-            run: UUID = (await tx.scalars(insert(SyncRun).values(trigger=trigger).returning(SyncRun.id))).one()
-            await tx.execute(_FORGET_OLD_RUNS)
-        return run
 
-    async def _end(self, run: UUID, statistics: SyncStatistics, error: str | None) -> None:
-        values = {
-            "finished_at": func.now(),
-            "statistics": {name: getattr(statistics, name) for name in SyncStatistics.__slots__},
-            "error": error,
-        }
-        async with self._database.transaction() as tx:
-            await tx.execute(update(SyncRun).where(SyncRun.id == run).values(values))
+@asynccontextmanager
+async def alone(database: Database, lock: int) -> AsyncIterator[None]:
+    """Hold an advisory lock.
 
-
-_FORGET_OLD_RUNS = text("DELETE FROM sync_runs WHERE started_at < now() - interval '30 days'")
+    Raises:
+        SyncRunning: somebody else holds it.
+    """
+    async with database.statement() as connection:
+        if not await connection.scalar(select(func.pg_try_advisory_lock(lock))):
+            raise SyncRunning("Another synchronisation is running.")
+        try:
+            yield
+        finally:
+            await _unlock(connection, lock)
 
 
-async def _unlock(connection: AsyncConnection) -> None:
+async def _unlock(connection: AsyncConnection, lock: int) -> None:
     if not connection.invalidated:
-        await connection.execute(select(func.pg_advisory_unlock(LOCK)))
+        await connection.execute(select(func.pg_advisory_unlock(lock)))
 
 
 def _count(statistics: SyncStatistics, done: Delivered) -> None:
@@ -167,25 +181,6 @@ def _count(statistics: SyncStatistics, done: Delivered) -> None:
     statistics.deleted += done.deleted
     statistics.embedded += done.embedded
     statistics.errors += done.failed
-
-
-class _Cursor:
-    """One entry at a time of a stream of pages."""
-
-    def __init__(self, pages: AsyncIterator[list[Entry]]) -> None:
-        self._pages = pages
-        self._page: list[Entry] = []
-        self._at = 0
-
-    async def next(self) -> Entry | None:
-        while self._at >= len(self._page):
-            page = await anext(self._pages, None)
-            if page is None:
-                return None
-            self._page, self._at = page, 0
-        entry = self._page[self._at]
-        self._at += 1
-        return entry
 
 
 __all__ = ["IndexUnavailable", "Reconciler", "SyncRunning", "SyncStatistics"]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from app.errors import Unavailable
-from app.index.port import IndexUnavailable
-from app.index.reconcile import SyncRunning
+from app.jobs.clock import Clock
+from app.jobs.syncing import Syncing
 from app.search import statistics
 from app.services import Services
 
@@ -21,6 +23,12 @@ ANALYZE_EVERY = 2
 STATISTICS_EVERY = 120
 """Seconds between two looks for lexical statistics that are out of date."""
 
+REBUILD_EVERY = 15
+"""Seconds between two looks at the generations of the index: how soon a replica learns that another model took over."""
+
+CLOCK_EVERY = 20.0
+"""Seconds between two looks at the clock."""
+
 log = logging.getLogger(__name__)
 
 
@@ -28,43 +36,48 @@ log = logging.getLogger(__name__)
 async def scheduled(services: Services) -> AsyncIterator[None]:
     """Run the jobs while the block runs. The first sync runs at once: a damaged index is repaired at start."""
     scheduler = AsyncIOScheduler(timezone=UTC)
-    scheduler.add_job(
-        sync,
-        "interval",
-        args=[services],
-        id="sync_postgres_to_qdrant",
-        seconds=services.settings.sync.interval,
-        next_run_time=datetime.now(UTC) + timedelta(seconds=1),
-        coalesce=True,
-        max_instances=1,
-        misfire_grace_time=None,
-    )
-    scheduler.add_job(
-        refresh_statistics,
-        "interval",
-        args=[services],
-        id="refresh_lexical_statistics",
-        seconds=STATISTICS_EVERY,
-        next_run_time=datetime.now(UTC) + timedelta(seconds=2),
-        coalesce=True,
-        max_instances=1,
-        misfire_grace_time=None,
-    )
-    scheduler.add_job(
-        analyze,
-        "interval",
-        args=[services],
-        id="analyze",
-        seconds=ANALYZE_EVERY,
-        coalesce=True,
-        max_instances=1,
-        misfire_grace_time=None,
-    )
+    syncing = Syncing(services)
+
+    async def ask_for_sync() -> None:
+        syncing.ask("schedule")
+
+    def add(job: Callable[[], Awaitable[None]], name: str, seconds: float, first: float | None = None) -> None:
+        at = {} if first is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=first)}
+        scheduler.add_job(
+            job, "interval", id=name, seconds=seconds, coalesce=True, max_instances=1, misfire_grace_time=None, **at
+        )
+
+    add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
+    add(partial(rebuild, services), "rebuild_index", REBUILD_EVERY, first=1)
+    add(partial(refresh_statistics, services), "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
+    add(partial(analyze, services), "analyze", ANALYZE_EVERY)
     scheduler.start()
+    watching = asyncio.create_task(watch_clock(scheduler, Clock()), name="clock")
     try:
         yield
     finally:
+        watching.cancel()
+        await asyncio.wait([watching])
         scheduler.shutdown(wait=False)
+        await syncing.close()
+
+
+async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = CLOCK_EVERY) -> None:
+    """Run every job at once after the machine's clock was set: one that was due by the old time might wait for days."""
+    while True:
+        await asyncio.sleep(every)
+        if jump := clock.jumped():
+            log.warning("the clock was set by %.0f s: every job runs now", jump)
+            for job in scheduler.get_jobs():
+                job.modify(next_run_time=datetime.now(UTC))
+
+
+async def rebuild(services: Services) -> None:
+    """Bring a change of the model forward."""
+    try:
+        await services.rebuild.step()
+    except Unavailable as error:
+        log.warning("rebuild: not now: %s", error)
 
 
 async def analyze(services: Services) -> None:
@@ -85,18 +98,3 @@ async def refresh_statistics(services: Services) -> None:
                 await statistics.refresh(tx, user)
     except Unavailable as error:
         log.warning("statistics: not now: %s", error)
-
-
-async def sync(services: Services) -> None:
-    """Make the index equal to Postgres. Another replica's run, or a store that is away, is met again next time."""
-    try:
-        done = await services.reconciler.sync(trigger="schedule")
-    except SyncRunning:
-        log.info("sync: another run is not finished")
-    except (IndexUnavailable, Unavailable) as error:
-        log.warning("sync: not now: %s", error)
-    else:
-        log.info(
-            "sync: %d memories, %d written, %d deleted, %d embedded, %d errors in %.1f s",
-            done.total_memories, done.memories_synced, done.deleted, done.embedded, done.errors, done.seconds,
-        )  # fmt: skip

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Integer, bindparam, func, select
 
 from app.access.models import User
 from app.database import Tx
-from app.index.deliver import Item
 from app.index.port import Entry
+from app.index.writing import Item
 from app.memories.models import Memory, State
 from app.memories.repository import CATEGORY_NAMES
+from app.prepared import Prepared
 
 
 class IndexedMemories:
@@ -56,16 +57,32 @@ class IndexedMemories:
             for row in await tx.execute(query)
         ]
 
-    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> list[Entry]:
-        """A page of what the index should hold, in ascending order of id."""
-        query = (
-            select(Memory.id, Memory.user_id, Memory.revision)
-            .where(Memory.state == State.ACTIVE)
-            .order_by(Memory.id)
-            .limit(limit)
-        )
+    async def revisions(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, int]:
+        """The revisions of those of the memories that are active."""
+        query = select(Memory.id, Memory.revision).where(Memory.id == func.any(list(ids)), Memory.state == State.ACTIVE)
+        return {row.id: row.revision for row in await tx.execute(query)}
+
+    async def count(self, tx: Tx, *, user: UUID | None) -> int:
+        """How many memories are active."""
+        query = select(func.count()).select_from(Memory).where(Memory.state == State.ACTIVE)
         if user is not None:
             query = query.where(Memory.user_id == user)
-        if after is not None:
-            query = query.where(Memory.id > after)
-        return [Entry(row.id, row.user_id, row.revision) for row in await tx.execute(query)]
+        return (await tx.execute(query)).scalar_one()
+
+    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> list[Entry]:
+        """A page of what the index should hold, in ascending order of id."""
+        values = {"after": after or _FIRST, "limit": limit}
+        if user is None:
+            return [Entry(*row) for row in await _ENTRIES.rows(tx, values)]
+        return [Entry(*row) for row in await _ENTRIES_OF_USER.rows(tx, values | {"user": user})]
+
+
+_FIRST = UUID(int=0)
+_PAGE = (
+    select(Memory.id, Memory.user_id, Memory.revision)
+    .where(Memory.state == State.ACTIVE, Memory.id > bindparam("after"))
+    .order_by(Memory.id)
+    .limit(bindparam("limit", type_=Integer()))
+)
+_ENTRIES = Prepared(_PAGE)
+_ENTRIES_OF_USER = Prepared(_PAGE.where(Memory.user_id == bindparam("user")))

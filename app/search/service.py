@@ -15,10 +15,10 @@ from app.access.caller import Caller, Default
 from app.access.readable import readable_by
 from app.config import Settings
 from app.database import Database
-from app.embeddings.breaker import CircuitBreaker, CircuitOpen
-from app.embeddings.port import Embedder, EmbedderUnavailable
+from app.embeddings.port import EmbedderUnavailable
 from app.errors import Invalid
-from app.index.port import Filter, Hit, IndexUnavailable, VectorIndex
+from app.index.port import Filter, Hit, IndexUnavailable
+from app.index.space import Spaces
 from app.memories import checks
 from app.memories.models import Memory
 from app.search import lexical
@@ -66,13 +66,10 @@ class _Found:
 class Search:
     """Finds memories."""
 
-    def __init__(self, database: Database, index: VectorIndex, embedder: Embedder, settings: Settings) -> None:
+    def __init__(self, database: Database, spaces: Spaces, settings: Settings) -> None:
         self._database = database
-        self._index = index
-        self._embedder = embedder
+        self._spaces = spaces
         self._settings = settings
-        self.embedder_breaker = CircuitBreaker("embedder", trips_on=(EmbedderUnavailable, TimeoutError))
-        self.index_breaker = CircuitBreaker("index", trips_on=(IndexUnavailable, TimeoutError))
 
     async def search(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """The memories nearest to the query that the caller may read, best first, each access logged.
@@ -145,17 +142,15 @@ class Search:
             return await lexical.search(tx, query.text, where, limit, enough=enough)
 
     async def _dense(self, caller: Caller, query: SearchQuery, limit: int) -> _Dense:
-        try:
-            async with self.embedder_breaker.guard(), asyncio.timeout(self._settings.embedder.timeout):
-                vector = await self._embedder.query(query.text)
-        except (EmbedderUnavailable, CircuitOpen, TimeoutError) as error:
-            log.debug("no dense candidates: %s", error)
-            return _Dense([], NO_EMBEDDER)
+        space = self._spaces.serving
         where = Filter(caller.user_id, namespaces=query.namespaces, kinds=query.kinds, apps=query.app_ids)
         try:
-            async with self.index_breaker.guard(), asyncio.timeout(self._settings.qdrant.timeout):
-                return _Dense(await self._index.search(vector, where, limit))
-        except (IndexUnavailable, CircuitOpen, TimeoutError, ValueError) as error:  # ValueError: the model changed size
+            vector = await space.query(query.text)
+            return _Dense(await space.search(vector, where, limit))
+        except EmbedderUnavailable as error:
+            log.debug("no dense candidates: %s", error)
+            return _Dense([], NO_EMBEDDER)
+        except IndexUnavailable as error:
             log.debug("no dense candidates: %s", error)
             return _Dense([], NO_INDEX)
 

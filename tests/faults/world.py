@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +19,7 @@ from app.index.deliver import Deliverer
 from app.index.models import Kind
 from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex
 from app.index.reconcile import Reconciler, SyncStatistics
+from app.index.space import Space, Spaces
 from app.memories.indexed import IndexedMemories
 from app.search.service import Search
 from app.services import Services, open_services
@@ -66,7 +67,7 @@ class FaultyIndex:
         self._answer()
         return await self.inner.search(vector, where, limit)
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncIterator[list[Entry]]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
         self._answer()
         async for entries in self.inner.entries(user, page=page):
             yield entries
@@ -84,6 +85,9 @@ class FaultyIndex:
 
     async def activate(self) -> None:
         await self.inner.activate()
+
+    async def drop(self) -> None:
+        await self.inner.drop()
 
     def _answer(self) -> None:
         if self.away:
@@ -104,9 +108,10 @@ class World:
         self.services = services
         self.index = FaultyIndex(services.index)
         sources = {Kind.MEMORY: IndexedMemories()}
-        self.deliverer = Deliverer(services.database, self.index, services.embedder, sources)
-        self.reconciler = Reconciler(services.database, self.index, self.deliverer, sources[Kind.MEMORY])
-        self.search = Search(services.database, self.index, services.embedder, services.settings)
+        spaces = Spaces(Space(services.embedder, self.index, collection=services.spaces.serving.collection))
+        self.deliverer = Deliverer(services.database, spaces, sources)
+        self.reconciler = Reconciler(services.database, spaces, self.deliverer, sources[Kind.MEMORY])
+        self.search = Search(services.database, spaces, services.settings)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it and wait for it, a minute at most. A `Crash` passes through like any exception."""

@@ -12,11 +12,13 @@ from sqlalchemy import func, select, text
 from app.access.caller import Caller
 from app.config import Settings
 from app.database import Tx
+from app.embeddings.cache import CachedEmbedder
 from app.embeddings.port import EmbedderUnavailable
 from app.index import marks
 from app.index.deliver import Deliverer
 from app.index.marks import Claimed
 from app.index.models import IndexMark, Kind
+from app.index.space import Space, Spaces
 from app.memories.indexed import IndexedMemories
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import Method, SearchQuery
@@ -46,6 +48,11 @@ class Switched:
 
     async def close(self) -> None:
         return None
+
+
+def around(services: Services, embedder: Switched) -> Spaces:
+    """The space that serves, with another embedder."""
+    return Spaces(Space(CachedEmbedder(embedder), services.index))
 
 
 @pytest.fixture
@@ -100,7 +107,7 @@ async def test_delivery_lowers_the_flag_and_keeps_the_vector(services: Services,
 @pytest.mark.usefixtures("undisturbed")
 async def test_an_embedder_that_is_away_loses_nothing_and_delivery_resumes(services: Services, app_caller: Caller):
     switched = Switched(services.embedder)
-    deliverer = Deliverer(services.database, services.index, switched, {Kind.MEMORY: IndexedMemories()})
+    deliverer = Deliverer(services.database, around(services, switched), {Kind.MEMORY: IndexedMemories()})
     added = await services.memories.add(app_caller, MemoryCreate(text="I collect stamps from Peru."))
     switched.away = True
     done = await deliverer.drain()
@@ -144,7 +151,7 @@ async def test_a_lease_that_ran_out_is_taken_over(services: Services, app_caller
 @pytest.mark.usefixtures("undisturbed")
 async def test_a_text_that_comes_back_is_not_embedded_again(services: Services, owner: Caller):
     switched = Switched(services.embedder)
-    deliverer = Deliverer(services.database, services.index, switched, {Kind.MEMORY: IndexedMemories()})
+    deliverer = Deliverer(services.database, around(services, switched), {Kind.MEMORY: IndexedMemories()})
     added = await services.memories.add(owner, MemoryCreate(text="I bake bread."))
     await deliverer.drain()
     embedded = switched.texts

@@ -8,7 +8,7 @@ import pytest
 
 from app.access.caller import Caller
 from app.index.port import Entry, Point
-from app.index.reconcile import Reconciler, SyncRunning
+from app.index.reconcile import LOCK, Reconciler, SyncRunning, alone
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import SearchQuery
 from app.services import Services
@@ -84,7 +84,7 @@ async def test_a_stray_entry_is_never_shown_even_before_a_sync(services, owner, 
 
 async def test_two_runs_at_once_are_refused(services: Services, owner: Caller):
     reconciler: Reconciler = services.reconciler
-    async with reconciler._alone():
+    async with alone(services.database, LOCK):
         with pytest.raises(SyncRunning):
             await reconciler.sync(trigger="test", user=owner.user_id)
     await reconciler.sync(trigger="test", user=owner.user_id)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -9,9 +9,11 @@ import pytest
 
 from app.access.caller import Caller
 from app.access.grants import GrantCreate
+from app.embeddings.cache import CachedEmbedder
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Invalid
 from app.index.port import Hit, IndexUnavailable
+from app.index.space import Space, Spaces
 from app.memories.schemas import MemoryCreate
 from app.search.schemas import Method, SearchQuery
 from app.search.service import Search
@@ -37,6 +39,25 @@ class AwayEmbedder:
 class AwayIndex:
     async def search(self, *_: object) -> list[Hit]:
         raise IndexUnavailable("away")
+
+
+Searching = Callable[..., Search]
+
+
+@pytest.fixture
+async def searching(services: Services) -> AsyncIterator[Searching]:
+    """Make a search over another embedder or another index."""
+    made: list[Space] = []
+
+    def make(embedder=None, index=None) -> Search:
+        model = services.embedder if embedder is None else CachedEmbedder(embedder)
+        made.append(Space(model, index or services.index))
+        return Search(services.database, Spaces(made[-1]), services.settings)
+
+    yield make
+    for space in made:
+        await space.embedder_breaker.close()
+        await space.index_breaker.close()
 
 
 async def delivered(services: Services, caller: Caller, *texts: str, **fields) -> list:
@@ -106,10 +127,10 @@ async def test_filters_restrict_both_arms(services: Services, owner: Caller):
     ],
 )
 async def test_without_vectors_words_answer_and_the_answer_says_so(
-    services: Services, app_caller: Caller, embedder, index, note: str
+    services: Services, app_caller: Caller, searching: Searching, embedder, index, note: str
 ):
     ids = await delivered(services, app_caller, "I am allergic to peanuts.")
-    search = Search(services.database, index or services.index, embedder or services.embedder, services.settings)
+    search = searching(embedder, index)
     for _ in range(10):
         answer = await search.search(app_caller, SearchQuery("peanuts"))
         assert answer.search_method == "database_text"
@@ -142,10 +163,10 @@ async def test_any_query_answers(services: Services, app_caller: Caller, text: s
 
 @pytest.mark.parametrize("text", ["foo_bar-12", "日本語", "oo_bar", "ELEPHANT", "Élodie", "Москва"])
 async def test_identifiers_parts_and_other_scripts_are_found_without_vectors(
-    services: Services, app_caller: Caller, text: str
+    services: Services, app_caller: Caller, searching: Searching, text: str
 ):
     ids = await delivered(services, app_caller, "foo_bar-12 日本語 elephant élodie москва", "an unrelated line")
-    search = Search(services.database, services.index, AwayEmbedder(), services.settings)
+    search = searching(AwayEmbedder())
     answer = await search.search(app_caller, SearchQuery(text))
     assert [result.id for result in answer.results][:1] == ids[:1]
 
@@ -180,13 +201,13 @@ async def test_results_stand_in_the_order_of_their_scores_however_often_it_was_w
 
 
 async def test_whole_words_that_are_denied_do_not_hide_a_part_of_a_word_that_may_be_read(
-    services: Services, app_caller: Caller, owner: Caller
+    services: Services, app_caller: Caller, owner: Caller, searching: Searching
 ):
     await delivered(services, owner, *(f"kubernetes note {n}" for n in range(12)), namespace="private")
     [allowed] = await delivered(services, owner, "microkubernetes cluster")
     await services.grants.create(
         owner, GrantCreate(app="claude", effect="deny", object_type="namespace", object="private")
     )
-    search = Search(services.database, services.index, AwayEmbedder(), services.settings)
+    search = searching(AwayEmbedder())
     answer = await search.search(app_caller, SearchQuery("kubernetes"))
     assert [result.id for result in answer.results] == [allowed]

@@ -1,0 +1,185 @@
+"""Keeping the spaces of this process as the generations in PostgreSQL are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.database import Database
+from app.embeddings.cache import CachedEmbedder
+from app.embeddings.port import EmbedderUnavailable, Vectors
+from app.errors import OpenMemoryError
+from app.index import generations
+from app.index.collections import collection_name
+from app.index.generations import Generation
+from app.index.lazy import LazyIndex
+from app.index.models import GenerationState
+from app.index.port import IndexUnavailable, Vector, VectorIndex
+from app.index.space import Deadlines, Space, Spaces
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What spaces are made of, as configured.
+
+    `wanted` is the embedder that is to be used and `recorded` its settings without secrets; `embedder` opens another
+    one of which only such settings are known; `index` makes the index of a model, not opened yet.
+    """
+
+    alias: str
+    wanted: CachedEmbedder
+    recorded: dict[str, Any]
+    embedder: Callable[[dict[str, Any]], CachedEmbedder]
+    index: Callable[[str, int], VectorIndex]
+    deadlines: Deadlines
+
+
+class Keeper:
+    """Owns the spaces: opens what the table says, lets go of what it does not say any more."""
+
+    def __init__(self, database: Database, parts: Parts) -> None:
+        self._database = database
+        self._parts = parts
+        self._told = False
+        self.spaces = Spaces(self._first())
+
+    async def follow(self) -> list[Generation]:
+        """Read the table and change `spaces` to what it says; returns what it says."""
+        async with self._database.statement() as tx:
+            found = await generations.everyone(tx)
+        spaces = self.spaces
+        known = {space.collection: space for space in self._all() if space.collection}
+        serving, building = spaces.serving, None
+        retired: list[Space] = []
+        for generation in found:
+            space = known.pop(generation.collection, None) or self._space(generation)
+            if generation.state is GenerationState.ACTIVE:
+                serving = space
+            elif generation.state is GenerationState.RETIRED:
+                retired.append(space)
+            elif building is None:
+                building = space
+        before = spaces.serving
+        spaces.serving, spaces.building, spaces.retired = serving, building, retired
+        if before is not serving:
+            log.info("searches use %s now", serving.collection)
+            if before not in retired:
+                known[before.collection] = before
+        for space in known.values():
+            if space is not serving:
+                await self._release(space)
+        return found
+
+    async def want(self) -> None:
+        """Tell the table, once, which model is configured: it takes over when it is complete.
+
+        Raises:
+            EmbedderUnavailable: its dimension is not known, and it does not answer.
+        """
+        if self._told:
+            return
+        name, dimension = await self._wanted_collection()
+        async with self._database.transaction() as tx:
+            state = await generations.want(tx, name, self._parts.wanted.model, dimension, self._parts.recorded)
+        self._told = True
+        if state is GenerationState.BUILDING:
+            log.warning("another model is configured than the one in use: %s is being built beside it", name)
+
+    async def close(self) -> None:
+        """Close every index and every model."""
+        for space in self._all():
+            await self._release(space)
+        await self._parts.wanted.close()
+
+    def _all(self) -> list[Space]:
+        building = [self.spaces.building] if self.spaces.building is not None else []
+        return [self.spaces.serving, *building, *self.spaces.retired]
+
+    async def _release(self, space: Space) -> None:
+        await space.close()
+        if space.embedder is not self._parts.wanted:
+            await space.embedder.close()
+
+    async def _wanted_collection(self) -> tuple[str, int]:
+        parts = self._parts
+        dimension = await parts.wanted.dimension()
+        return collection_name(parts.alias, parts.wanted.model, dimension), dimension
+
+    def _first(self) -> Space:
+        """The space until the table is read, or for the first start of all, which has to ask the model."""
+
+        async def opening() -> VectorIndex:
+            try:
+                name, dimension = await self._wanted_collection()
+            except EmbedderUnavailable as error:
+                raise IndexUnavailable(f"the model's dimension is not known yet: {error}") from error
+            async with self._database.transaction() as tx:
+                state = await generations.want(tx, name, self._parts.wanted.model, dimension, self._parts.recorded)
+            if state is not GenerationState.ACTIVE:
+                raise IndexUnavailable("another model is in use")
+            self._told = True
+            space.collection = name
+            return await self._opened(self._parts.wanted.model, dimension)
+
+        space = Space(self._parts.wanted, LazyIndex(opening), self._parts.deadlines, on_recovery=self._recovered)
+        return space
+
+    def _space(self, generation: Generation) -> Space:
+        return Space(
+            self._embedder(generation),
+            LazyIndex(lambda: self._opened(generation.model, generation.dimension)),
+            self._parts.deadlines,
+            collection=generation.collection,
+            dimension=generation.dimension,
+            on_recovery=self._recovered,
+        )
+
+    async def _opened(self, model: str, dimension: int) -> VectorIndex:
+        index = self._parts.index(model, dimension)
+        try:
+            await index.open()
+        except BaseException:
+            await index.close()
+            raise
+        return index
+
+    def _recovered(self) -> None:
+        self.spaces.recovered()
+
+    def _embedder(self, generation: Generation) -> CachedEmbedder:
+        if generation.model == self._parts.wanted.model:
+            return self._parts.wanted
+        try:
+            found = self._parts.embedder(generation.embedder)
+        except (OpenMemoryError, ValueError, TypeError) as error:
+            return CachedEmbedder(_Absent(generation.model, f"its settings are of no use any more: {error}"))
+        if found.model != generation.model:
+            return CachedEmbedder(_Absent(generation.model, f"{found.model} has taken its place"))
+        return found
+
+
+class _Absent:
+    """A model that cannot be asked any more. Until the new one has taken over, searches go by words."""
+
+    def __init__(self, model: str, why: str) -> None:
+        self.model = model
+        self._why = why
+
+    async def dimension(self) -> int:
+        raise self._error()
+
+    async def query(self, _text: str) -> Vector:
+        raise self._error()
+
+    async def documents(self, _texts: Sequence[str]) -> Vectors:
+        raise self._error()
+
+    async def close(self) -> None:
+        return None
+
+    def _error(self) -> EmbedderUnavailable:
+        return EmbedderUnavailable(f"the model {self.model} cannot be asked: {self._why}")

@@ -1,0 +1,80 @@
+"""When the sync runs: by schedule, at start, and soon after something that was away answers again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from app.embeddings.port import EmbedderUnavailable
+from app.errors import Unavailable
+from app.index.port import IndexUnavailable
+from app.index.reconcile import SyncRunning
+from app.services import Services
+
+RETRY = 60.0
+"""Seconds after which a sync that failed is tried again; a store that recovers sooner is met by its own trigger."""
+
+SETTLED = 40.0
+"""Seconds after a recovery at which the stores are compared once more: other replicas may have learnt of it later."""
+
+log = logging.getLogger(__name__)
+
+
+class Syncing:
+    """Runs one sync at a time in this process; what is asked for meanwhile comes after it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._asked = asyncio.Event()
+        self._trigger = ""
+        self._timer: asyncio.TimerHandle | None = None
+        self._task = asyncio.create_task(self._work(), name="sync")
+        services.spaces.on_recovery = self.recovered
+
+    def ask(self, trigger: str) -> None:
+        """Run it now, or as soon as the present one ends."""
+        self._trigger = trigger
+        self._asked.set()
+
+    def recovered(self) -> None:
+        """Run it now and once more in a while."""
+        self.ask("recovery")
+        self._later(SETTLED, "recovery")
+
+    async def close(self) -> None:
+        """Cut off what runs: the next start goes on."""
+        self._services.spaces.on_recovery = None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _later(self, seconds: float, trigger: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.ask, trigger)
+
+    async def _work(self) -> None:
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                await self._sync(self._trigger)
+            except Exception:
+                log.exception("sync: failed")
+
+    async def _sync(self, trigger: str) -> None:
+        try:
+            done = await self._services.reconciler.sync(trigger=trigger)
+        except SyncRunning:
+            log.info("sync: another run is not finished")
+            if trigger != "schedule":
+                self._later(RETRY, trigger)
+        except (IndexUnavailable, EmbedderUnavailable, Unavailable) as error:
+            log.warning("sync: not now: %s", error)
+            self._later(RETRY, "retry")
+        else:
+            log.info(
+                "sync: %d memories, %d written, %d deleted, %d embedded, %d errors in %.1f s",
+                done.total_memories, done.memories_synced, done.deleted, done.embedded, done.errors, done.seconds,
+            )  # fmt: skip
