@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -12,7 +14,7 @@ from app.access.models import App, User
 from app.database import Database
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Unavailable
-from app.index import marks
+from app.index import generations, marks
 from app.index.models import Embedding, SyncRun
 from app.index.port import IndexUnavailable
 from app.index.reconcile import Reconciler
@@ -36,6 +38,21 @@ class Readiness(BaseModel):
     checks: dict[str, Check]
 
 
+class Collection(BaseModel):
+    """One collection of the index: active (searches use it), building (beside it, for another model) or retired.
+
+    `points` is None where it was not counted: a retired one, or an index that does not answer.
+    """
+
+    collection: str
+    model: str
+    dimension: int
+    state: Literal["building", "active", "retired"]
+    points: int | None
+    activated_at: datetime | None
+    retired_at: datetime | None
+
+
 class Diagnosis(BaseModel):
     """Readiness, and what an admin wants to know besides. `problems` is empty when all is well."""
 
@@ -46,6 +63,7 @@ class Diagnosis(BaseModel):
     marks_waiting: int
     marks_stuck: int
     drift: int | None
+    collections: list[Collection]
     last_sync: dict[str, Any] | None
     problems: list[str]
 
@@ -78,6 +96,7 @@ class Health:
         waiting = stuck = 0
         drift: int | None = None
         last: dict[str, Any] | None = None
+        collections: list[Collection] = []
         if ready.checks["postgres"].ok:
             async with self._database.transaction() as tx:
                 waiting, stuck = await marks.waiting(tx)
@@ -91,6 +110,7 @@ class Health:
                     counts["index_points"] = await self._spaces.serving.index.count()
                 except IndexUnavailable as error:
                     problems.append(f"index: it went away while it was compared: {error}")
+            collections = await self._collections()
         if stuck:
             problems.append(
                 f"marks: {stuck} items could not be delivered to the index for {marks.STUCK_AFTER} attempts"
@@ -101,8 +121,24 @@ class Health:
             problems.append(f"sync: the last run failed: {last['error']}")
         return Diagnosis(
             status=ready.status, version=self._version, checks=ready.checks, counts=counts, marks_waiting=waiting,
-            marks_stuck=stuck, drift=drift, last_sync=last, problems=problems,
+            marks_stuck=stuck, drift=drift, collections=collections, last_sync=last, problems=problems,
         )  # fmt: skip
+
+    async def _collections(self) -> list[Collection]:
+        async with self._database.statement() as tx:
+            found = await generations.everyone(tx)
+        points: dict[str, int] = {}
+        for space in (self._spaces.serving, self._spaces.building):
+            if space is not None:
+                with suppress(IndexUnavailable):  # what does not answer is told by the checks
+                    points[space.collection] = await space.index.count()
+        return [
+            Collection(
+                collection=one.collection, model=one.model, dimension=one.dimension, state=one.state.value,
+                points=points.get(one.collection), activated_at=one.activated_at, retired_at=one.retired_at,
+            )
+            for one in found
+        ]  # fmt: skip
 
     async def _postgres(self) -> dict[str, Any]:
         async with self._database.statement() as tx:

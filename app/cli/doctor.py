@@ -36,6 +36,10 @@ async def doctor(client: Client, json: Json = False) -> None:
             ("vectors stuck", found["marks_stuck"], "", ""),
             ("vectors that differ", "unknown" if found["drift"] is None else found["drift"], "", ""),
         ]
+        rows += [
+            (f"collection {one['state']}", one["points"], f"{one['collection']} ({one['model']})", "")
+            for one in found["collections"]
+        ]
         table(["", "", "detail", ""], rows, wide="detail")
         for problem in found["problems"]:
             print(f"Problem: {plain(problem)}")

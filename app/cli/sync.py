@@ -9,6 +9,10 @@ import typer
 from app.cli.client import Client, connected
 from app.cli.options import Json
 from app.cli.options import User as SomeUser
+from app.errors import Conflict, Unavailable
+
+_LOOK = 0.5
+"""Seconds between two looks at how far the run has come."""
 
 
 @connected
@@ -20,20 +24,47 @@ async def sync(
     json: Json = False,
 ) -> None:
     """Make the vector index equal to PostgreSQL now."""
-    from app.cli.output import as_json, working
+    import asyncio
+
+    from app.cli.output import as_json, counting
 
     params = {"user_id": user, "dry_run": dry_run, "full": full}
-    with working("Comparing PostgreSQL and Qdrant"):
-        answer = await client.call("POST", "/api/v1/sync", params=params, patient=True)
+    with counting("memories compared") as progress:
+        while True:
+            work = asyncio.create_task(client.call("POST", "/api/v1/sync", params=params, patient=True))
+            while not (await asyncio.wait([work], timeout=_LOOK))[0]:
+                progress(*await _progress(client))
+            try:
+                answer = await work
+                break
+            except Conflict as refused:
+                if refused.code != "sync_running":
+                    raise
+            # The service's own run, at its start for example: this one comes after it.
+            await asyncio.sleep(_LOOK)
+            progress(*await _progress(client))
     done = answer["statistics"]
     if json:
         as_json(answer)
     else:
-        verb = "would be written or removed" if dry_run else "written"
+        would = "would be " if dry_run else ""
         print(
-            f"{done['total_memories']} memories: {done['memories_synced']} {verb}, {done['deleted']} removed, "
+            f"{done['total_memories']} memories: {done['memories_synced']} {would}written, "
+            f"{done['deleted']} {would}removed, "
             f"{done['embedded']} embedded, {done['unchanged']} unchanged, {done['errors']} failed, "
             f"in {done['seconds']:.2f} s."
         )
     if done["errors"]:
         raise typer.Exit(1)
+
+
+async def _progress(client: Client) -> tuple[int, int | None]:
+    """How many memories the run that goes on has compared, and of how many; it is not there yet at its begin."""
+    try:
+        runs = (await client.call("GET", "/api/v1/sync/runs", params={"limit": 5}))["runs"]
+    except Unavailable:  # nothing depends on the bar
+        return 0, None
+    for run in runs:
+        if run["status"] == "running" and run["trigger"] != "rebuild":
+            return run["statistics"]["total_memories"], run["expected"]
+    return 0, None

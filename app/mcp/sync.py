@@ -10,6 +10,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
 from app.access.caller import Caller
+from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.index.port import IndexUnavailable
 from app.index.reconcile import SyncRunning
@@ -40,6 +41,8 @@ async def _sync(services: Services, caller: Caller, _: NoArguments) -> Answer:
         raise Conflict(str(error), code="sync_running") from error
     except IndexUnavailable as error:
         raise Unavailable("The vector store does not answer.", code="index_unavailable", retry_after=5) from error
+    except EmbedderUnavailable as error:
+        raise Unavailable("The embedder does not answer.", code="embedder_unavailable", retry_after=5) from error
     answer = {"status": "success" if not done.errors else "partial", "statistics": asdict(done)}
     return Answer(orjson.dumps(answer).decode(), answer)
 

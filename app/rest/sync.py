@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated, Literal
+from uuid import UUID
 
 from fastapi import Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.health import Diagnosis
 from app.index.reconcile import IndexUnavailable, SyncRunning, SyncStatistics
+from app.index.runs import Status
 from app.rest.caller import TheServices, owner_of
 from app.rest.errors import documented
 from app.rest.routing import Router
@@ -25,6 +30,26 @@ class SyncAnswer(BaseModel):
 
     status: Literal["success", "partial"]
     statistics: SyncStatistics
+
+
+class SyncRunItem(BaseModel):
+    """One run of the sync. `expected` memories are to be compared; `statistics` tell what was done so far."""
+
+    id: UUID
+    trigger: str = Field(description="schedule, recovery, retry, rest, mcp, or rebuild for another model's collection.")
+    collection: str | None
+    status: Status
+    started_at: datetime
+    finished_at: datetime | None
+    expected: int | None
+    statistics: SyncStatistics
+    error: str | None
+
+
+class SyncRuns(BaseModel):
+    """The newest runs, newest first. They are kept for 30 days."""
+
+    runs: list[SyncRunItem]
 
 
 @router.post("/sync", responses=documented(404, 409))
@@ -42,6 +67,15 @@ async def sync(
     return SyncAnswer(status="partial" if statistics.errors else "success", statistics=statistics)
 
 
+@router.get("/sync/runs", responses=documented(422))
+async def runs(
+    services: TheServices, limit: Annotated[int, Query(ge=1, le=1000, description="How many runs at most.")] = 20
+) -> SyncRuns:
+    """List what the last runs of the sync found and did, and how far one has come that goes on."""
+    found = await services.reconciler.runs(limit)
+    return SyncRuns(runs=[SyncRunItem(**asdict(run) | {"statistics": run.statistics}) for run in found])
+
+
 @router.get("/doctor")
 async def doctor(services: TheServices) -> Diagnosis:
     """Look at every dependency, and at how far PostgreSQL and the index are apart."""
@@ -57,3 +91,5 @@ def _in_words() -> Iterator[None]:
         raise Conflict(str(error), code="sync_running", hint="Wait for it to end.") from error
     except IndexUnavailable as error:
         raise Unavailable(f"The vector index does not answer: {error}", code="index_unavailable") from error
+    except EmbedderUnavailable as error:
+        raise Unavailable(f"The embedder does not answer: {error}", code="embedder_unavailable") from error
