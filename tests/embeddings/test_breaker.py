@@ -156,3 +156,83 @@ async def test_errors_that_are_not_the_dependencys_count_as_an_answer() -> None:
     with pytest.raises(ValueError, match="bad argument"):
         await breaker.call(misuse)
     assert breaker.state is State.CLOSED
+
+
+class Dependency:
+    """Something that is away until it is not, and counts who asks."""
+
+    def __init__(self) -> None:
+        self.away = True
+        self.asked = 0
+        self.probed = 0
+
+    async def ask(self) -> str:
+        self.asked += 1
+        if self.away:
+            raise ConnectionError("down")
+        return "ok"
+
+    async def probe(self) -> None:
+        self.probed += 1
+        if self.away:
+            raise ConnectionError("down")
+
+
+def probing(dependency: Dependency, closed: asyncio.Event) -> CircuitBreaker:
+    return CircuitBreaker(
+        "qdrant",
+        failures=2,
+        reset_after=0.01,
+        trips_on=ConnectionError,
+        probe=dependency.probe,
+        on_close=closed.set,
+    )
+
+
+async def test_with_a_probe_no_caller_ever_waits_for_what_is_away_and_recovery_needs_none() -> None:
+    dependency, closed = Dependency(), asyncio.Event()
+    breaker = probing(dependency, closed)
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            await breaker.call(dependency.ask)
+    async with asyncio.timeout(15):
+        while dependency.probed < 5:
+            with pytest.raises(CircuitOpen):
+                await breaker.call(dependency.ask)
+            await asyncio.sleep(0.005)
+    assert (dependency.asked, closed.is_set()) == (2, False)
+    dependency.away = False
+    async with asyncio.timeout(15):
+        await closed.wait()
+    assert breaker.state is State.CLOSED
+    assert await breaker.call(dependency.ask) == "ok"
+    await breaker.close()
+
+
+async def test_a_probe_that_fails_otherwise_counts_as_an_answer() -> None:
+    closed = asyncio.Event()
+    dependency = Dependency()
+
+    async def broken() -> None:
+        raise ValueError("a mistake of ours")
+
+    breaker = CircuitBreaker(
+        "qdrant", failures=1, reset_after=0.01, trips_on=ConnectionError, probe=broken, on_close=closed.set
+    )
+    with pytest.raises(ConnectionError):
+        await breaker.call(dependency.ask)
+    async with asyncio.timeout(15):
+        await closed.wait()
+    assert breaker.state is State.CLOSED
+
+
+async def test_a_closed_breaker_probes_no_more() -> None:
+    dependency = Dependency()
+    breaker = probing(dependency, asyncio.Event())
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            await breaker.call(dependency.ask)
+    await breaker.close()
+    probed = dependency.probed
+    await asyncio.sleep(0.05)
+    assert dependency.probed == probed

@@ -254,3 +254,66 @@ async def test_the_end_of_all_leases_ends_no_pause_after_a_failure(services: Ser
         await marks.postpone(tx, await claim_of(tx, added.id), "away", base=100)
         await marks.end_leases(tx)
         assert not await claim_of(tx, added.id)
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_a_mark_that_another_process_settled_meanwhile_is_raised_again(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I fence."))
+    async with services.database.transaction() as tx:
+        slow = await claim_of(tx, added.id)
+        # Its lease ends, another process takes it over and is done first.
+        await marks.end_leases(tx)
+        await marks.settle(tx, await claim_of(tx, added.id))
+    assert await mark_of(services, added.id) is None
+    async with services.database.transaction() as tx:
+        await marks.settle(tx, slow)
+    assert await mark_of(services, added.id) is not None
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_a_lease_is_renewed_while_its_holder_works_and_not_when_another_has_it(
+    services: Services, app_caller: Caller
+):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I juggle."))
+
+    async def left(tx: Tx) -> float:
+        due = text("SELECT extract(epoch FROM due_at - now()) FROM index_marks WHERE id = :id")
+        return float(await tx.scalar(due, {"id": added.id}))
+
+    async with services.database.transaction() as tx:
+        first = await claim_of(tx, added.id)
+        await marks.renew(tx, first, lease=5000)
+        assert await left(tx) == pytest.approx(5000, abs=1)
+        await marks.end_leases(tx)
+        await claim_of(tx, added.id)
+        await marks.renew(tx, first, lease=5000)
+        assert await left(tx) == pytest.approx(300, abs=1)
+
+
+@pytest.mark.usefixtures("undisturbed")
+@pytest.mark.parametrize("column", ["claimed", "postponed"])
+async def test_what_a_wrong_clock_put_off_for_years_is_delivered(services: Services, app_caller: Caller, column: str):
+    added = await services.memories.add(app_caller, MemoryCreate(text=f"I canoe, {column}."))
+    async with services.database.transaction() as tx:
+        claimed = await claim_of(tx, added.id)
+        if column == "postponed":
+            await marks.postpone(tx, claimed, "away", base=100)
+        # As after the server's clock was set back by ten years.
+        await tx.execute(
+            text("UPDATE index_marks SET due_at = due_at + interval '10 years' WHERE id = :id"), {"id": added.id}
+        )
+        assert not await claim_of(tx, added.id)
+        await marks.mend_times(tx)
+        assert await claim_of(tx, added.id)
+
+
+@pytest.mark.usefixtures("undisturbed")
+async def test_mending_times_ends_no_lease_and_no_pause_of_our_own(services: Services, app_caller: Caller):
+    added = await services.memories.add(app_caller, MemoryCreate(text="I kayak."))
+    async with services.database.transaction() as tx:
+        claimed = await claim_of(tx, added.id)
+        await marks.mend_times(tx)
+        assert not await claim_of(tx, added.id)
+        await marks.postpone(tx, claimed, "away", base=1e9)
+        await marks.mend_times(tx)
+        assert not await claim_of(tx, added.id)

@@ -1,0 +1,40 @@
+"""The comparison of two streams, against the difference of two sets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.index.compare import compare
+from app.index.port import Entry
+
+ENTRIES = st.builds(Entry, st.integers(1, 40).map(lambda n: UUID(int=n)), st.sampled_from([UUID(int=1), UUID(int=2)]),
+                    st.integers(1, 3))  # fmt: skip
+SIDE = st.lists(ENTRIES, unique_by=lambda entry: entry.id).map(sorted)
+
+
+async def pages(entries: list[Entry], sizes: list[int]) -> AsyncIterator[list[Entry]]:
+    at = turn = 0
+    while at < len(entries):
+        size = sizes[turn % len(sizes)]
+        yield entries[at : at + size]
+        at, turn = at + size, turn + 1
+
+
+@given(wanted=SIDE, present=SIDE, sizes=st.lists(st.integers(1, 5), min_size=1), full=st.booleans())
+async def test_what_differs_is_found_however_the_pages_are_cut(
+    wanted: list[Entry], present: list[Entry], sizes: list[int], full: bool
+) -> None:
+    missing: list[UUID] = []
+    stray: list[UUID] = []
+    count = 0
+    async for part in compare(pages(wanted, sizes), pages(present, sizes[::-1]), full=full):
+        count += part.wanted
+        missing += part.missing
+        stray += part.stray
+    assert count == len(wanted)
+    assert missing == [entry.id for entry in (wanted if full else sorted(set(wanted) - set(present)))]
+    assert stray == sorted({entry.id for entry in present} - {entry.id for entry in wanted})
