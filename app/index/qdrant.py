@@ -100,7 +100,9 @@ class QdrantIndex:
                 with_payload=False,
                 with_vectors=False,
             )
-            return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in answer.points]
+            # A number as id is a stranger's, whatever its payload says.
+            ours = [hit for hit in answer.points if not isinstance(hit.id, int)]
+            return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in ours]
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncIterator[list[Entry]]:
         where = None if user is None else _filter(Filter(user))

@@ -37,7 +37,7 @@ class Stack:
         self.proxy = Proxy(self.qdrant.port)
         self.service = Service(
             "--data-dir", str(folder / "data"), "--port", "0",
-            OPENMEMORY_QDRANT_URL=self.proxy.url, OPENMEMORY_QDRANT_TIMEOUT=str(TIMEOUT),
+            OPENMEMORY_QDRANT_URL=self.proxy.url,OPENMEMORY_QDRANT_TIMEOUT=str(TIMEOUT),
         )  # fmt: skip
         self.url = self.service.ready()
 
