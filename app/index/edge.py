@@ -111,6 +111,9 @@ class EdgeIndex:
             await asyncio.to_thread(self._readers.shutdown)
             try:
                 await self._run(self._writer, self._flush_and_close)
+            except IndexUnavailable as error:
+                # No reason to fail a shutdown: what is not on disk is missed and repaired by the next sync.
+                log.warning("the index could not be flushed: %s", error)
             finally:
                 await asyncio.to_thread(self._writer.shutdown)
 

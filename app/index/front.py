@@ -60,12 +60,8 @@ class Front:
             if message["type"] == "lifespan.startup":
                 await send({"type": "lifespan.startup.complete"})
                 continue
-            try:
-                await self.close()
-            except IndexUnavailable as error:
-                await send({"type": "lifespan.shutdown.failed", "message": str(error)})
-            else:
-                await send({"type": "lifespan.shutdown.complete"})
+            await self.close()
+            await send({"type": "lifespan.shutdown.complete"})
             return
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,7 +17,7 @@ import orjson
 import qdrant_edge as edge
 
 from app.index.durable import replace_file
-from app.index.engine import READERS, in_thread
+from app.index.engine import READERS, in_thread, is_panic
 from app.index.mapped import release_mapped
 from app.index.port import IndexUnavailable
 from app.index.room import check_room
@@ -140,7 +140,7 @@ class Served:
         return done
 
     async def close(self) -> None:
-        """Flush and release everything; calling it twice is fine."""
+        """Flush what can be flushed and release everything; calling it twice is fine."""
         if self._closed:
             return
         self._closed = True
@@ -184,17 +184,16 @@ class Served:
                 release_mapped(self._folder / name)
 
     def _close(self) -> None:
-        failure: BaseException | None = None
         while self._shards:
-            _, shard = self._shards.popitem()
+            name, shard = self._shards.popitem()
             try:
                 shard.read(edge.EdgeShard.flush)
-            except BaseException as error:  # the engine's panics; the other shards are flushed first
-                failure = error
+            except BaseException as error:
+                if not isinstance(error, Exception) and not is_panic(error):
+                    raise
+                log.warning("the collection %s could not be flushed: %s", name, error)
             finally:
                 shard.close()
-        if failure is not None:
-            raise failure
 
     def _names(self) -> list[str]:
         if not self._folder.exists():

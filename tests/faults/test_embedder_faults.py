@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
@@ -69,10 +70,9 @@ def stack(started: Stack) -> Iterator[Stack]:
 
 @pytest.fixture
 def outage(stack: Stack) -> Iterator[Outage]:
-    outage = Outage(stack.url)
-    outage.begin()
-    yield outage
-    outage.close()
+    with closing(Outage(stack.url)) as outage:
+        outage.begin()
+        yield outage
 
 
 @pytest.mark.parametrize(

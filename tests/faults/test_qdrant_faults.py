@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -75,10 +76,9 @@ def stack(started: Stack) -> Iterator[Stack]:
 
 @pytest.fixture
 def outage(stack: Stack) -> Iterator[Outage]:
-    outage = Outage(stack.url)
-    outage.begin()
-    yield outage
-    outage.close()
+    with closing(Outage(stack.url)) as outage:
+        outage.begin()
+        yield outage
 
 
 def slow(*values: object) -> object:

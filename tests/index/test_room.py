@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -95,8 +94,7 @@ async def test_a_disk_that_fills_up_while_we_write_never_kills_us(tmp_path: Path
         )
         assert all(isinstance(outcome, IndexUnavailable) for outcome in outcomes)
         assert len(await index.search(point(1).vector, Filter(ALICE), 10)) == 10
-        with suppress(IndexUnavailable):  # Flushing needs room; what it would have written is in the log.
-            await index.close()
+        await index.close()  # Flushing would need room; what it would have written is in the log.
         index = index_in(small.folder / "qdrant")
         with pytest.raises(IndexUnavailable, match="No space left"):
             await index.open()
