@@ -3,7 +3,7 @@
     python -m benchmarks.sync [--size 100000] [--folder DIR]
 
 A data folder is filled with that many memories of twenty users (or `--folder` names one that `benchmarks.seed` filled;
-it is copied, not touched). Every figure is a ratio of two measurements of this run, taken in turns where they are short.
+it is copied, not touched). Every ratio is of two measurements of this run, taken in turns where they are short.
 The vectors are random but for those of the texts that change: embedding 100,000 texts would take longer than measuring.
 """
 
@@ -104,7 +104,7 @@ async def changed(services: Services, count: int = 1_000) -> None:
     times: dict[str, list[float]] = {"alone": [], "sync": [], "alone, vectors kept": [], "sync, vectors kept": []}
     repair = Repair(services.database, Writer(services.database, {Kind.MEMORY: IndexedMemories()}), services.deliverer)
     for _ in range(RUNS):
-        for how in times:
+        for how, measured in times.items():
             async with services.database.transaction() as tx:
                 ids = list(await tx.scalars(text("SELECT id FROM memories ORDER BY random() LIMIT :n"), {"n": count}))
                 if "kept" in how:
@@ -119,7 +119,7 @@ async def changed(services: Services, count: int = 1_000) -> None:
                 done = await services.reconciler.sync(trigger="benchmark")
                 assert done.memories_synced == count, done
                 assert done.embedded == (0 if "kept" in how else count), done
-            times[how].append(time.perf_counter() - started)
+            measured.append(time.perf_counter() - started)
     medians = {how: statistics.median(found) for how, found in times.items()}
     print(f"{count} changed: sync {medians['sync']:.2f} s; those alone {medians['alone']:.2f} s; ratio ", end="")
     print(f"{medians['sync'] / medians['alone']:.2f}")
@@ -177,7 +177,7 @@ def _raw(folder: Path, points: list[Point]) -> float:
     try:
         started = time.perf_counter()
         for start in range(0, len(points), CHUNK):
-            _upsert(index._shard, points[start : start + CHUNK])
+            _upsert(folder, index._shard, points[start : start + CHUNK])
         return time.perf_counter() - started
     finally:
         asyncio.run(index.close())

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -59,6 +59,8 @@ class QdrantIndex:
         self._ready = False
         self._closed = False
         self._opening = asyncio.Lock()
+        self._calls = 0
+        self._idle = asyncio.Event()
 
     async def open(self) -> None:
         """Create what is missing. With the server down this raises, and the next call of any method tries again."""
@@ -98,7 +100,9 @@ class QdrantIndex:
                 with_payload=False,
                 with_vectors=False,
             )
-            return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in answer.points]
+            # A number as id is a stranger's, whatever its payload says.
+            ours = [hit for hit in answer.points if not isinstance(hit.id, int)]
+            return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in ours]
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
         where = None if user is None else _filter(Filter(user))
@@ -163,6 +167,10 @@ class QdrantIndex:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
+            # The client forgets the connections of calls that are under way, and never closes them.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout if self._calls else 0):
+                    await self._idle.wait()
             async with _unavailable(self._timeout):
                 await self._client.close()
 
@@ -175,6 +183,7 @@ class QdrantIndex:
         """
         if self._closed:
             raise IndexUnavailable("the index is closed")
+        self._calls += 1
         try:
             async with _unavailable(deadline):
                 if not self._ready:
@@ -184,6 +193,13 @@ class QdrantIndex:
             # The collection may be gone, or the server be another one: the next call looks, and creates it again.
             self._ready = False
             raise
+        finally:
+            self._ended()
+
+    def _ended(self) -> None:
+        self._calls -= 1
+        if self._closed and not self._calls:
+            self._idle.set()
 
     async def _ensure(self) -> None:
         async with _unavailable(self._timeout):

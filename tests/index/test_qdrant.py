@@ -332,6 +332,8 @@ async def test_points_that_somebody_else_wrote_are_listed_as_nobodys_and_never_f
         Entry(point(1).id, ALICE, 1),
         Entry(stranger, UUID(int=0), 0),
     ]
+    found = await index.search(direction(1), Filter(ALICE), 5)
+    assert [hit.id for hit in found] == [point(1).id]
     await index.delete([stranger])
     assert await index.count(ALICE) == 2
     await index.close()
