@@ -9,13 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from app import migrations
 from app.access.apps import Apps
 from app.access.directory import Directory
 from app.access.grants import Grants
 from app.config import Settings
-from app.database import Database
+from app.database import Database, most_connections
 from app.embedded.folder import DataFolder, default_data_dir
 from app.embedded.postgres import EmbeddedPostgres
 from app.embeddings.opening import open_embedder
@@ -36,13 +37,36 @@ log = logging.getLogger(__name__)
 
 VERSION = version("openmemory")
 
+INDEX_FOLDER = "qdrant"
+"""Where in the data folder the built-in index is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The data folder, and where PostgreSQL is. `shared`: other processes may serve the same PostgreSQL.
+
+    `index_socket`: the unix socket on which another process serves the built-in index; None: this one opens it.
+    """
+
+    folder: Path
+    database: str
+    shared: bool
+    index_socket: Path | None = None
+
+
+class Opened(NamedTuple):
+    """What `open_stores` opened: the folder that this process owns, and what is in it."""
+
+    folder: DataFolder
+    stores: Stores
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
     """Every use case of the product, and the parts that adapters need."""
 
     settings: Settings
-    folder: DataFolder
+    stores: Stores
     database: Database
     directory: Directory
     memories: Memories
@@ -56,6 +80,11 @@ class Services:
     index: VectorIndex
     embedder: Embedder
 
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may serve the same PostgreSQL."""
+        return self.stores.shared
+
     async def warm(self) -> None:
         """Load the model and open the index now rather than when they are first needed, which meets a failure again."""
         with suppress(IndexUnavailable):
@@ -68,10 +97,10 @@ def data_dir(settings: Settings) -> Path:
 
 
 @asynccontextmanager
-async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterator[Services]:
-    """Open the stores, bring the schema up to date, and start delivering; close everything in the end.
+async def open_stores(settings: Settings, *, listen: str = "", workers: int = 1) -> AsyncIterator[Opened]:
+    """Own the data folder, start the built-in PostgreSQL if no other is named, and bring the schema up to date.
 
-    `listen` is the address that a second owner of the data folder is told.
+    `listen` is the address that a second owner of the data folder is told; `workers` how many processes will serve.
 
     Raises:
         SetupError: the data folder or PostgreSQL cannot be used as configured.
@@ -82,19 +111,44 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         url = settings.database.url.get_secret_value()
         alone = not url  # on a PostgreSQL that is ours as long as the folder is
         if alone:
-            postgres = EmbeddedPostgres(folder)
+            postgres = EmbeddedPostgres(folder, connections=most_connections(settings.database, processes=workers))
             await postgres.start()
             stack.push_async_callback(postgres.stop)
             url = postgres.url
         await migrations.upgrade(url)
-        database = Database(url, settings.database)
-        stack.push_async_callback(database.close)
         if alone:
-            async with database.transaction() as tx:
-                await marks.end_leases(tx)
-        embedder = open_embedder(settings.embedder, folder.path)
+            await _end_leases(url, settings)
+        yield Opened(folder, Stores(folder.path, url, shared=workers > 1 or not alone))
+
+
+async def _end_leases(url: str, settings: Settings) -> None:
+    database = Database(url, settings.database)
+    try:
+        async with database.transaction() as tx:
+            await marks.end_leases(tx)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def open_services(
+    settings: Settings, *, listen: str = "", stores: Stores | None = None
+) -> AsyncIterator[Services]:
+    """Open the stores, bring the schema up to date, and start delivering; close everything in the end.
+
+    `listen`: see `open_stores`; `stores`: what another process has opened for this one.
+
+    Raises:
+        SetupError: the data folder or PostgreSQL cannot be used as configured.
+    """
+    async with AsyncExitStack() as stack:
+        if stores is None:
+            stores = (await stack.enter_async_context(open_stores(settings, listen=listen))).stores
+        database = Database(stores.database, settings.database)
+        stack.push_async_callback(database.close)
+        embedder = open_embedder(settings.embedder, stores.folder)
         stack.push_async_callback(embedder.close)
-        index = LazyIndex(lambda: _open_index(settings, folder.path, embedder))
+        index = LazyIndex(lambda: _open_index(settings, stores, embedder))
         stack.push_async_callback(index.close)
         source = IndexedMemories()
         deliverer = Deliverer(database, index, embedder, {Kind.MEMORY: source})
@@ -104,7 +158,7 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         reconciler = Reconciler(database, index, deliverer, source)
         services = Services(
             settings=settings,
-            folder=folder,
+            stores=stores,
             database=database,
             directory=directory,
             memories=Memories(database, directory, deliverer, settings.limits, maintenance),
@@ -123,18 +177,19 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         yield services
 
 
-async def _open_index(settings: Settings, folder: Path, embedder: Embedder) -> VectorIndex:
+async def _open_index(settings: Settings, stores: Stores, embedder: Embedder) -> VectorIndex:
     try:
         async with asyncio.timeout(settings.embedder.timeout):
             dimension = await embedder.dimension()
     except (EmbedderUnavailable, TimeoutError) as error:
         raise IndexUnavailable(f"the model's dimension is not known yet: {error}") from error
     index: VectorIndex
-    if settings.qdrant.url:
+    if settings.qdrant.url or stores.index_socket:
         from app.index.qdrant import QdrantIndex
 
         index = QdrantIndex(
             settings.qdrant.url,
+            socket=stores.index_socket,
             api_key=settings.qdrant.api_key.get_secret_value(),
             collection=settings.qdrant.collection,
             model=embedder.model,
@@ -145,7 +200,10 @@ async def _open_index(settings: Settings, folder: Path, embedder: Embedder) -> V
         from app.index.edge import EdgeIndex
 
         index = EdgeIndex(
-            folder / "qdrant", collection=settings.qdrant.collection, model=embedder.model, dimension=dimension
+            stores.folder / INDEX_FOLDER,
+            collection=settings.qdrant.collection,
+            model=embedder.model,
+            dimension=dimension,
         )
     try:
         await index.open()
