@@ -26,6 +26,9 @@ from app.errors import OpenMemoryError
 from app.services import Stores
 
 
+_STANDARD_INPUT = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What a worker is told. `sockets` and `ready` are descriptors that it inherits."""
@@ -65,10 +68,7 @@ class Order:
 def main() -> None:
     """Serve until told to stop, or until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to stop
-    line = sys.stdin.buffer.readline()
-    if not line:
-        sys.exit(Exit.FAILED)
-    order = Order.from_json(line)
+    order = Order.from_json(_line())
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     logs.set_up(order.settings.log)
     gc.disable()
@@ -94,9 +94,20 @@ async def _serve(order: Order) -> None:
         await serve_stores(order.settings, order.stores, sockets, stopping, ready)
 
 
+def _line() -> bytes:
+    """The first line of standard input. Nothing is buffered: the buffer's lock would outlive a thread that reads."""
+    found = b""
+    while not found.endswith(b"\n"):
+        more = os.read(_STANDARD_INPUT, 1 << 16)
+        if not more:
+            sys.exit(Exit.FAILED)  # the parent is gone
+        found += more
+    return found
+
+
 def _end_with_parent() -> None:
     """Standard input ends when the parent does. By then nobody would end this process if it hung."""
-    while sys.stdin.buffer.read(1):
+    while os.read(_STANDARD_INPUT, 1):
         continue
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(PATIENCE)

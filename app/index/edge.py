@@ -1,16 +1,13 @@
 """The embedded index: Qdrant's own engine in this process, one shard in one folder.
 
-The engine releases the GIL while it searches, counts, writes and flushes, so its calls run in threads: `READERS` for
-searches and one for writes, so that a long write or flush never keeps a search waiting for a thread. `optimize()` is
-never called: it holds the GIL for seconds. Instead the shard keeps 4-bit codes of its vectors beside them; a search
-scans the codes and scores the best of them again with the vectors: exact scores for a third of the price of a scan.
+Its calls run in threads: `READERS` for searches and one for writes, so that a long write or flush never keeps a search
+waiting for a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,27 +16,18 @@ from pathlib import Path
 from typing import TypeVar, cast
 from uuid import UUID
 
-import numpy as np
 import qdrant_edge as edge
 
 from app.index.collections import RECONCILED, TENANT, check_vectors, collection_name, entry_of, payload_of
+from app.index.durable import replace_file
+from app.index.engine import CHUNK, READERS, buffer, in_thread, with_codes
 from app.index.mapped import release_mapped
 from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
-from app.index.shards import holds_a_shard, is_panic, open_shard
+from app.index.shards import holds_a_shard, open_shard
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-READERS = max(2, min(4, os.cpu_count() or 1))
-"""Searches at once: more than there are cores gains nothing, a single one would queue short scans behind long ones."""
-
-CHUNK = 250
-"""Points of one engine write: the GIL is held while they are converted, about 7 ms."""
-
-_CANDIDATES = 100
-_OVERSAMPLING = 4.0
-"""A search scores `max(4 x limit, 100)` candidates again: recall@10 and @50 of 1.0 against an exact scan of 50,000."""
 
 
 class EdgeIndex:
@@ -133,15 +121,7 @@ class EdgeIndex:
         return self._shard
 
     async def _run(self, pool: ThreadPoolExecutor, call: Callable[..., T], *args: object) -> T:
-        """Call the engine in a thread. It raises plain exceptions, and panics that are not even `Exception`s."""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(pool, call, *args)
-        except IndexUnavailable:
-            raise
-        except BaseException as error:
-            if isinstance(error, Exception) or is_panic(error):
-                raise IndexUnavailable(f"qdrant-edge: {error}") from error
-            raise
+        return await in_thread(pool, call, *args)
 
     def _open(self) -> None:
         # Runs to its end even if who asked for it was cancelled, so the shard is kept here and not where it is awaited.
@@ -181,27 +161,21 @@ class EdgeIndex:
             log.info("the vector index moved from %s to %s", before, self._name)
 
     def _write_current(self) -> None:
-        draft = self._folder / "current.new"
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(self._name + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._folder / "current")
+        replace_file(self._folder / "current", f"{self._name}\n".encode())
 
 
 def _upsert(shard: edge.EdgeShard, points: Sequence[Point]) -> None:
-    written = [edge.Point(point.id, _buffer(point.vector), payload_of(point)) for point in points]
+    written = [edge.Point(point.id, buffer(point.vector), payload_of(point)) for point in points]
     shard.update(edge.UpdateOperation.upsert_points(written))
 
 
 def _search(shard: edge.EdgeShard, vector: Vector, where: Filter, limit: int) -> list[Hit]:
-    codes = edge.QuantizationSearchParams(rescore=True, oversampling=max(_OVERSAMPLING, _CANDIDATES / limit))
     request = edge.SearchRequest(
-        query=edge.Query.Nearest(_buffer(vector)),
+        query=edge.Query.Nearest(buffer(vector)),
         filter=_filter(where),
         limit=limit,
         offset=0,
-        params=edge.SearchParams(quantization=codes),
+        params=with_codes(limit),
         with_payload=False,
         with_vector=False,
     )
@@ -228,8 +202,3 @@ def _filter(where: Filter) -> edge.Filter:
         if wanted:
             must.append(edge.FieldCondition(key=key, match=edge.MatchAny([str(value) for value in wanted])))
     return edge.Filter(must=must, must_not=[edge.HasIdCondition(set(where.excluded))] if where.excluded else None)
-
-
-def _buffer(vector: Vector) -> list[float]:
-    """The fastest form that the engine takes: a buffer is read in two thirds of the time of a list or an array."""
-    return cast(list[float], np.ascontiguousarray(vector, dtype=np.float32).data)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -65,6 +65,8 @@ class QdrantIndex:
         self._ready = False
         self._closed = False
         self._opening = asyncio.Lock()
+        self._calls = 0
+        self._idle = asyncio.Event()
 
     async def open(self) -> None:
         """Create what is missing. With the server down this raises, and the next call of any method tries again."""
@@ -162,6 +164,10 @@ class QdrantIndex:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
+            # The client forgets the connections of calls that are under way, and never closes them.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout if self._calls else 0):
+                    await self._idle.wait()
             async with _unavailable(self._timeout):
                 await self._client.close()
 
@@ -174,6 +180,7 @@ class QdrantIndex:
         """
         if self._closed:
             raise IndexUnavailable("the index is closed")
+        self._calls += 1
         try:
             async with _unavailable(deadline):
                 if not self._ready:
@@ -183,6 +190,13 @@ class QdrantIndex:
             # The collection may be gone, or the server be another one: the next call looks, and creates it again.
             self._ready = False
             raise
+        finally:
+            self._ended()
+
+    def _ended(self) -> None:
+        self._calls -= 1
+        if self._closed and not self._calls:
+            self._idle.set()
 
     async def _ensure(self) -> None:
         async with _unavailable(self._timeout):

@@ -9,9 +9,11 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+import orjson
 import qdrant_edge as edge
 
 from app.index.collections import FILTERED, TENANT
+from app.index.engine import is_panic
 from app.index.port import IndexUnavailable
 
 log = logging.getLogger(__name__)
@@ -26,13 +28,15 @@ _MACHINE = {
 """Failures of the machine, not of the data: the folder is left as it is."""
 
 
-def open_shard(home: Path, dimension: int) -> edge.EdgeShard:
+def open_shard(home: Path, dimension: int, *, shared: bool = False) -> edge.EdgeShard:
     """Load the shard, or create it. One that cannot be loaded is moved aside and an empty one takes its place.
+
+    `shared`: others write to it too, so that points without what ours carry are no sign of damage.
 
     Raises:
         IndexUnavailable: the folder is sound but cannot be used; see `_load`.
     """
-    shard = _load(home, dimension) if holds_a_shard(home) else None
+    shard = _load(home, dimension, shared) if holds_a_shard(home) else None
     if shard is None:
         if home.exists():
             _move_aside(home)
@@ -47,10 +51,16 @@ def holds_a_shard(home: Path) -> bool:
     return (home / "edge_config.json").exists() or (home / "segments").exists()
 
 
-def is_panic(error: BaseException) -> bool:
-    """Whether an engine call died of a panic."""
-    # The engine's own panics derive from BaseException, in a module that cannot be imported.
-    return type(error).__name__ == "PanicException"
+def dimension_of(home: Path) -> int | None:
+    """How many numbers the vectors of a shard have; None if there is no shard of ours that says so."""
+    try:
+        vectors = orjson.loads((home / "edge_config.json").read_bytes())["vectors"]
+        plain = vectors[""]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if len(vectors) != 1 or plain.get("distance") != "Cosine" or not isinstance(plain.get("size"), int):
+        return None
+    return int(plain["size"])
 
 
 def _configuration(dimension: int) -> edge.EdgeConfig:
@@ -60,7 +70,7 @@ def _configuration(dimension: int) -> edge.EdgeConfig:
     )
 
 
-def _load(home: Path, dimension: int) -> edge.EdgeShard | None:
+def _load(home: Path, dimension: int, shared: bool) -> edge.EdgeShard | None:
     """The shard of a folder; None if it is damaged.
 
     Raises:
@@ -71,7 +81,7 @@ def _load(home: Path, dimension: int) -> edge.EdgeShard | None:
     try:
         shard = edge.EdgeShard.load(str(home), _configuration(dimension))
         _index_payload(shard)
-        _probe(shard, dimension)
+        _probe(shard, dimension, shared)
         return shard
     except BaseException as error:
         if not isinstance(error, Exception) and not is_panic(error):
@@ -91,7 +101,7 @@ def _load(home: Path, dimension: int) -> edge.EdgeShard | None:
         return None
 
 
-def _probe(shard: edge.EdgeShard, dimension: int) -> None:
+def _probe(shard: edge.EdgeShard, dimension: int, shared: bool) -> None:
     """Read everything once: a shard may load with parts missing, and then answer with errors, or with nothing.
 
     The payload is read by a condition on a key that has no index, the codes and the vectors by a search over all.
@@ -100,7 +110,7 @@ def _probe(shard: edge.EdgeShard, dimension: int) -> None:
     has_payload = edge.FieldCondition(key="revision", match=edge.MatchExcept([-1]))
     for part in (edge.HasVectorCondition(""), has_payload):
         found = shard.count(edge.CountRequest(exact=True, filter=edge.Filter(must=[part])))
-        if found != points:
+        if found != points and not (shared and part is has_payload):
             raise ValueError(f"only {found} of its {points} points are whole")
     for ignore_codes in (False, True):
         codes = edge.QuantizationSearchParams(ignore=ignore_codes, rescore=True)

@@ -16,9 +16,11 @@ from sqlalchemy import text
 
 from app.index.collections import collection_name
 from app.index.edge import EdgeIndex
+from app.index.front import Front
 from app.index.port import Point, Vector
 from app.index.qdrant import QdrantIndex
 from app.services import Services
+from tests.index.serving import served
 
 DIMENSION = 16
 MOMENT = datetime(2026, 11, 3, 9, 30, tzinfo=UTC)
@@ -65,32 +67,37 @@ class EdgeStore:
 
 
 class ServerStore:
-    """A real server when `OPENMEMORY_TEST_QDRANT_URL` names one; else the client's own local mode stands for it."""
+    """A server at an address, over HTTP."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.url = os.environ.get("OPENMEMORY_TEST_QDRANT_URL", "")
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.alias = f"test-{uuid.uuid4().hex[:12]}"
 
     def index(self) -> QdrantIndex:
-        client = None if self.url else AsyncQdrantClient(path=str(self.folder))
-        return QdrantIndex(
-            self.url, collection=self.alias, model="model", dimension=DIMENSION, timeout=10, client=client
-        )
+        return QdrantIndex(self.url, collection=self.alias, model="model", dimension=DIMENSION, timeout=10)
 
     async def remove(self) -> None:
-        if self.url:
-            client = AsyncQdrantClient(self.url, check_compatibility=False)
-            await client.delete_collection(collection_name(self.alias, "model", DIMENSION))
-            await client.close()
+        client = AsyncQdrantClient(self.url, check_compatibility=False)
+        await client.delete_collection(collection_name(self.alias, "model", DIMENSION))
+        await client.close()
+
+
+@pytest.fixture(scope="session")
+async def qdrant_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """The server that `OPENMEMORY_TEST_QDRANT_URL` names, else our own front on a socket."""
+    if url := os.environ.get("OPENMEMORY_TEST_QDRANT_URL"):
+        yield url
+        return
+    async with served(Front(tmp_path_factory.mktemp("qdrant"))) as url:
+        yield url
 
 
 @pytest.fixture(params=["edge", "server"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path, qdrant_url: str) -> AsyncIterator[Store]:
     if request.param == "edge":
         yield EdgeStore(tmp_path)
         return
-    server = ServerStore(tmp_path)
+    server = ServerStore(qdrant_url)
     yield server
     await server.remove()
 

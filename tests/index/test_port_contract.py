@@ -12,8 +12,6 @@ import pytest
 
 from app.index.port import Entry, Filter, IndexUnavailable, Point, Vector, VectorIndex
 
-pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")
-
 ALICE, BOB = UUID(int=1), UUID(int=99)
 
 Build = Callable[..., Point]
