@@ -25,7 +25,6 @@ from app.config import Settings
 from app.errors import OpenMemoryError
 from app.services import Stores
 
-
 _STANDARD_INPUT = 0
 
 

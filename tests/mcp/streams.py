@@ -18,6 +18,7 @@ class Stream:
 
     def __init__(self, http: httpx.AsyncClient, response: httpx.Response) -> None:
         self._http = http
+        self.response = response
         self._lines = response.aiter_lines()
         self.messages = ""
 
