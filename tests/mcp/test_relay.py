@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from app.config import Settings
+from app.database import most_connections
 from app.mcp import relay
 from app.services import Services, Stores, open_services, open_stores
 from app.sessions import presence
@@ -279,6 +280,11 @@ async def test_sessions_outlive_a_crash_of_postgresql(pair: Pair, new_user: str,
 
         await eventually(known)
         assert listed(await pair.answer(stream, tool("list_memories"))) == []
+
+
+async def test_the_built_in_postgresql_has_room_for_the_pools_of_every_worker(pair: Pair) -> None:
+    [(setting,)] = await pair.rows("SELECT current_setting('max_connections')::int")
+    assert setting - 5 >= most_connections(Settings().database, processes=4)
 
 
 async def test_one_process_on_the_built_in_postgresql_relays_nothing(
