@@ -23,6 +23,7 @@ from app.index.durable import replace_file
 from app.index.engine import CHUNK, READERS, buffer, in_thread, with_codes
 from app.index.mapped import release_mapped
 from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
+from app.index.room import check_room
 from app.index.shards import holds_a_shard, open_shard
 
 log = logging.getLogger(__name__)
@@ -54,12 +55,12 @@ class EdgeIndex:
         check_vectors((point.vector for point in points), self._dimension)
         shard = await self._opened()
         for start in range(0, len(points), CHUNK):
-            await self._run(self._writer, _upsert, shard, points[start : start + CHUNK])
+            await self._run(self._writer, _upsert, self._folder, shard, points[start : start + CHUNK])
 
     async def delete(self, ids: Sequence[UUID]) -> None:
         shard = await self._opened()
         if ids:
-            await self._run(self._writer, shard.update, edge.UpdateOperation.delete_points(list(ids)))
+            await self._run(self._writer, _delete, self._folder, shard, ids)
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         check_vectors((vector,), self._dimension)
@@ -164,9 +165,15 @@ class EdgeIndex:
         replace_file(self._folder / "current", f"{self._name}\n".encode())
 
 
-def _upsert(shard: edge.EdgeShard, points: Sequence[Point]) -> None:
+def _upsert(folder: Path, shard: edge.EdgeShard, points: Sequence[Point]) -> None:
+    check_room(folder, sum(point.vector.nbytes + 4 * len(point.text) for point in points))
     written = [edge.Point(point.id, buffer(point.vector), payload_of(point)) for point in points]
     shard.update(edge.UpdateOperation.upsert_points(written))
+
+
+def _delete(folder: Path, shard: edge.EdgeShard, ids: Sequence[UUID]) -> None:
+    check_room(folder)
+    shard.update(edge.UpdateOperation.delete_points(list(ids)))
 
 
 def _search(shard: edge.EdgeShard, vector: Vector, where: Filter, limit: int) -> list[Hit]:

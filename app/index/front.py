@@ -163,11 +163,13 @@ async def _index(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
 
 async def _upsert(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     wire.only(body, {"points"}, "upsert")
-    # In a thread, because a large request takes a while to turn into points.
+    # In threads, because a large request takes a while to turn into points.
     written = await to_thread(wire.points, body.get("points"), shard.dimension)
+    size = len(await to_thread(orjson.dumps, body["points"]))
     done: Any = {"operation_id": shard.operations, "status": "completed"}
     for start in range(0, len(written), CHUNK):
-        done = await _update(served, shard, edge.UpdateOperation.upsert_points(written[start : start + CHUNK]))
+        operation = edge.UpdateOperation.upsert_points(written[start : start + CHUNK])
+        done = await _update(served, shard, operation, size=size)
     return done
 
 
@@ -208,8 +210,8 @@ async def _count(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     return {"count": await served.read(shard, lambda engine: engine.count(request))}
 
 
-async def _update(served: Served, shard: Shard, operation: edge.UpdateOperation) -> dict[str, Any]:
-    return {"operation_id": await served.write(shard, operation), "status": "completed"}
+async def _update(served: Served, shard: Shard, operation: edge.UpdateOperation, *, size: int = 0) -> dict[str, Any]:
+    return {"operation_id": await served.write(shard, operation, size=size), "status": "completed"}
 
 
 _CALLS: Mapping[tuple[str, str], Callable[[Served, Shard, Mapping[str, Any]], Awaitable[Any]]] = {

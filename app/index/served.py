@@ -20,6 +20,7 @@ from app.index.durable import replace_file
 from app.index.engine import READERS, in_thread
 from app.index.mapped import release_mapped
 from app.index.port import IndexUnavailable
+from app.index.room import check_room
 from app.index.shards import dimension_of, open_shard
 from app.index.wire import Refused, wrong
 
@@ -131,9 +132,9 @@ class Served:
         """Ask a collection."""
         return await self._answer(self._readers, shard.read, call)
 
-    async def write(self, shard: Shard, operation: edge.UpdateOperation) -> int:
-        """Change a collection; returns the number of the operation."""
-        done = await self._change(shard.write, operation)
+    async def write(self, shard: Shard, operation: edge.UpdateOperation, *, size: int = 0) -> int:
+        """Change a collection by about `size` bytes; returns the number of the operation."""
+        done = await self._change(self._write, shard, operation, size)
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush_later(), name="front-flush")
         return done
@@ -170,6 +171,10 @@ class Served:
             await self._change(self._flush)
         except IndexUnavailable as error:
             log.warning("the index could not be flushed: %s", error)
+
+    def _write(self, shard: Shard, operation: edge.UpdateOperation, size: int) -> int:
+        check_room(self._folder, size)
+        return shard.write(operation)
 
     def _flush(self) -> None:
         for name, shard in self._shards.items():

@@ -15,6 +15,7 @@ import qdrant_edge as edge
 from app.index.collections import FILTERED, TENANT
 from app.index.engine import is_panic
 from app.index.port import IndexUnavailable
+from app.index.room import check_room
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,9 @@ def open_shard(home: Path, dimension: int, *, shared: bool = False) -> edge.Edge
     `shared`: others write to it too, so that points without what ours carry are no sign of damage.
 
     Raises:
-        IndexUnavailable: the folder is sound but cannot be used; see `_load`.
+        IndexUnavailable: the folder is sound but cannot be used; see `_load`. Or the disk is full.
     """
+    check_room(home.parent)
     shard = _load(home, dimension, shared) if holds_a_shard(home) else None
     if shard is None:
         if home.exists():

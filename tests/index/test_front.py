@@ -32,6 +32,15 @@ async def front(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+@pytest.fixture(scope="module")
+async def unchanged(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """The same, for tests that leave it as it was."""
+    folder = tmp_path_factory.mktemp("qdrant")
+    async with served(Front(folder)) as url, httpx.AsyncClient(base_url=url) as client:
+        assert (await client.put("/collections/c", json={"vectors": COSINE})).status_code == 200
+        yield client
+
+
 @pytest.fixture
 async def client(front: httpx.AsyncClient) -> AsyncIterator[AsyncQdrantClient]:
     """Qdrant's own client of the same front."""
@@ -267,21 +276,21 @@ async def test_an_alias_stands_for_its_collection_until_it_is_moved_or_its_colle
     ],
 )  # fmt: skip
 async def test_what_cannot_be_served_is_refused_in_the_shape_of_qdrant(
-    front: httpx.AsyncClient, method: str, path: str, body: Any, status: int, words: str
+    unchanged: httpx.AsyncClient, method: str, path: str, body: Any, status: int, words: str
 ) -> None:
-    answer = await front.request(method, path, json=body)
+    answer = await unchanged.request(method, path, json=body)
     assert answer.status_code == status, answer.text
     assert words in answer.json()["status"]["error"]
-    assert await count(front) == 0
-    assert [it["name"] for it in (await front.get("/collections")).json()["result"]["collections"]] == ["c"]
+    assert await count(unchanged) == 0
+    assert [it["name"] for it in (await unchanged.get("/collections")).json()["result"]["collections"]] == ["c"]
 
 
-async def test_a_body_that_is_no_json_or_too_long_is_refused(front: httpx.AsyncClient) -> None:
-    answer = await front.post("/collections/c/points/count", content=b"{'exact'")
+async def test_a_body_that_is_no_json_or_too_long_is_refused(unchanged: httpx.AsyncClient) -> None:
+    answer = await unchanged.post("/collections/c/points/count", content=b"{'exact'")
     assert (answer.status_code, "Format error in JSON body" in answer.text) == (400, True)
-    answer = await front.put("/collections/c/points", content=b" " * (LONGEST_BODY + 1))
+    answer = await unchanged.put("/collections/c/points", content=b" " * (LONGEST_BODY + 1))
     assert answer.status_code == 413
-    assert await count(front) == 0
+    assert await count(unchanged) == 0
 
 
 async def test_a_request_with_one_wrong_point_writes_none(front: httpx.AsyncClient) -> None:
