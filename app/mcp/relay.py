@@ -149,6 +149,7 @@ class Relay:
 
     async def _answered(self, answer: asyncio.Future[int], session: UUID, holder: int, number: int) -> int:
         deadline = time.monotonic() + PATIENCE
+        seen = time.monotonic()  # when the session was last there
         gone = False
         while True:
             done, _ = await asyncio.wait([answer], timeout=LOOK)
@@ -157,18 +158,18 @@ class Relay:
             try:
                 async with self._database.statement() as tx:
                     fate = await storage.fate(tx, number, session, holder)
-                    late = time.monotonic() > deadline
-                    if fate.waiting and (late or not fate.alive) and await storage.withdraw(tx, number):
-                        if not fate.alive:
-                            return 404
-                        raise _busy("the process that holds the session is busy")
+                    now = time.monotonic()
+                    if fate.open and fate.alive:
+                        seen = now
+                    lost = now > seen + GRACE
+                    withdrawn = fate.waiting and (lost or now > deadline) and await storage.withdraw(tx, number)
             except Unavailable as error:
-                if error.code == "relay_busy":
-                    raise
                 raise Uncertain("PostgreSQL went away while the message was passed on.") from error
-            if not fate.waiting:
-                if not fate.open or not fate.alive:
-                    return 404
+            if lost:
+                return 404
+            if withdrawn:
+                raise _busy("the process that holds the session is busy")
+            if seen == now and not fate.waiting:
                 if gone:
                     raise Uncertain("It is not known whether the session got the message.")
                 gone = True  # taken: its acknowledgement may be on its way

@@ -254,6 +254,39 @@ async def test_a_process_that_hangs_never_gets_a_message_that_was_refused(
             assert listed(await pair.answer(stream, tool("list_memories"))) == []
 
 
+async def test_a_process_that_dies_with_a_message_waiting_leaves_no_accepted_one(
+    pair: Pair, stores: Stores, short_folder: Path, new_user: str, eventually: Eventually
+) -> None:
+    with another_process(stores, short_folder / "dying") as service:
+        async with held_at(service, new_user) as stream:
+            await shake_hands_elsewhere(pair, stream)
+            service.process.send_signal(signal.SIGSTOP)
+            posting = asyncio.create_task(pair.post(stream, tool("list_memories")))
+            await eventually(lambda: waiting(pair))
+            service.process.kill()
+            assert refused(await posting)
+            assert not await waiting(pair)
+
+
+async def test_a_message_of_unknown_fate_is_not_called_accepted(
+    pair: Pair, stores: Stores, short_folder: Path, new_user: str, eventually: Eventually
+) -> None:
+    with another_process(stores, short_folder / "silent") as service:
+        async with held_at(service, new_user) as stream:
+            await shake_hands_elsewhere(pair, stream)
+            service.process.send_signal(signal.SIGSTOP)
+            posting = asyncio.create_task(pair.post(stream, tool("list_memories")))
+            await eventually(lambda: waiting(pair))
+            await pair.rows("WITH taken AS (DELETE FROM mcp_messages RETURNING number) SELECT FROM taken")
+            answer = await posting
+            assert (answer.status_code, answer.json()["error"]) == (503, "relay_uncertain")
+            service.process.kill()
+
+
+async def waiting(pair: Pair) -> bool:
+    return bool(await pair.rows("SELECT FROM mcp_messages"))
+
+
 async def test_sessions_outlive_the_connections_of_the_relay(pair: Pair, new_user: str) -> None:
     async with pair.stream(new_user) as stream:
         await stream.shake_hands()
