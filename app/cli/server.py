@@ -22,8 +22,6 @@ from app.cli.stopping import Stopping
 from app.config import Settings
 from app.services import VERSION, Services, Stores, open_services, open_stores
 
-log = logging.getLogger(__name__)
-
 _PATIENCE_WITH_CLIENTS = 1
 """Seconds that open requests get to finish. Server-sent events never do."""
 _YOUNG = 20_000
