@@ -150,6 +150,9 @@ class Settings(Section):
         "127.0.0.1", min_length=1, description="Address to listen on; beyond loopback needs access.api_key."
     )
     port: int = Field(8765, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    workers: int = Field(
+        1, ge=1, le=64, description="Processes that serve; each opens its own database.pool_size and loads the model."
+    )
     http: Http = Http()
     database: Database = Database()
     qdrant: Qdrant = Qdrant()

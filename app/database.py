@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 import orjson
+from psycopg import AsyncConnection as AsyncPgConnection
 from psycopg import errors as pg
 from sqlalchemy import DateTime, MetaData, exc
 from sqlalchemy.dialects.postgresql import JSONB
@@ -77,11 +78,18 @@ def normal_url(url: str) -> str:
     return parsed.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
 
 
+def most_connections(settings: DatabaseSettings, *, processes: int) -> int:
+    """How many connections so many processes may have open at once: two pools that may each grow to twice their size,
+    the one on which they listen, and a few for looking after the schema."""
+    return processes * (4 * settings.pool_size + 1) + 4
+
+
 class Database:
     """A pool of connections to one PostgreSQL."""
 
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
         self.url = normal_url(url)
+        self._connect_timeout = settings.connect_timeout
         options: dict[str, Any] = {
             "pool_size": settings.pool_size,
             "max_overflow": settings.pool_size,
@@ -122,6 +130,24 @@ class Database:
         with _outage():
             async with self._statements.connect() as connection:
                 yield connection
+
+    async def dedicated(self) -> AsyncPgConnection:
+        """A connection of the driver outside the pools, for what belongs to one connection: LISTEN, advisory locks.
+
+        It commits every statement; whoever asks for it closes it.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        arguments, options = self.engine.dialect.create_connect_args(self.engine.url)
+        with _outage():
+            return await AsyncPgConnection.connect(
+                *arguments,
+                **options,
+                autocommit=True,
+                connect_timeout=self._connect_timeout,
+                application_name="openmemory",
+            )
 
     async def close(self) -> None:
         """Close every connection."""

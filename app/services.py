@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from app import migrations
 from app.access.apps import Apps
 from app.access.directory import Directory
 from app.access.grants import Grants
 from app.config import EmbedderSettings, Settings
-from app.database import Database
+from app.database import Database, most_connections
 from app.embedded.folder import DataFolder, default_data_dir
 from app.embedded.postgres import EmbeddedPostgres
 from app.embeddings.cache import CachedEmbedder
@@ -38,13 +38,36 @@ log = logging.getLogger(__name__)
 
 VERSION = version("openmemory")
 
+INDEX_FOLDER = "qdrant"
+"""Where in the data folder the built-in index is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The data folder, and where PostgreSQL is. `shared`: other processes may serve the same PostgreSQL.
+
+    `index_socket`: the unix socket on which another process serves the built-in index; None: this one opens it.
+    """
+
+    folder: Path
+    database: str
+    shared: bool
+    index_socket: Path | None = None
+
+
+class Opened(NamedTuple):
+    """What `open_stores` opened: the folder that this process owns, and what is in it."""
+
+    folder: DataFolder
+    stores: Stores
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
     """Every use case of the product, and the parts that adapters need."""
 
     settings: Settings
-    folder: DataFolder
+    stores: Stores
     database: Database
     directory: Directory
     memories: Memories
@@ -68,6 +91,11 @@ class Services:
         """The model that searches use now."""
         return self.spaces.serving.embedder
 
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may serve the same PostgreSQL."""
+        return self.stores.shared
+
     async def warm(self) -> None:
         """Load the model and open the index now rather than when they are first needed, which meets a failure again."""
         with suppress(IndexUnavailable):
@@ -80,10 +108,10 @@ def data_dir(settings: Settings) -> Path:
 
 
 @asynccontextmanager
-async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterator[Services]:
-    """Open the stores, bring the schema up to date, and start delivering; close everything in the end.
+async def open_stores(settings: Settings, *, listen: str = "", workers: int = 1) -> AsyncIterator[Opened]:
+    """Own the data folder, start the built-in PostgreSQL if no other is named, and bring the schema up to date.
 
-    `listen` is the address that a second owner of the data folder is told.
+    `listen` is the address that a second owner of the data folder is told; `workers` how many processes will serve.
 
     Raises:
         SetupError: the data folder or PostgreSQL cannot be used as configured.
@@ -94,17 +122,42 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         url = settings.database.url.get_secret_value()
         alone = not url  # on a PostgreSQL that is ours as long as the folder is
         if alone:
-            postgres = EmbeddedPostgres(folder)
+            postgres = EmbeddedPostgres(folder, connections=most_connections(settings.database, processes=workers))
             await postgres.start()
             stack.push_async_callback(postgres.stop)
             url = postgres.url
         await migrations.upgrade(url)
-        database = Database(url, settings.database)
-        stack.push_async_callback(database.close)
         if alone:
-            async with database.transaction() as tx:
-                await marks.end_leases(tx)
-        keeper = Keeper(database, _parts(settings, folder.path))
+            await _end_leases(url, settings)
+        yield Opened(folder, Stores(folder.path, url, shared=workers > 1 or not alone))
+
+
+async def _end_leases(url: str, settings: Settings) -> None:
+    database = Database(url, settings.database)
+    try:
+        async with database.transaction() as tx:
+            await marks.end_leases(tx)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def open_services(
+    settings: Settings, *, listen: str = "", stores: Stores | None = None
+) -> AsyncIterator[Services]:
+    """Open the stores, bring the schema up to date, and start delivering; close everything in the end.
+
+    `listen`: see `open_stores`; `stores`: what another process has opened for this one.
+
+    Raises:
+        SetupError: the data folder or PostgreSQL cannot be used as configured.
+    """
+    async with AsyncExitStack() as stack:
+        if stores is None:
+            stores = (await stack.enter_async_context(open_stores(settings, listen=listen))).stores
+        database = Database(stores.database, settings.database)
+        stack.push_async_callback(database.close)
+        keeper = Keeper(database, _parts(settings, stores))
         stack.push_async_callback(keeper.close)
         await keeper.follow()
         spaces = keeper.spaces
@@ -116,7 +169,7 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         reconciler = Reconciler(database, spaces, deliverer, source)
         services = Services(
             settings=settings,
-            folder=folder,
+            stores=stores,
             database=database,
             directory=directory,
             memories=Memories(database, directory, deliverer, settings.limits, maintenance),
@@ -135,7 +188,7 @@ async def open_services(settings: Settings, *, listen: str = "") -> AsyncIterato
         yield services
 
 
-def _parts(settings: Settings, folder: Path) -> Parts:
+def _parts(settings: Settings, stores: Stores) -> Parts:
     embedder = settings.embedder
 
     def another(recorded: dict[str, Any]) -> CachedEmbedder:
@@ -144,15 +197,16 @@ def _parts(settings: Settings, folder: Path) -> Parts:
         other = EmbedderSettings.model_validate(recorded | {"timeout": embedder.timeout, "threads": embedder.threads})
         if other.provider == embedder.provider and other.base_url == without_secrets(embedder)["base_url"]:
             other = other.model_copy(update={"api_key": embedder.api_key, "base_url": embedder.base_url})
-        return open_embedder(embedder if same else other, folder)
+        return open_embedder(embedder if same else other, stores.folder)
 
     def index(model: str, dimension: int) -> VectorIndex:
         qdrant = settings.qdrant
-        if qdrant.url:
+        if qdrant.url or stores.index_socket:
             from app.index.qdrant import QdrantIndex
 
             return QdrantIndex(
                 qdrant.url,
+                socket=stores.index_socket,
                 api_key=qdrant.api_key.get_secret_value(),
                 collection=qdrant.collection,
                 model=model,
@@ -161,11 +215,11 @@ def _parts(settings: Settings, folder: Path) -> Parts:
             )
         from app.index.edge import EdgeIndex
 
-        return EdgeIndex(folder / "qdrant", collection=qdrant.collection, model=model, dimension=dimension)
+        return EdgeIndex(stores.folder / INDEX_FOLDER, collection=qdrant.collection, model=model, dimension=dimension)
 
     return Parts(
         alias=settings.qdrant.collection,
-        wanted=open_embedder(embedder, folder),
+        wanted=open_embedder(embedder, stores.folder),
         recorded=without_secrets(embedder),
         embedder=another,
         index=index,

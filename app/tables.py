@@ -8,10 +8,12 @@ from app.database import Base
 from app.index.models import Embedding, IndexGeneration, IndexMark, SyncRun
 from app.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory
 from app.search.models import LexicalStatistics
+from app.sessions.models import McpMessage, McpSession
 
 metadata = Base.metadata
 
 __all__ = [
-    "AccessControl", "App", "Category", "Embedding", "IndexGeneration", "IndexMark", "LexicalStatistics", "Memory",
-    "MemoryAccessLog", "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "SyncRun", "User", "metadata",
+    "AccessControl", "App", "Category", "Embedding", "IndexGeneration", "IndexMark", "LexicalStatistics", "McpMessage",
+    "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "SyncRun",
+    "User", "metadata",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,23 +25,31 @@ def serve(
     port: Annotated[
         int | None, typer.Option(metavar="PORT", help="Port; 0 takes a free one.", show_default="8765")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Processes that share the work; not on Windows.", show_default="1"),
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Run the service until Ctrl-C; a second Ctrl-C ends it at once."""
     from app.cli.sockets import is_loopback
 
-    settings = load_settings(config, data_dir=data_dir, host=host, port=port)
+    settings = load_settings(config, data_dir=data_dir, host=host, port=port, workers=workers)
     if not is_loopback(settings.host) and not settings.access.api_key.get_secret_value():
         raise SetupError(
             f"host: {settings.host!r} can be reached from other machines, which needs a key that every client sends; "
             "set OPENMEMORY_ACCESS_API_KEY"
         )
+    if sys.platform == "win32" and settings.workers > 1:
+        raise SetupError("workers: Windows lets no two processes accept on one socket; set workers to 1")
     sockets = _listen(settings)
     # Next to nothing of what a start makes is garbage: looking for it all the time would take a tenth of the start.
     gc.disable()
     try:
-        from app.cli.server import run
-
+        if settings.workers > 1:
+            from app.cli.workers import run
+        else:
+            from app.cli.server import run
         run(settings, sockets)
     except KeyboardInterrupt:  # before the server could ask to be told
         return

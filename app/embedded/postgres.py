@@ -24,6 +24,9 @@ from app.errors import SetupError
 logger = logging.getLogger(__name__)
 
 _NAME = "openmemory"
+_CONNECTIONS = 50
+_RESERVED = 5
+"""Connections beside ours: PostgreSQL keeps three for superusers, and we are one when we furnish the database."""
 _ROOT_ROLE = "postgres"
 _LOG_CHECK = 60.0
 _SLOWEST_RESTART = 30.0
@@ -33,7 +36,6 @@ _STABLE = 60.0
 _SETTINGS = {
     # Small and quiet: a personal service beside other programs. Whatever concerns durability stays at its default.
     "shared_buffers": "64MB",
-    "max_connections": "50",
     "maintenance_work_mem": "32MB",
     "effective_cache_size": "512MB",
     "max_wal_size": "256MB",
@@ -63,8 +65,19 @@ class EmbeddedPostgres:
     killing the service leaves no server behind; elsewhere the next start ends the orphan.
     """
 
-    def __init__(self, folder: DataFolder, *, binaries: Binaries | None = None, start_timeout: float = 60.0) -> None:
-        """`start_timeout`: seconds that the server may need to answer, which after a crash includes its recovery."""
+    def __init__(
+        self,
+        folder: DataFolder,
+        *,
+        binaries: Binaries | None = None,
+        start_timeout: float = 60.0,
+        connections: int = _CONNECTIONS - _RESERVED,
+    ) -> None:
+        """`start_timeout`: seconds that the server may need to answer, which after a crash includes its recovery.
+
+        `connections`: how many may be open at once, 45 at least.
+        """
+        self._connections = max(_CONNECTIONS, connections + _RESERVED)
         self.folder = folder.path
         self.data = self.folder / "postgres"
         self.log = self.folder / "postgres.log"
@@ -204,6 +217,7 @@ class EmbeddedPostgres:
         self._launched = True
         sockets.create(self._sockets, self._account)
         settings = _SETTINGS | {
+            "max_connections": str(self._connections),
             "listen_addresses": "",
             "port": str(sockets.PORT),
             "unix_socket_directories": f'"{self._sockets}"',

@@ -1,4 +1,4 @@
-"""The private folder of PostgreSQL's unix socket: in the data folder, or elsewhere if that path is too long."""
+"""Private folders of unix sockets: in the data folder, or elsewhere if that path is too long."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.embedded.account import Account, obstacle
@@ -19,13 +20,13 @@ _LONGEST = 100
 """Bytes of a socket's path that every platform takes (104 on macOS and 108 on Linux, with the final zero)."""
 
 
-def socket_folder(data_folder: Path, account: Account | None) -> Path:
-    """Where the socket of a data folder is: always the same answer for the same folder and account."""
-    inside = data_folder / "run"
+def socket_folder(data_folder: Path, account: Account | None, purpose: str = "") -> Path:
+    """Where a socket of a data folder is, PostgreSQL's or that of another `purpose`: always the same answer."""
+    inside = data_folder / f"run{purpose}"
     if _fits(inside):
         return inside
     digest = hashlib.sha256(os.fsencode(data_folder)).hexdigest()[:16]
-    name = f"openmemory-{os.geteuid()}-{digest}"
+    name = f"openmemory-{os.geteuid()}-{digest}{purpose}"
     for parent in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - ownership is checked in `create`
         if _fits(parent / name) and (account is None or obstacle(parent, account) is None):
             return parent / name
@@ -50,9 +51,9 @@ def create(folder: Path, account: Account | None) -> None:
         os.chown(folder, account.uid, account.gid, follow_symlinks=False)
 
 
-def remove(folder: Path) -> None:
+def remove(folder: Path, *, names: Sequence[str] = (_FILE, f"{_FILE}.lock")) -> None:
     """Remove the folder with what a killed server leaves in it; one that is not there is fine."""
-    for name in (_FILE, f"{_FILE}.lock"):
+    for name in names:
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir():
         folder.rmdir()

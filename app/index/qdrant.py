@@ -7,9 +7,11 @@ import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import httpx
 from qdrant_client import AsyncQdrantClient, models
 
 from app.index.collections import FILTERED, RECONCILED, TENANT, check_vectors, collection_name, entry_of, payload_of
@@ -28,6 +30,7 @@ class QdrantIndex:
     """A `VectorIndex` in a server's collection, which an alias names for other readers, such as mem0's client.
 
     The product itself always speaks to the collection by its own name, never through the alias.
+    `socket`: the unix socket on which the server listens, in place of `url`.
     `client` replaces the one that would be made from `url` and `api_key`; it is closed with the index.
     """
 
@@ -40,6 +43,7 @@ class QdrantIndex:
         model: str,
         dimension: int,
         timeout: float,
+        socket: Path | None = None,
         client: AsyncQdrantClient | None = None,
     ) -> None:
         self._alias = collection
@@ -47,14 +51,16 @@ class QdrantIndex:
         self._dimension = dimension
         self._timeout = timeout
         self._patience = max(timeout, PATIENCE)
+        way: dict[str, Any] = {"transport": httpx.AsyncHTTPTransport(uds=str(socket))} if socket else {}
         self._client = client or AsyncQdrantClient(
-            url,
+            "http://index" if socket else url,
             # As a header, because the argument warns about plain http, which is what a private network speaks.
             headers={"api-key": api_key} if api_key else None,
             # The deadlines below decide; the client's own must only not come first.
             timeout=math.ceil(self._patience) + 1,
             # It would ask the server from a thread, and warn when the server is down.
             check_compatibility=False,
+            **way,
         )
         self._ready = False
         self._closed = False

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote
+from uuid import UUID
 
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
-from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import Limits
 from app.errors import Invalid
+from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, from_path
+from app.mcp.refusals import no_session, refuse
 from app.mcp.server import mcp_server
 from app.services import Services
 
@@ -34,7 +36,8 @@ class McpDoors:
     """The routes, and what must run while they serve.
 
     Streamable HTTP keeps no session: each request carries all it needs, so any replica may answer it. An SSE session
-    lives in the process that holds its stream; its messages find it by `session_id`, and with it whose they are.
+    lives in the process that holds its stream; its messages find it by `session_id`, and with it whose they are. Those
+    that reach another process are forwarded, where there may be one.
     """
 
     def __init__(self, services: Services) -> None:
@@ -42,6 +45,7 @@ class McpDoors:
         self._server: Server[Any] = mcp_server(services)
         self._sse = SseServerTransport(MESSAGES, max_request_body_size=self._limits.body)
         self._identities: dict[str, Identity] = {}
+        self._forwarding = Forwarding(services.database, self._limits, self._deliver) if services.shared else None
         self._http = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=self._limits.body
         )
@@ -59,37 +63,40 @@ class McpDoors:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve while the block runs."""
-        async with self._http.run():
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._http.run())
+            if self._forwarding is not None:
+                await stack.enter_async_context(self._forwarding.relay.running())
             yield
 
     async def _streamable(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "GET":
             # Allowed by every version of the protocol. A stream would stay silent: without sessions nothing is sent
             # unasked, and each client would hold a connection for it.
-            await _refuse(405, "MCP messages are sent here with POST", hint="For SSE: /mcp/sse.", allow="POST")(
+            await refuse(405, "MCP messages are sent here with POST", hint="For SSE: /mcp/sse.", allow="POST")(
                 scope, receive, send
             )
             return
         try:
             bind(scope, from_path(Request(scope), self._limits))
         except Invalid as error:
-            await _refuse(400, error.message)(scope, receive, send)
+            await refuse(400, error.message)(scope, receive, send)
             return
         await self._http.handle_request(scope, receive, send)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
-            await _refuse(405, "SSE is opened with GET; its first event says where to POST", allow="GET")(
+            await refuse(405, "SSE is opened with GET; its first event says where to POST", allow="GET")(
                 scope, receive, send
             )
             return
         try:
             identity = from_path(Request(scope), self._limits)
         except Invalid as error:
-            await _refuse(400, error.message)(scope, receive, send)
+            await refuse(400, error.message)(scope, receive, send)
             return
         if len(self._identities) >= MAX_SESSIONS:
-            await _refuse(503, "Too many SSE sessions are open", hint="Try again later, or use streamable HTTP.")(
+            await refuse(503, "Too many SSE sessions are open", hint="Try again later, or use streamable HTTP.")(
                 scope, receive, send
             )
             return
@@ -102,6 +109,8 @@ class McpDoors:
                 if found:
                     opened.append(found[1].decode())
                     self._identities[opened[0]] = identity
+                    if self._forwarding is not None:
+                        await self._forwarding.relay.opened(UUID(opened[0]), identity)
             await send(message)
 
         try:
@@ -110,22 +119,33 @@ class McpDoors:
         finally:
             for session in opened:
                 self._identities.pop(session, None)
+                if self._forwarding is not None:
+                    self._forwarding.relay.closed(UUID(session))
 
     async def _post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
         session = request.query_params.get("session_id", "").replace("-", "").lower()
         identity = self._identities.get(session)
+        if identity is None and self._forwarding is not None and scope["method"] == "POST":
+            await self._forwarding.post(scope, receive, send)
+            return
         if identity is not None and "user" in request.path_params and not self._is(identity, request):
             identity = None
         if identity is None and scope["method"] == "POST" and session:
-            # Also a session of another replica, of another user, or one that ended: never a success.
-            await _refuse(404, "Could not find session", hint="Connect again: the stream of this session has ended.")(
-                scope, receive, send
-            )
+            await no_session()(scope, receive, send)
             return
         if identity is not None:
             bind(scope, identity)
         await self._sse.handle_post_message(scope, receive, send)
+
+    async def _deliver(self, session: UUID, body: bytes) -> int:
+        """Hand a message that another process got to a session of this one; the HTTP status of the answer."""
+        identity = self._identities.get(session.hex)
+        if identity is None:
+            return 404
+        scope = posted(MESSAGES, session, body)
+        bind(scope, identity)
+        return await status_of(self._sse.handle_post_message, scope, body)
 
     def _is(self, identity: Identity, request: Request) -> bool:
         try:
@@ -200,9 +220,3 @@ def _nameless(transport: str, app: ASGIApp) -> list[BaseRoute]:
         *(Route(path, _Endpoint(app)) for path in without_user),
         *_both(f"/mcp//{transport}/{{user}}", app),
     ]
-
-
-def _refuse(status: int, message: str, *, hint: str | None = None, allow: str | None = None) -> JSONResponse:
-    codes = {400: "invalid", 404: "session_not_found", 405: "method_not_allowed", 503: "too_many_sessions"}
-    headers = {"Allow": allow} if allow else None
-    return JSONResponse({"error": codes[status], "detail": message, "hint": hint}, status, headers)

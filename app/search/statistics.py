@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import Uuid, bindparam, text
+from sqlalchemy import String, Uuid, bindparam, text
 
 from app.database import Tx
 
@@ -65,11 +65,20 @@ where (s.documents, s.words) is distinct from (excluded.documents, excluded.word
 """).bindparams(bindparam("user", type_=Uuid()))  # noqa: S608 - as above
 
 
+_LOCK = 0x6F6D7374
+_ALONE = text(f"select pg_try_advisory_xact_lock({_LOCK}, hashtext(:user))").bindparams(bindparam("user", type_=String))
+
+
 async def due(tx: Tx) -> list[UUID]:
     """Users whose statistics are missing, out of date, or no longer needed."""
     return list((await tx.execute(_DUE)).scalars())
 
 
 async def refresh(tx: Tx, user: UUID) -> int:
-    """Count the terms of a user's large scopes again; how many rows were written. About 2 s for 100,000 memories."""
+    """Count the terms of a user's large scopes again; how many rows were written. About 2 s for 100,000 memories.
+
+    None are, while another process does it: two would wait for each other's rows, crosswise.
+    """
+    if not await tx.scalar(_ALONE, {"user": str(user)}):
+        return 0
     return (await tx.execute(_REFRESH, {"user": user})).rowcount

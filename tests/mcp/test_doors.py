@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
@@ -12,11 +10,11 @@ import pytest
 
 from app.mcp import doors
 from app.services import Services
+from tests.mcp.streams import CLIENT, stream_of, tool
 
 Ask = Callable[..., Awaitable[httpx.Response]]
 Eventually = Callable[..., Awaitable[None]]
 
-CLIENT = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 MODERN = {
     "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -25,77 +23,20 @@ MODERN = {
 }
 
 
-class Stream:
-    """An SSE session as a client of the year 2024 holds it."""
-
-    def __init__(self, http: httpx.AsyncClient, response: httpx.Response) -> None:
-        self._http = http
-        self._lines = response.aiter_lines()
-        self.messages = ""
-
-    async def event(self) -> tuple[str, str]:
-        """The next event's name and data."""
-        name = data = ""
-        async with asyncio.timeout(20):
-            async for line in self._lines:
-                if line.startswith("event: "):
-                    name = line[7:]
-                elif line.startswith("data: "):
-                    data = line[6:]
-                elif not line and name:
-                    return name, data
-        raise AssertionError("the stream ended")
-
-    async def post(self, message: dict[str, Any], where: str = "") -> httpx.Response:
-        return await self._http.post(where or self.messages, json={"jsonrpc": "2.0"} | message)
-
-    async def answer(self, message: dict[str, Any], where: str = "") -> dict[str, Any]:
-        """The answer to a request."""
-        accepted = await self.post(message, where)
-        assert accepted.status_code == 202, accepted.text
-        name, data = await self.event()
-        body: dict[str, Any] = json.loads(data)
-        assert (name, body["id"]) == ("message", message["id"])
-        return body
-
-    async def shake_hands(self) -> dict[str, Any]:
-        """Open the session at the oldest version."""
-        opening = {"id": 0, "method": "initialize", "params": {"protocolVersion": "2024-11-05"} | CLIENT}
-        answer = await self.answer(opening)
-        assert (await self.post({"method": "notifications/initialized"})).status_code == 202
-        result: dict[str, Any] = answer["result"]
-        return result
-
-
-@asynccontextmanager
-async def _stream(http: httpx.AsyncClient, path: str) -> AsyncIterator[Stream]:
-    async with http.stream("GET", path, headers={"Accept": "text/event-stream"}) as response:
-        assert response.status_code == 200
-        assert response.headers["content-type"].startswith("text/event-stream")
-        stream = Stream(http, response)
-        name, stream.messages = await stream.event()
-        assert name == "endpoint"
-        yield stream
-
-
-def _tool(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"id": 7, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
-
-
 @pytest.mark.parametrize("slash", ["", "/"])
 async def test_a_client_of_2024_connects_over_sse_and_calls_a_tool(
     http: httpx.AsyncClient, new_user: str, slash: str
 ) -> None:
-    async with _stream(http, f"/mcp/cursor/sse/{new_user}{slash}") as stream:
+    async with stream_of(http, f"/mcp/cursor/sse/{new_user}{slash}") as stream:
         assert re.fullmatch(r"/mcp/messages/\?session_id=[0-9a-f]{32}", stream.messages)
         stream.messages = stream.messages.replace("/?", f"{slash}?")
         opened = await stream.shake_hands()
         assert opened["protocolVersion"] == "2024-11-05"
         assert opened["serverInfo"]["name"] == "mem0-mcp-server"
-        added = await stream.answer(_tool("add_memories", text="I like jazz"))
+        added = await stream.answer(tool("add_memories", text="I like jazz"))
         assert json.loads(added["result"]["content"][0]["text"])["results"][0]["event"] == "ADD"
         own = f"/mcp/cursor/sse/{new_user}/messages{slash}?{stream.messages.partition('?')[2]}"
-        listed = await stream.answer(_tool("list_memories"), own)
+        listed = await stream.answer(tool("list_memories"), own)
         [item] = json.loads(listed["result"]["content"][0]["text"])
         assert (item["user_id"], item["app_name"]) == (new_user, "cursor")
 
@@ -104,11 +45,11 @@ async def test_a_client_of_2024_connects_over_sse_and_calls_a_tool(
 async def test_an_address_without_names_means_the_configured_user_and_app(
     http: httpx.AsyncClient, services: Services, path: str
 ) -> None:
-    async with _stream(http, path) as stream:
+    async with stream_of(http, path) as stream:
         await stream.shake_hands()
-        added = await stream.answer(_tool("add_memories", text=f"Written at {path}"))
+        added = await stream.answer(tool("add_memories", text=f"Written at {path}"))
         memory_id = json.loads(added["result"]["content"][0]["text"])["results"][0]["id"]
-        listed = await stream.answer(_tool("list_memories"))
+        listed = await stream.answer(tool("list_memories"))
         items = {item["id"]: item for item in json.loads(listed["result"]["content"][0]["text"])}
         assert items[memory_id]["user_id"] == services.settings.access.default_user
         assert items[memory_id]["app_name"] == services.settings.access.default_app
@@ -117,16 +58,16 @@ async def test_an_address_without_names_means_the_configured_user_and_app(
 async def test_a_session_is_not_found_under_the_address_of_somebody_else(
     http: httpx.AsyncClient, new_user: str
 ) -> None:
-    async with _stream(http, f"/mcp/claude/sse/{new_user}") as stream:
+    async with stream_of(http, f"/mcp/claude/sse/{new_user}") as stream:
         session = stream.messages.partition("?")[2]
         for path in (f"/mcp/claude/sse/x{new_user}/messages/", f"/mcp/cursor/sse/{new_user}/messages/"):
-            assert (await stream.post(_tool("list_memories"), f"{path}?{session}")).status_code == 404
+            assert (await stream.post(tool("list_memories"), f"{path}?{session}")).status_code == 404
 
 
 async def test_a_message_to_a_session_that_never_was_or_has_ended_is_not_found(
     http: httpx.AsyncClient, new_user: str, eventually: Eventually
 ) -> None:
-    async with _stream(http, f"/mcp/claude/sse/{new_user}") as stream:
+    async with stream_of(http, f"/mcp/claude/sse/{new_user}") as stream:
         assert (await stream.post({"id": 1, "method": "ping"})).status_code == 202
     for path in ("/mcp/messages", "/mcp/messages/"):
         answer = await http.post(f"{path}?session_id={'0' * 32}", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
@@ -143,7 +84,7 @@ async def test_a_message_to_a_session_that_never_was_or_has_ended_is_not_found(
 async def test_what_is_not_json_rpc_is_refused_and_the_session_lives_on(
     http: httpx.AsyncClient, new_user: str, body: bytes
 ) -> None:
-    async with _stream(http, f"/mcp/claude/sse/{new_user}") as stream:
+    async with stream_of(http, f"/mcp/claude/sse/{new_user}") as stream:
         refused = await http.post(stream.messages, content=body, headers={"Content-Type": "application/json"})
         assert refused.status_code == 400
         assert (await stream.shake_hands())["protocolVersion"] == "2024-11-05"
@@ -153,7 +94,7 @@ async def test_messages_without_a_session_or_of_another_type_are_refused(http: h
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     assert (await http.post("/mcp/messages/", json=message)).status_code == 400
     assert (await http.get("/mcp/messages/?session_id=1")).status_code == 405
-    async with _stream(http, "/mcp/sse") as stream:
+    async with stream_of(http, "/mcp/sse") as stream:
         text = await http.post(stream.messages, content=b"{}", headers={"Content-Type": "text/plain"})
         assert text.status_code == 400
     refused = await http.post("/mcp/sse", json=message)
@@ -161,12 +102,12 @@ async def test_messages_without_a_session_or_of_another_type_are_refused(http: h
 
 
 async def test_sessions_at_once_see_only_their_own_user(http: httpx.AsyncClient, new_user: str) -> None:
-    async with _stream(http, f"/mcp/a/sse/{new_user}-1") as one, _stream(http, f"/mcp/a/sse/{new_user}-2") as two:
+    async with stream_of(http, f"/mcp/a/sse/{new_user}-1") as one, stream_of(http, f"/mcp/a/sse/{new_user}-2") as two:
         for stream in (one, two):
             await stream.shake_hands()
-        await one.answer(_tool("add_memories", text="Mine alone"))
-        assert len(json.loads((await one.answer(_tool("list_memories")))["result"]["content"][0]["text"])) == 1
-        assert json.loads((await two.answer(_tool("list_memories")))["result"]["content"][0]["text"]) == []
+        await one.answer(tool("add_memories", text="Mine alone"))
+        assert len(json.loads((await one.answer(tool("list_memories")))["result"]["content"][0]["text"])) == 1
+        assert json.loads((await two.answer(tool("list_memories")))["result"]["content"][0]["text"]) == []
 
 
 async def test_more_sessions_than_may_be_open_are_told_to_come_back(
@@ -316,8 +257,8 @@ async def test_a_name_may_hold_a_slash(ask: Ask, http: httpx.AsyncClient, new_us
     assert (await ask("tools/call", params, path=path)).json()["result"].get("isError", False) is False
     stored = await http.get("/api/v1/memories", params={"user_id": f"{new_user}/home"})
     assert [item["app_name"] for item in stored.json()["items"]] == ["vs/code"]
-    async with _stream(http, f"/mcp/vs%2Fcode/sse/{new_user}%2Fhome{slash}") as stream:
+    async with stream_of(http, f"/mcp/vs%2Fcode/sse/{new_user}%2Fhome{slash}") as stream:
         await stream.shake_hands()
-        listed = await stream.answer(_tool("list_memories"))
+        listed = await stream.answer(tool("list_memories"))
         [item] = json.loads(listed["result"]["content"][0]["text"])
         assert (item["user_id"], item["app_name"]) == (f"{new_user}/home", "vs/code")

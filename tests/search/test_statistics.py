@@ -79,3 +79,10 @@ async def test_statistics_follow_a_memory_that_grows_and_go_when_it_shrinks(serv
         await refresh(tx, user)
         assert user not in await due(tx)
     assert await stored(services, user) == {}
+
+
+async def test_two_processes_do_not_count_the_same_terms_at_once(services: Services, app_caller: Caller):
+    await fill(services, app_caller, LARGE, "work")
+    async with services.database.transaction() as one, services.database.transaction() as other:
+        assert await refresh(one, app_caller.user_id) == 6
+        assert await refresh(other, app_caller.user_id) == 0

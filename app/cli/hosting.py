@@ -1,0 +1,75 @@
+"""The built-in index for several processes: the one that owns the data folder serves it to its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import uvicorn
+
+from app.embedded import sockets
+from app.services import INDEX_FOLDER, Stores
+
+_SOCKET = "index.sock"
+_PURPOSE = "-index"
+
+
+@asynccontextmanager
+async def hosted_index(stores: Stores) -> AsyncIterator[Stores]:
+    """Serve the index of the data folder on a private unix socket while the block runs; the stores, which name it."""
+    from app.index.front import Front
+
+    folder = sockets.socket_folder(stores.folder, None, _PURPOSE)
+    sockets.create(folder, None)
+    path = folder / _SOCKET
+    front = Front(stores.folder / INDEX_FOLDER)
+    config = uvicorn.Config(
+        front,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        # Longer than the workers keep idle connections, so that it is never this side that drops one.
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=1,
+    )
+    server = _Server(config)
+    with _listening(path) as opened:
+        serving = asyncio.create_task(server.serve(sockets=[opened]), name="index")
+        try:
+            while not server.started:
+                if serving.done():
+                    await serving
+                    raise RuntimeError("the built-in index cannot be served")
+                await asyncio.sleep(0.01)
+            yield replace(stores, index_socket=path)
+        finally:
+            server.should_exit = True
+            await serving
+    sockets.remove(folder, names=[_SOCKET])
+
+
+@contextmanager
+def _listening(path: Path) -> Iterator[socket.socket]:
+    path.unlink(missing_ok=True)  # of an owner that was killed
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as opened:
+        opened.bind(str(path))
+        path.chmod(0o600)
+        opened.listen(128)
+        opened.setblocking(False)
+        yield opened
+
+
+class _Server(uvicorn.Server):
+    """A web server that leaves signals to us."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

@@ -1,0 +1,81 @@
+"""What signals ask for: the first ends everything in good order, the next one at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 4.5
+"""Seconds after which the process ends, whatever has not closed. Nothing that was acknowledged depends on closing."""
+_SAME_KEYSTROKE = 0.5
+"""Seconds within which signals count once: a terminal and a wrapper such as `uv run` both pass on one Ctrl-C."""
+
+
+class Stopping:
+    """Make it in the task that is to end: until `end` says better, stopping cancels it."""
+
+    def __init__(self) -> None:
+        self.asked: float | None = None
+        self._end: Callable[[], object] | None = None
+        self._last: Callable[[], object] | None = None
+        self._task = asyncio.current_task()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Obey signals while the block runs, and swallow the cancellation that one asked for."""
+        loop = asyncio.get_running_loop()
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        # Under nohup a closed terminal is to be ignored; else it is a reason to stop like the others.
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            loop.add_signal_handler(number, self._signalled)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self.asked is None:
+                raise
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def end(self, how: Callable[[], object], *, at_last: Callable[[], object] | None = None) -> None:
+        """From now on, stopping means to call `how`. `at_last` is called when the process ends without more ado."""
+        self._end, self._last = how, at_last
+        if self.asked is not None:
+            how()
+
+    def _signalled(self) -> None:
+        now = time.monotonic()
+        if self.asked is not None:
+            if now - self.asked > _SAME_KEYSTROKE:
+                self._exit(1)
+            return
+        self.asked = now
+        deadline = threading.Timer(PATIENCE, self._give_up)
+        deadline.daemon = True
+        deadline.start()
+        log.info("stopping")
+        if self._end is not None:
+            self._end()
+        elif self._task is not None:
+            self._task.cancel()
+
+    def _give_up(self) -> None:
+        log.warning("not everything closed in time; ending anyway")
+        self._exit(0)
+
+    def _exit(self, code: int) -> None:
+        try:
+            if self._last is not None:
+                self._last()
+        finally:
+            os._exit(code)

@@ -1,0 +1,133 @@
+"""The HTTP side of the relay: a POST that came to the wrong process, and the same POST once more at the right one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from uuid import UUID
+
+import anyio
+from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecurityMiddleware
+from mcp_types import jsonrpc_message_adapter
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.config import Limits
+from app.database import Database
+from app.errors import Invalid, Unavailable
+from app.mcp.identity import from_path
+from app.mcp.refusals import no_session, refuse
+from app.mcp.relay import Deliver, Relay
+
+log = logging.getLogger(__name__)
+
+_delivering: set[asyncio.Task[None]] = set()
+
+
+class Forwarding:
+    """Answers POSTs for sessions that this process does not hold as the one that holds them would."""
+
+    def __init__(self, database: Database, limits: Limits, deliver: Deliver) -> None:
+        self.relay = Relay(database, deliver)
+        self._limits = limits
+        self._security = TransportSecurityMiddleware()
+        self._limited = RequestBodyLimitMiddleware(self._forward, limits.body)
+
+    async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one POST, in the order in which the SDK checks: its headers, the session's id, its size, its text."""
+        request = Request(scope)
+        refusal = await self._security.validate_request(request, is_post=True)
+        if refusal is None and "session_id" not in request.query_params:
+            refusal = Response("session_id is required", status_code=400)
+        if refusal is None and _session(request) is None:
+            refusal = no_session()
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        await self._limited(scope, receive, send)
+
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        session = _session(request)
+        assert session is not None
+        await (await self._answer(request, session))(scope, receive, send)
+
+    async def _answer(self, request: Request, session: UUID) -> Response:
+        try:
+            identity = from_path(request, self._limits) if "user" in request.path_params else None
+        except Invalid:
+            return no_session()
+        body = await request.body()
+        try:
+            jsonrpc_message_adapter.validate_json(body, by_name=False)
+        except ValidationError:
+            return Response("Could not parse message", status_code=400)
+        try:
+            status = await self.relay.forward(session, identity, body)
+        except Unavailable as error:
+            return refuse(503, error.message, hint=error.hint, code=error.code, retry_after=1)
+        if status == 404:
+            return no_session()
+        return Response("Accepted" if status == 202 else "The session refused the message", status_code=status)
+
+
+def _session(request: Request) -> UUID | None:
+    try:
+        return UUID(hex=request.query_params["session_id"])
+    except ValueError:
+        return None
+
+
+def posted(path: str, session: UUID, body: bytes) -> Scope:
+    """The request that brought a message, as far as sessions look at it."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"session_id=" + session.hex.encode(),
+        "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())],
+        "client": None,
+        "server": None,
+        "path_params": {},
+    }
+
+
+async def status_of(app: ASGIApp, scope: Scope, body: bytes) -> int:
+    """Send a request to an application; the status of its answer, as soon as there is one.
+
+    The application goes on by itself: a session takes a message when it has time for it.
+    """
+    answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    unread = [body]
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": unread.pop() if unread else b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start" and not answered.done():
+            answered.set_result(message["status"])
+
+    async def run() -> None:
+        try:
+            await app(scope, receive, send)
+            if not answered.done():
+                raise RuntimeError("there was no answer")
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            log.debug("a session ended before it took a message that it had accepted")
+        except Exception as error:
+            if answered.done():
+                log.exception("a session failed to take a message that it had accepted")
+            else:
+                answered.set_exception(error)
+
+    task = asyncio.create_task(run())
+    _delivering.add(task)
+    task.add_done_callback(_delivering.discard)
+    return await answered

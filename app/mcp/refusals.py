@@ -1,0 +1,33 @@
+"""What the HTTP doors of MCP answer instead of a message."""
+
+from __future__ import annotations
+
+from starlette.responses import JSONResponse
+
+_CODES = {
+    400: "invalid",
+    404: "session_not_found",
+    405: "method_not_allowed",
+    503: "too_many_sessions",
+}
+
+
+def refuse(
+    status: int,
+    message: str,
+    *,
+    hint: str | None = None,
+    allow: str | None = None,
+    code: str | None = None,
+    retry_after: int | None = None,
+) -> JSONResponse:
+    """A refusal in the words and the shape of all others; `retry_after` is in seconds."""
+    headers = {"Allow": allow} if allow else {}
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
+    return JSONResponse({"error": code or _CODES[status], "detail": message, "hint": hint}, status, headers)
+
+
+def no_session() -> JSONResponse:
+    """The answer for a session that is unknown, another's, of a dead process, or over: never a success."""
+    return refuse(404, "Could not find session", hint="Connect again: the stream of this session has ended.")

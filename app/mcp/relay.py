@@ -1,0 +1,265 @@
+"""Messages of SSE sessions that reached another process than the one that holds the stream.
+
+The process that got the message stores it in PostgreSQL and wakes the other, which takes it, hands it to the session as
+if it had come by HTTP, and says what the answer was. Only then the client is answered. So:
+
+- 202 means that the session has the message: once, in the order of the client's requests, whichever processes these
+  reached. As without a relay it does not mean that the stream will live to carry the answer.
+- 404 means that there is no such session: unknown, another user's, over, or its process died.
+- 503 `relay_busy` means that the message was not delivered and may be sent again; 503 `relay_uncertain`, that a
+  connection to PostgreSQL broke while it was handed over: it was delivered once or not at all.
+
+A process that is connected to PostgreSQL again after an outage enters its sessions again, and they live on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from itertools import count, groupby
+from uuid import UUID
+
+from sqlalchemy.exc import IntegrityError
+
+from app.database import Database
+from app.errors import Unavailable
+from app.mcp.identity import Identity
+from app.sessions import storage
+from app.sessions.presence import Presence
+from app.sessions.storage import Message, Names
+
+log = logging.getLogger(__name__)
+
+GRACE = 2.0
+"""Seconds in which a process that seems dead may connect again: PostgreSQL may have been restarted."""
+
+PATIENCE = 10.0
+"""Seconds that a process may need to take a message."""
+
+LOOK = 0.5
+"""Seconds without an acknowledgement after which a sender looks what became of its message."""
+
+Deliver = Callable[[UUID, bytes], Awaitable[int]]
+"""Hands a message to a session of this process; the HTTP status of its answer."""
+
+
+class Uncertain(Unavailable):
+    """The message was delivered once or not at all."""
+
+    code = "relay_uncertain"
+
+
+class Relay:
+    """Knows the sessions of every process on the same PostgreSQL, and passes messages on between them."""
+
+    def __init__(self, database: Database, deliver: Deliver) -> None:
+        self._database = database
+        self._deliver = deliver
+        self._presence = Presence(database, connected=self._enter_all, heard=self._heard, tick=self._tick)
+        self._mine: dict[UUID, Names] = {}
+        self._not_entered: set[UUID] = set()
+        self._not_left: set[UUID] = set()
+        self._suspects: set[int] = set()
+        self._tickets = count(1)
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._mail = asyncio.Event()
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Relay while the block runs.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer now.
+        """
+        await self._presence.start()
+        taking = asyncio.create_task(self._take(), name="relay")
+        try:
+            yield
+        finally:
+            taking.cancel()
+            await asyncio.wait([taking, *self._leaving])
+            try:
+                async with self._database.statement() as tx:
+                    await storage.leave_all(tx, self._presence.number)
+            except Unavailable as error:
+                log.info("relay: the sessions are left to the others to remove: %s", error)
+            await self._presence.stop()
+
+    async def opened(self, session: UUID, identity: Identity) -> None:
+        """Let the other processes know of a session, before its client does."""
+        self._mine[session] = Names(identity.user, identity.app)
+        try:
+            async with self._database.statement() as tx:
+                await storage.enter(tx, self._presence.number, {session: self._mine[session]})
+        except Unavailable as error:
+            self._not_entered.add(session)
+            log.warning("relay: a session is not known to other processes yet: %s", error)
+
+    def closed(self, session: UUID) -> None:
+        """Let them know that it is over. Does not wait: the task of the session may be being cancelled."""
+        self._mine.pop(session, None)
+        self._not_entered.discard(session)
+        self._not_left.add(session)
+        task = asyncio.create_task(self._leave())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def forward(self, session: UUID, identity: Identity | None, body: bytes) -> int:
+        """Pass a message on; the HTTP status of the session's answer, 404 if there is no such session of that identity.
+
+        Raises:
+            Unavailable: it could not be passed on, and the message says so.
+            Uncertain: it may have been.
+        """
+        try:
+            async with asyncio.timeout(GRACE):
+                await self._presence.up.wait()
+        except TimeoutError:
+            raise _busy("PostgreSQL does not answer") from None
+        ticket, answer = next(self._tickets), asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = answer
+        try:
+            sent = await self._send(session, identity, ticket, body)
+            if sent is None or sent.number is None:
+                return 404
+            return await self._answered(answer, session, sent.holder, sent.number)
+        finally:
+            del self._waiting[ticket]
+
+    async def _send(self, session: UUID, identity: Identity | None, ticket: int, body: bytes) -> storage.Sent | None:
+        names = None if identity is None else Names(identity.user, identity.app)
+        deadline = time.monotonic() + GRACE
+        while True:
+            try:
+                async with self._database.statement() as tx:
+                    sender = self._presence.number
+                    sent = await storage.send(tx, session, names, sender=sender, ticket=ticket, body=body)
+                    if sent is None or sent.number is not None:
+                        return sent
+                    if time.monotonic() > deadline:
+                        await storage.bury(tx, [sent.holder])
+                        return None
+            except IntegrityError:
+                return None
+            await asyncio.sleep(0.1)
+
+    async def _answered(self, answer: asyncio.Future[int], session: UUID, holder: int, number: int) -> int:
+        deadline = time.monotonic() + PATIENCE
+        seen = time.monotonic()  # when the session was last there
+        gone = False
+        while True:
+            done, _ = await asyncio.wait([answer], timeout=LOOK)
+            if done:
+                return answer.result()
+            try:
+                async with self._database.statement() as tx:
+                    fate = await storage.fate(tx, number, session, holder)
+                    now = time.monotonic()
+                    if fate.open and fate.alive:
+                        seen = now
+                    lost = now > seen + GRACE
+                    withdrawn = fate.waiting and (lost or now > deadline) and await storage.withdraw(tx, number)
+            except Unavailable as error:
+                raise Uncertain("PostgreSQL went away while the message was passed on.") from error
+            if lost:
+                return 404
+            if withdrawn:
+                raise _busy("the process that holds the session is busy")
+            if seen == now and not fate.waiting:
+                if gone:
+                    raise Uncertain("It is not known whether the session got the message.")
+                gone = True  # taken: its acknowledgement may be on its way
+
+    def _heard(self, payload: str) -> None:
+        if not payload:
+            self._mail.set()
+        for ticket, status in storage.acknowledged(payload):
+            answer = self._waiting.get(ticket)
+            if answer is not None and not answer.done():
+                answer.set_result(status)
+
+    async def _take(self) -> None:
+        """Hand over what arrives, one batch after the other, so that the order stays."""
+        while True:
+            await self._mail.wait()
+            self._mail.clear()
+            try:
+                while await self._take_batch():
+                    continue
+            except Unavailable as error:
+                log.warning("relay: messages wait: %s", error)
+
+    async def _take_batch(self) -> bool:
+        async with self._database.statement() as tx:
+            messages = await storage.take(tx, self._presence.number)
+        if not messages:
+            return False
+        # Begun in this order, each gets as far as its session before the next one begins.
+        statuses = await asyncio.gather(*(self._delivered(message) for message in messages))
+        answers = sorted(
+            (message.sender, message.ticket, status) for message, status in zip(messages, statuses, strict=True)
+        )
+        async with self._database.statement() as tx:
+            for sender, those in groupby(answers, key=lambda one: one[0]):
+                await storage.acknowledge(tx, sender, [(ticket, status) for _, ticket, status in those])
+        return True
+
+    async def _delivered(self, message: Message) -> int:
+        try:
+            return await self._deliver(message.session, message.body)
+        except Exception:
+            log.exception("relay: a message could not be handed to its session")
+            return 500
+
+    async def _enter_all(self) -> None:
+        """Enter every session anew: PostgreSQL may have crashed, or others may have taken us for dead."""
+        self._not_entered |= self._mine.keys()
+        await self._tick()
+
+    async def _enter(self, sessions: dict[UUID, Names]) -> None:
+        if not sessions:
+            return
+        async with self._database.statement() as tx:
+            await storage.enter(tx, self._presence.number, sessions)
+        self._not_entered -= sessions.keys()
+        if over := sessions.keys() - self._mine.keys():
+            self._not_left |= over
+            await self._leave()
+
+    async def _leave(self) -> None:
+        over = set(self._not_left)
+        if not over:
+            return
+        try:
+            async with self._database.statement() as tx:
+                await storage.leave(tx, over)
+        except Unavailable as error:
+            log.info("relay: ended sessions are removed later: %s", error)
+        else:
+            self._not_left -= over
+
+    async def _tick(self) -> None:
+        """What a lost notification or an outage left undone; and the sessions of processes that stay dead."""
+        self._mail.set()
+        try:
+            await self._enter({session: self._mine[session] for session in self._not_entered})
+            await self._leave()
+            await self._bury()
+        except Unavailable as error:
+            log.warning("relay: not now: %s", error)
+
+    async def _bury(self) -> None:
+        async with self._database.statement() as tx:
+            found = await storage.dead(tx, self._presence.number)
+            if buried := found & self._suspects:
+                removed = await storage.bury(tx, buried)
+                log.info("relay: removed %d sessions of %d dead processes", removed, len(buried))
+            self._suspects = found - buried
+
+
+def _busy(why: str) -> Unavailable:
+    return Unavailable(f"The message was not delivered: {why}.", code="relay_busy", hint="Send it again.")

@@ -1,0 +1,110 @@
+"""A connection to PostgreSQL that proves that this process lives, and on which others wake it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import psycopg
+
+from app.database import Database
+from app.errors import Unavailable
+from app.sessions.storage import CLASS, channel
+
+log = logging.getLogger(__name__)
+
+TICK = 5.0
+"""Seconds between two looks for what a notification should have told, and for whether the connection still works."""
+
+_LONGEST_PAUSE = 1.0
+"""Seconds between two attempts to connect."""
+
+
+class Presence:
+    """Holds the lock on this process's `number` and listens on its channel, on a connection that is renewed if it ends.
+
+    `connected` is called after every connecting, `heard` with every payload, `tick` every `TICK` seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        connected: Callable[[], Awaitable[None]],
+        heard: Callable[[str], None],
+        tick: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.number = 0
+        self.up = asyncio.Event()
+        self._database = database
+        self._connected, self._heard, self._tick = connected, heard, tick
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Connect, and stay connected in the background until `stop`.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        connection = await self._database.dedicated()
+        try:
+            # Drawn again in the case that somebody has that number.
+            while not await self._lock(connection, number := secrets.randbelow(2**31)):
+                continue
+            self.number = number
+            await connection.execute(f'LISTEN "{channel(number)}"'.encode())
+            self.up.set()
+            await self._connected()
+        except BaseException:
+            await connection.close()
+            raise
+        self._task = asyncio.create_task(self._keep(connection), name="relay-presence")
+
+    async def stop(self) -> None:
+        """Disconnect: from now on this process counts as dead."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _keep(self, connection: psycopg.AsyncConnection) -> None:
+        locked, pause = True, 0.0
+        while True:
+            try:
+                async with connection:
+                    if not self.up.is_set():
+                        await connection.execute(f'LISTEN "{channel(self.number)}"'.encode())
+                        locked = await self._lock(connection, self.number)
+                        self.up.set()
+                        await self._connected()
+                        log.info("relay: connected again")
+                    pause = 0.0
+                    while True:
+                        async for notification in connection.notifies(timeout=TICK if locked else 0.05):
+                            self._heard(notification.payload)
+                        async with asyncio.timeout(TICK):
+                            await connection.execute(b"SELECT 1")
+                        # Not at once if PostgreSQL has not noticed yet that the connection before has ended: until it
+                        # does, that one proves that we live; or if somebody asked at that very moment.
+                        locked = locked or await self._lock(connection, self.number)
+                        await self._tick()
+            except (psycopg.Error, OSError, TimeoutError, Unavailable) as error:
+                log.warning("relay: the connection to PostgreSQL ended: %s", " ".join(str(error).split()))
+            self.up.clear()
+            connection, pause = await self._reconnect(pause)
+
+    async def _reconnect(self, pause: float) -> tuple[psycopg.AsyncConnection, float]:
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_PAUSE, max(0.05, 2 * pause))
+            with suppress(Unavailable, OSError):
+                return await self._database.dedicated(), pause
+
+    async def _lock(self, connection: psycopg.AsyncConnection, number: int) -> bool:
+        cursor = await connection.execute(b"SELECT pg_try_advisory_lock(%s, %s)", (CLASS, number))
+        row = await cursor.fetchone()
+        return bool(row and row[0])

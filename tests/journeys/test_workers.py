@@ -1,0 +1,203 @@
+"""`openmemory serve --workers N`: several processes that serve, one that owns, and what each death leads to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from mcp import Client
+from mcp.client.sse import sse_client
+
+from tests.journeys.service import START, Service, until
+from tests.mcp.streams import Stream, stream_of, tool
+
+pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
+
+WORKERS = 3
+SESSIONS = 30
+_STOP = 5.0
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A data folder to be: short enough for unix sockets, reachable by any account."""
+    parent = Path(tempfile.mkdtemp(prefix="om-"))
+    parent.chmod(0o755)
+    yield parent / "data"
+    shutil.rmtree(parent)
+
+
+@pytest.fixture
+def serve(folder: Path) -> Iterator[Callable[..., Service]]:
+    """Starts services of several workers on the folder; ends them after the test."""
+    started: list[Service] = []
+
+    def start(*arguments: str, **environment: str) -> Service:
+        more = ("--port", "0", "--workers", str(WORKERS), *arguments)
+        started.append(Service("--data-dir", str(folder), *more, **environment))
+        return started[-1]
+
+    yield start
+    for service in started:
+        service.close()
+
+
+Serve = Callable[..., Service]
+
+
+def workers(service: Service) -> list[psutil.Process]:
+    """The processes that serve."""
+    return [child for child in psutil.Process(service.process.pid).children() if "app.cli.worker" in child.cmdline()]
+
+
+def memories(url: str, user: str) -> list[str]:
+    answer = httpx.get(f"{url}/api/v1/memories", params={"user_id": user, "size": 100}).raise_for_status()
+    return sorted(item["content"] for item in answer.json()["items"])
+
+
+async def text_of(client: Client, name: str, **arguments: Any) -> Any:
+    result = await client.call_tool(name, arguments)
+    [content] = result.content
+    assert not result.is_error, content
+    return json.loads(content.text)  # type: ignore[union-attr]
+
+
+async def test_many_sessions_lose_no_message_though_each_request_may_reach_another_worker(
+    serve: Serve, new_user: str
+) -> None:
+    service = serve()
+    url = service.ready()
+    assert service.out.count("is ready") == 1
+    assert f"{WORKERS} workers" in service.out
+    assert len(workers(service)) == WORKERS
+
+    async def assistant(number: int) -> None:
+        user = f"{new_user}-{number}"
+        async with Client(sse_client(f"{url}/mcp/claude/sse/{user}", timeout=60), mode="legacy") as client:
+            for fact in range(4):
+                await text_of(client, "add_memories", text=f"Fact {fact} of assistant {number}")
+            listed = await text_of(client, "list_memories")
+            assert {item["user_id"] for item in listed} == {user}
+            assert len(listed) == 4
+
+    async with asyncio.timeout(200), asyncio.TaskGroup() as group:
+        for number in range(SESSIONS):
+            group.create_task(assistant(number))
+    async with Client(f"{url}/mcp/claude/http/{new_user}-0") as client:
+        found = await text_of(client, "search_memory", query="Fact 3 of assistant 0")
+        assert found["results"][0]["memory"] == "Fact 3 of assistant 0"
+    assert "Traceback" not in service.err
+
+
+@asynccontextmanager
+async def sessions(url: str, user: str, count: int) -> AsyncIterator[list[tuple[Stream, int, httpx.AsyncClient]]]:
+    """Open sessions, each with the local port of the connection that its stream uses and a client for its messages."""
+    async with AsyncExitStack() as stack:
+        opened = []
+        for number in range(count):
+            client = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=30))
+            stream = await stack.enter_async_context(stream_of(client, f"/mcp/claude/sse/{user}-{number}"))
+            port = stream.response.extensions["network_stream"].get_extra_info("client_addr")[1]
+            await stream.shake_hands()
+            opened.append((stream, port, client))
+        yield opened
+
+
+async def test_a_killed_worker_takes_only_its_own_sessions_with_it_and_is_replaced(serve: Serve, new_user: str) -> None:
+    service = serve()
+    url = service.ready()
+    async with sessions(url, new_user, 12) as opened:
+        ports = {
+            worker.pid: {one.raddr.port for one in worker.net_connections("tcp") if one.raddr}
+            for worker in workers(service)
+        }
+        held = {pid: [one for one in opened if one[1] in found] for pid, found in ports.items()}
+        assert sum(map(len, held.values())) == len(opened)
+        victim = max(held, key=lambda pid: len(held[pid]))
+        os.kill(victim, signal.SIGKILL)
+        for stream, _, _ in held[victim]:
+            with pytest.raises((httpx.TransportError, AssertionError)):
+                await stream.event()
+        async with httpx.AsyncClient(base_url=url, timeout=30) as fresh:
+            for stream, _, _ in held[victim]:
+                answer = await fresh.post(stream.messages, json={"jsonrpc": "2.0"} | tool("list_memories"))
+                assert answer.status_code == 404
+                assert answer.json()["error"] == "session_not_found"
+        for pid, those in held.items():
+            for stream, _, _ in those if pid != victim else ():
+                listed = await stream.answer(tool("list_memories"))
+                assert json.loads(listed["result"]["content"][0]["text"]) == []
+        until(lambda: "serves again" in service.err, START)
+        assert victim not in {worker.pid for worker in workers(service)}
+        assert len(workers(service)) == WORKERS
+        for _ in range(20):
+            async with httpx.AsyncClient(base_url=url, timeout=30) as fresh:
+                assert (await fresh.get("/health/ready")).status_code == 200
+
+
+@pytest.mark.parametrize("to_group", [True, False], ids=["group", "process"])
+def test_a_signal_ends_every_process_though_event_streams_are_open(serve: Serve, folder: Path, to_group: bool) -> None:
+    service = serve()
+    url = service.ready()
+    family = service.family()
+    assert len(workers(service)) == WORKERS
+    with httpx.stream("GET", f"{url}/mcp/sse", timeout=30) as one, httpx.stream("GET", f"{url}/mcp/sse") as two:
+        assert (one.status_code, two.status_code) == (200, 200)
+        if to_group:
+            os.killpg(service.process.pid, signal.SIGINT)
+        else:
+            service.process.send_signal(signal.SIGTERM)
+        assert service.ended(within=_STOP) == 0, service.err
+    assert psutil.wait_procs(family, 0)[1] == []
+    assert "Traceback" not in service.err
+    assert not (folder / "service.json").exists()
+    assert not (folder / "run-index").exists()
+
+
+def test_a_worker_that_does_not_obey_is_killed_within_the_deadline(serve: Serve) -> None:
+    service = serve()
+    service.ready()
+    family = service.family()
+    workers(service)[0].send_signal(signal.SIGSTOP)
+    service.process.send_signal(signal.SIGTERM)
+    assert service.ended(within=_STOP + 1) == 0, service.err
+    assert psutil.wait_procs(family, 0)[1] == []
+
+
+def test_nothing_is_left_of_a_parent_that_was_killed_and_nothing_is_lost(serve: Serve, new_user: str) -> None:
+    service = serve()
+    url = service.ready()
+    family = service.family()
+    texts = [f"Fact {number}" for number in range(20)]
+    for each in texts:
+        added = httpx.post(f"{url}/api/v1/memories", json={"user_id": new_user, "text": each, "infer": False})
+        assert added.is_success, added.text
+    service.process.kill()
+    service.ended(_STOP)
+    assert psutil.wait_procs(family, 10)[1] == []
+    assert memories(serve().ready(), new_user) == sorted(texts)
+
+
+def test_a_worker_that_cannot_start_ends_the_service_with_its_reason(serve: Serve) -> None:
+    service = serve(OPENMEMORY_EMBEDDER_PROVIDER="no-such-provider")
+    assert service.ended(within=START) == 2
+    assert "no-such-provider" in service.err
+    assert "a worker process did not start" in service.err
+
+
+def test_secrets_are_no_arguments_of_a_worker(serve: Serve) -> None:
+    service = serve(OPENMEMORY_ACCESS_API_KEY="a-long-key")
+    url = service.ready()
+    assert all("a-long-key" not in " ".join(worker.cmdline()) for worker in workers(service))
+    assert httpx.get(f"{url}/api/v1/memories", params={"user_id": "x"}).status_code == 401
