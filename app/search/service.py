@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -72,6 +73,8 @@ class Search:
         self._embedder = embedder
         self._settings = settings
         self.embedder_breaker = CircuitBreaker("embedder", trips_on=(EmbedderUnavailable, TimeoutError))
+        self.answered: Counter[tuple[Method, str | None]] = Counter()
+        """Answers since the start, by method and note."""
         self.index_breaker = CircuitBreaker("index", trips_on=(IndexUnavailable, TimeoutError))
 
     async def search(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
@@ -104,6 +107,7 @@ class Search:
             asked *= WIDENING
             strict = True
         best = sorted((fused[id_] for id_ in found.rows), key=lambda hit: -hit.score)
+        self.answered[method, dense.note] += 1
         results = [_result(found.rows[hit.id], hit) for hit in best]
         return SearchAnswer(results=results, search_method=method, note=dense.note)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from tests.faults.outages import PATIENCE, REQUESTS, USER, Stage, refused_in_words, served, staged, timed
+from tests.faults.outages import PATIENCE, REQUESTS, Stage, refused_in_words, served, staged, timed
 from tests.faults.wire import Mode
 
 pytestmark = [pytest.mark.journey, pytest.mark.xdist_group("postgres-outage"), pytest.mark.timeout(300)]
