@@ -159,7 +159,10 @@ class Deliverer:
                 pause = IDLE if due is None else min(IDLE, max(0.05, due))
                 pause = min(pause, await self._flush())
             except (Unavailable, IndexUnavailable) as error:
-                log.warning("delivery waits: %s", error)
+                # Of an outage of PostgreSQL the log hears from `database`, once.
+                log.log(
+                    logging.DEBUG if isinstance(error, Unavailable) else logging.WARNING, "delivery waits: %s", error
+                )
                 pause = 1.0
             except Exception:
                 log.exception("delivery failed; it goes on in a moment")

@@ -38,7 +38,8 @@ class Wire:
         self.mode = Mode.REFUSE
         self.port = 0
         self.refusal = ("53300", "sorry, too many clients already")
-        self.accepted = 0
+        self.lose_answer_to: bytes | None = None
+        """Once: a question that holds these bytes arrives, and the connection is reset instead of its answer."""
 
     @property
     def links(self) -> int:
@@ -71,11 +72,12 @@ class Wire:
         await self.switch(Mode.REFUSE)
         await self.cut()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.accepted += 1
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
         self._links[task] = writer
+        task.add_done_callback(self._links.pop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             with suppress(OSError, asyncio.IncompleteReadError):
                 if self.mode is Mode.SAY:
@@ -83,15 +85,15 @@ class Wire:
                 else:
                     await self._link(reader, writer)
         finally:
-            del self._links[task]
             writer.transport.abort()
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._passing.wait()
         up_reader, up_writer = await asyncio.open_unix_connection(self._target)
+        losing = asyncio.Event()
         pumps = [
-            asyncio.create_task(self._pump(reader, up_writer, answers=False)),
-            asyncio.create_task(self._pump(up_reader, writer, answers=True)),
+            asyncio.create_task(self._ask(reader, up_writer, losing)),
+            asyncio.create_task(self._answer(up_reader, writer, losing)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -101,16 +103,26 @@ class Wire:
             await asyncio.gather(*pumps, return_exceptions=True)
             up_writer.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool) -> None:
-        while data := await reader.read(65_536):
+    async def _ask(self, client: asyncio.StreamReader, server: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+        while data := await client.read(65_536):
             await self._passing.wait()
-            if answers and self.mode is Mode.RESET:
-                writer.write(data[: len(data) // 2])
-                await writer.drain()
-                _reset(writer)
+            if self.lose_answer_to is not None and self.lose_answer_to in data:
+                self.lose_answer_to = None
+                losing.set()
+            server.write(data)
+            await server.drain()
+
+    async def _answer(self, server: asyncio.StreamReader, client: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+        while data := await server.read(65_536):
+            await self._passing.wait()
+            if self.mode is Mode.RESET or losing.is_set():
+                if not losing.is_set():
+                    client.write(data[: len(data) // 2])
+                    await client.drain()
+                _reset(client)
                 return
-            writer.write(data)
-            await writer.drain()
+            client.write(data)
+            await client.drain()
 
     async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
