@@ -15,8 +15,20 @@ import httpx
 import psutil
 import pytest
 
-from tests.faults.outages import PATIENCE, REQUESTS, USER, Stage, refused_in_words, served, staged, superuser, timed
+from tests.faults.outages import (
+    PATIENCE,
+    REQUESTS,
+    USER,
+    Stage,
+    refused_in_words,
+    served,
+    settings_for,
+    staged,
+    superuser,
+    timed,
+)
 from tests.faults.wire import Mode
+from tests.journeys.service import Service
 
 pytestmark = [pytest.mark.journey, pytest.mark.xdist_group("postgres-outage"), pytest.mark.timeout(300)]
 
@@ -320,3 +332,68 @@ async def left(stage: Stage) -> dict[str, float]:
         "connections": await stage.connections(),
         "megabytes": round(process.memory_info().rss / 2**20, 1),
     }
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        (Mode.REFUSE, "Connection refused"),
+        (Mode.HANG, "timeout expired"),
+        (Mode.SAY, "the database system is starting up"),
+    ],
+)
+async def test_a_start_without_postgres_ends_with_2_and_one_line_that_says_why(
+    stage: Stage, short_folder: Path, mode: Mode, words: str
+) -> None:
+    stage.wire.refusal = ("57P03", "the database system is starting up")
+    await stage.wire.switch(mode)
+    folder = short_folder / f"start-{mode.name.lower()}"
+    service = Service("--data-dir", str(folder), "--port", "0", **settings_for(stage.wire))
+    try:
+        assert await asyncio.to_thread(service.ended, 30) == 2
+        [line] = service.err.strip().splitlines()
+        assert "database.url: PostgreSQL does not answer: " in line
+        assert words in line
+        assert "Traceback" not in service.err
+    finally:
+        await stage.wire.switch(Mode.PASS)
+        await asyncio.to_thread(service.close)
+
+
+async def test_background_work_goes_on_after_an_outage_and_the_log_tells_of_it_in_two_lines(short_folder: Path) -> None:
+    async with staged(short_folder / "background") as stage:
+        await remembered(stage)
+        for mode in (Mode.REFUSE, Mode.HANG):
+            failures = await failed(stage)
+            await stage.wire.switch(mode)
+            await stage.wire.cut()
+            # The deliverer and the job that looks for what to analyse meet the outage several times.
+            while await failed(stage) < failures + 3:
+                await stage.http.get("/health/ready")
+            await stage.wire.switch(Mode.PASS)
+        row = (await REQUESTS["REST add"](stage, "")).json()
+        started = time.perf_counter()
+        while True:
+            body = {"user_id": USER, "query": row["content"]}
+            [best, *_] = (await stage.http.post("/api/v1/memories/search", json=body)).json()["results"]
+            if best["id"] == row["id"] and best["parts"]["cosine"] is not None:
+                break
+            assert time.perf_counter() - started < 15
+            await asyncio.sleep(0.05)
+        answer = await stage.http.post("/api/v1/sync")
+        assert served(answer), answer.text
+        said = stage.service.err.strip().splitlines()
+        assert [line for line in said if "Traceback" in line] == []
+        about = [line for line in said if "PostgreSQL" in line]
+        assert len(about) == 2, said
+        assert "PostgreSQL does not answer: " in about[0]
+        assert "PostgreSQL answers again, after " in about[1]
+        assert len(said) <= 8, said
+
+
+async def failed(stage: Stage) -> float:
+    """How often the service has met no PostgreSQL."""
+    text = (await stage.http.get("/metrics")).text
+    found = re.search(r"^openmemory_database_failures_total (\S+)", text, re.MULTILINE)
+    assert found
+    return float(found[1])
