@@ -122,14 +122,14 @@ class PoolUse:
 class Database:
     """A pool of connections to one PostgreSQL.
 
-    Whatever happens to the server, nobody waits for it longer than `connect_timeout` for a connection and about twice
-    that for an answer, unless it still gives signs of life: then `statement_timeout`.
+    Whatever happens to the server, nobody waits longer than about two `connect_timeout`s for a connection and as long
+    for an answer, unless the server still gives signs of life: then a little more than `statement_timeout`.
     """
 
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
         self.url = normal_url(url)
         self._settings = settings
-        self._heart = Heart(lambda: psycopg.AsyncConnection.connect(_plain(self.url), **self._reaching))
+        self._heart = Heart(self._touch)
         self._reaching = reaching(make_url(self.url), settings.connect_timeout)
         options: dict[str, Any] = {
             "pool_size": settings.pool_size,
@@ -196,7 +196,7 @@ class Database:
 
     async def _connect(self, *arguments: Any, **options: Any) -> Connection:
         # The driver counts for each address of each host; looking a name up counts nowhere.
-        attempts = 1 + str(make_url(self.url).host).count(",")
+        attempts = 1 + str(options.get("host", "")).count(",")
         try:
             async with asyncio.timeout((attempts + 1) * self._settings.connect_timeout):
                 connection = await Connection.connect(*arguments, **options)
@@ -206,6 +206,11 @@ class Database:
         connection.deadline = self._settings.statement_timeout + _GRACE
         connection.alive = self._heart.beats
         return connection
+
+    async def _touch(self) -> psycopg.AsyncConnection[Any]:
+        """A connection as any other, for once."""
+        arguments, options = self.engine.dialect.create_connect_args(make_url(self.url))
+        return await self._connect(*arguments, **{**options, **self._reaching})
 
     def _checked(self, connection: Any, record: Any, _: Any) -> None:
         """Before a connection of the pool is used: one that ended while it waited there is opened anew, which nobody
@@ -262,11 +267,6 @@ class _Outage:
 def _opened(_: Any, record: Any) -> None:
     record.info["opened"] = time.monotonic()
     record.info["new"] = True
-
-
-def _plain(url: str) -> str:
-    """The address as the driver itself takes it."""
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def _first_line(error: BaseException) -> str:
