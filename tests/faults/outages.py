@@ -18,7 +18,7 @@ from sqlalchemy.engine import make_url
 
 from app.embedded.folder import DataFolder
 from app.embedded.postgres import EmbeddedPostgres
-from tests.faults.wire import Mode, Wire, wired
+from tests.faults.wire import Wire, wired
 from tests.journeys.service import Service
 
 CONNECT, STATEMENT = 1, 3
@@ -194,8 +194,3 @@ async def timed(work: Awaitable[httpx.Response]) -> tuple[httpx.Response, float]
     started = time.perf_counter()
     answer = await work
     return answer, time.perf_counter() - started
-
-
-async def heal(stage: Stage) -> None:
-    """Let the wire pass everything on."""
-    await stage.wire.switch(Mode.PASS)

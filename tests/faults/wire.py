@@ -32,8 +32,8 @@ class Wire:
 
     def __init__(self, target: Path) -> None:
         self._target = target
-        self._server: asyncio.Server | None = None
-        self._links: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self._links: dict[asyncio.Task[None], socket.socket] = {}
         self._passing = asyncio.Event()
         self.mode = Mode.REFUSE
         self.port = 0
@@ -53,18 +53,21 @@ class Wire:
             self._passing.clear()
         else:
             self._passing.set()
-        if mode is Mode.REFUSE and self._server is not None:
-            self._server.close()
-            self._server = None
-        if mode is not Mode.REFUSE and self._server is None:
-            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-            self.port = self._server.sockets[0].getsockname()[1]
+        if mode is Mode.REFUSE and self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+            self._listener = None
+        if mode is not Mode.REFUSE and self._listener is None:
+            listening = socket.create_server(("127.0.0.1", self.port), backlog=128)
+            listening.setblocking(False)
+            self.port = listening.getsockname()[1]
+            self._listener = asyncio.create_task(self._listen(listening))
 
     async def cut(self) -> None:
         """Reset every connection."""
         links = list(self._links)
         for link in links:
-            _reset(self._links[link])
+            _abruptly(self._links[link])
             link.cancel()
         await asyncio.gather(*links, return_exceptions=True)
 
@@ -72,12 +75,17 @@ class Wire:
         await self.switch(Mode.REFUSE)
         await self.cut()
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._links[task] = writer
-        task.add_done_callback(self._links.pop)
+    async def _listen(self, listening: socket.socket) -> None:
+        # Not asyncio's server: closed while it accepts, it loses the connection without closing it.
+        with listening:
+            while True:
+                connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+                task = asyncio.create_task(self._serve(connection))
+                self._links[task] = connection
+                task.add_done_callback(lambda ended: self._links.pop(ended).close())
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
         try:
             with suppress(OSError, asyncio.IncompleteReadError):
                 if self.mode is Mode.SAY:
@@ -139,11 +147,14 @@ class Wire:
         await writer.wait_closed()
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close with a reset rather than an orderly end."""
-    connection = writer.get_extra_info("socket")
-    if connection is not None and connection.fileno() >= 0:
+def _abruptly(connection: socket.socket) -> None:
+    """Let closing be a reset rather than an orderly end."""
+    if connection.fileno() >= 0:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    _abruptly(writer.get_extra_info("socket"))
     writer.transport.abort()
 
 
