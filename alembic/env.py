@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from sqlalchemy import create_engine, pool, text
+from sqlalchemy import text
 
 from alembic import context
 from app.tables import metadata
@@ -21,7 +21,9 @@ def url() -> str:
 
 def run() -> None:
     """Bring the database to the wanted revision in one transaction."""
-    engine = create_engine(url(), poolclass=pool.NullPool)
+    from app.migrations import engine_of
+
+    engine = engine_of(url())
     with engine.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
         connection.execute(text("SET LOCAL lock_timeout = '10s'"))

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import orjson
+import psycopg
 from psycopg import AsyncConnection as AsyncPgConnection
 from psycopg import errors as pg
-from sqlalchemy import DateTime, MetaData, exc
+from sqlalchemy import DateTime, MetaData, event, exc
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.orm import DeclarativeBase
 
 from app.config import Database as DatabaseSettings
+from app.driver import Connection, Heart, ended
 from app.errors import SetupError, Unavailable
+
+log = logging.getLogger(__name__)
 
 Tx = AsyncConnection
 """A connection inside a transaction. Inner functions take it first and never commit."""
@@ -32,7 +40,14 @@ _AWAY = (
     pg.TooManyConnections,
     pg.InsufficientResources,
     pg.ReadOnlySqlTransaction,
+    pg.IdleInTransactionSessionTimeout,
 )
+
+_GRACE = 2.0
+"""Seconds beyond `statement_timeout` that PostgreSQL has to report that a statement was cancelled."""
+
+_SAID_EVERY = 30.0
+"""Seconds between two lines of the log that say that PostgreSQL is away."""
 
 
 class Base(DeclarativeBase):
@@ -55,6 +70,8 @@ def _session(settings: DatabaseSettings) -> dict[str, str]:
     compiling it, costs more than it saves (a search among 10,000 memories: 4.1 ms of CPU instead of 1.8)."""
     return {
         "statement_timeout": f"{settings.statement_timeout}s",
+        # What a client holds that vanished in the middle is free again. Nothing of ours is ever idle there.
+        "idle_in_transaction_session_timeout": "60s",
         "timezone": "UTC",
         "plan_cache_mode": "force_generic_plan",
         "jit": "off",
@@ -84,12 +101,43 @@ def most_connections(settings: DatabaseSettings, *, processes: int) -> int:
     return processes * (4 * settings.pool_size + 1) + 4
 
 
+def reaching(url: URL, connect_timeout: int) -> dict[str, Any]:
+    """How a server is to be reached, as far as the address does not say otherwise: a peer that is gone is noticed
+    within some `connect_timeout`s, and of several hosts the one is taken that writes."""
+    options = {
+        "connect_timeout": connect_timeout,
+        "application_name": "openmemory",
+        "keepalives_idle": 4 * connect_timeout,
+        "keepalives_interval": connect_timeout,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 2_000 * connect_timeout,
+        # Every request writes, if only who read what: a server that only reads is as good as away.
+        "target_session_attrs": "read-write",
+    }
+    return {name: value for name, value in options.items() if name not in url.query}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """Connections of one pool, and how many there may be."""
+
+    used: int
+    idle: int
+    limit: int
+
+
 class Database:
-    """A pool of connections to one PostgreSQL."""
+    """A pool of connections to one PostgreSQL.
+
+    Whatever happens to the server, nobody waits longer than about two `connect_timeout`s for a connection and as long
+    for an answer, unless the server still gives signs of life: then a little more than `statement_timeout`.
+    """
 
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
         self.url = normal_url(url)
-        self._connect_timeout = settings.connect_timeout
+        self._settings = settings
+        self._heart = Heart(self._touch)
+        self._reaching = reaching(make_url(self.url), settings.connect_timeout)
         options: dict[str, Any] = {
             "pool_size": settings.pool_size,
             "max_overflow": settings.pool_size,
@@ -100,9 +148,9 @@ class Database:
             "hide_parameters": True,
             "json_serializer": lambda value: orjson.dumps(value).decode(),
             "json_deserializer": orjson.loads,
-            "connect_args": {
-                "connect_timeout": settings.connect_timeout,
-                "application_name": "openmemory",
+            "connect_args": self._reaching
+            | {
+                "async_creator_fn": self._connect,
                 "options": " ".join(f"-c {name}={value}" for name, value in _session(settings).items()),
             },
         }
@@ -111,6 +159,14 @@ class Database:
         self._statements = create_async_engine(
             self.url, isolation_level="AUTOCOMMIT", pool_reset_on_return=None, **options
         )
+        for engine in (self.engine, self._statements):
+            event.listen(engine.sync_engine, "connect", _opened)
+            event.listen(engine.sync_engine, "checkout", self._checked)
+        self.failures = 0
+        """Transactions and statements that met no PostgreSQL."""
+        self._suspect_until = 0.0
+        self._away_since: float | None = None
+        self._said: float | None = None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
@@ -120,14 +176,14 @@ class Database:
             Unavailable: PostgreSQL is away, starting, full or too slow. Nothing was written, unless the answer to
                 the commit itself was lost: then the write may stand, and repeating it must be safe.
         """
-        with _outage():
+        with _Outage(self):
             async with self.engine.begin() as tx:
                 yield tx
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Tx]:
         """A connection on which every statement is its own transaction: saves BEGIN and COMMIT round trips."""
-        with _outage():
+        with _Outage(self):
             async with self._statements.connect() as connection:
                 yield connection
 
@@ -140,34 +196,100 @@ class Database:
             Unavailable: PostgreSQL does not answer.
         """
         arguments, options = self.engine.dialect.create_connect_args(self.engine.url)
-        with _outage():
-            return await AsyncPgConnection.connect(
-                *arguments,
-                **options,
-                autocommit=True,
-                connect_timeout=self._connect_timeout,
-                application_name="openmemory",
-            )
+        with _Outage(self):
+            return await AsyncPgConnection.connect(*arguments, **{**options, **self._reaching}, autocommit=True)
+
+    def pools(self) -> dict[str, PoolUse]:
+        """The connections for transactions and those for single statements."""
+        limit = 2 * self._settings.pool_size
+        found = {}
+        for name, engine in (("transactions", self.engine), ("statements", self._statements)):
+            pool: Any = engine.pool
+            found[name] = PoolUse(used=pool.checkedout(), idle=pool.checkedin(), limit=limit)
+        return found
 
     async def close(self) -> None:
         """Close every connection."""
         await self.engine.dispose()
         await self._statements.dispose()
 
+    async def _connect(self, *arguments: Any, **options: Any) -> Connection:
+        # The driver counts for each address of each host; looking a name up counts nowhere.
+        attempts = 1 + str(options.get("host", "")).count(",")
+        try:
+            async with asyncio.timeout((attempts + 1) * self._settings.connect_timeout):
+                connection = await Connection.connect(*arguments, **options)
+        except TimeoutError:
+            raise pg.ConnectionTimeout("connection timeout expired") from None
+        connection.patience = self._settings.connect_timeout
+        connection.deadline = self._settings.statement_timeout + _GRACE
+        connection.alive = self._heart.beats
+        return connection
 
-class _outage:
+    async def _touch(self) -> psycopg.AsyncConnection[Any]:
+        """A connection as any other, for once."""
+        arguments, options = self.engine.dialect.create_connect_args(make_url(self.url))
+        return await self._connect(*arguments, **{**options, **self._reaching})
+
+    def _checked(self, connection: Any, record: Any, _: Any) -> None:
+        """Before a connection of the pool is used: one that ended while it waited there is opened anew, which nobody
+        notices. One opened before another broke is suspect: its server may be gone without a word."""
+        if record.info.pop("new", False):
+            return
+        if record.info["opened"] <= self._suspect_until or ended(connection.driver_connection):
+            raise exc.DisconnectionError
+
+    def _failed(self, since: float, reason: BaseException, *, broken: bool) -> None:
+        """Note that what began at `since` met no PostgreSQL."""
+        now = time.monotonic()
+        self.failures += 1
+        if broken:
+            self._suspect_until = max(self._suspect_until, since)
+        if self._away_since is None:
+            self._away_since = since
+        if self._said is None or now - self._said >= _SAID_EVERY:
+            self._said = now
+            log.warning("PostgreSQL does not answer: %s", _first_line(reason))
+
+    def _answered(self) -> None:
+        if self._away_since is not None and self._said is not None and self._said >= self._away_since:
+            log.warning("PostgreSQL answers again, after %.1f s", time.monotonic() - self._away_since)
+        self._away_since = None
+
+
+class _Outage:
     """Translates what the driver raises when PostgreSQL is away; everything else passes."""
 
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
     def __enter__(self) -> None:
-        return None
+        self._since = time.monotonic()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        database = self._database
+        if error is None:
+            if database._away_since is not None:
+                database._answered()
+            return
         if isinstance(error, exc.TimeoutError):
             raise Unavailable("The database has no free connection.", code="database_unavailable") from error
-        if isinstance(error, exc.DBAPIError) and (error.connection_invalidated or isinstance(error.orig, _AWAY)):
+        broken = isinstance(error, exc.DBAPIError) and error.connection_invalidated
+        cause = error.orig if isinstance(error, exc.DBAPIError) else error
+        if broken or isinstance(cause, (*_AWAY, ConnectionError)):
+            # A server that only reads may be one that another has replaced: its connections are of no use either.
+            broken = broken or isinstance(cause, pg.ReadOnlySqlTransaction)
+            database._failed(self._since, cast(BaseException, cause), broken=broken)
             raise Unavailable("The database does not answer.", code="database_unavailable") from error
-        if isinstance(error, pg.OperationalError | pg.InterfaceError | ConnectionError):
-            raise Unavailable("The database does not answer.", code="database_unavailable") from error
+
+
+def _opened(_: Any, record: Any) -> None:
+    record.info["opened"] = time.monotonic()
+    record.info["new"] = True
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def violated(error: exc.IntegrityError) -> str:

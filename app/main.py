@@ -9,14 +9,17 @@ from fastapi import FastAPI
 
 from app.jobs.schedule import scheduled
 from app.mcp.doors import McpFirst, mcp_doors
+from app.metrics.exposition import Metrics
 from app.rest.api import include_rest
 from app.rest.guard import Guard
+from app.rest.measure import Measure
 from app.services import VERSION, Services
 
 
 def create_app(services: Services) -> FastAPI:
     """Every door over one set of services. The services are opened and closed by whoever calls this."""
-    doors = mcp_doors(services)
+    metrics = Metrics(services)
+    doors = mcp_doors(services, metrics.traffic)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -31,7 +34,9 @@ def create_app(services: Services) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.services = services
+    app.state.metrics = metrics
     include_rest(app)
     app.add_middleware(McpFirst, doors=doors)
     app.add_middleware(Guard, settings=services.settings)
+    app.add_middleware(Measure, traffic=metrics.traffic)
     return app

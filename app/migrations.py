@@ -6,14 +6,19 @@ import asyncio
 from pathlib import Path
 
 from alembic.config import Config
-from sqlalchemy import create_engine, exc, text
+from sqlalchemy import Engine, create_engine, exc, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.pool import NullPool
 
 from alembic import command
-from app.database import normal_url
+from app.database import normal_url, reaching
 from app.errors import SetupError
 
 OLDEST = 14
 """The oldest major version of PostgreSQL that is supported."""
+
+CONNECT_TIMEOUT = 10
+"""Seconds that a server has to answer at a start. One that does not answer then is a reason not to start."""
 
 EXTENSIONS = ("btree_gin", "pg_trgm")
 
@@ -26,6 +31,11 @@ def configuration(url: str) -> Config:
     return config
 
 
+def engine_of(url: str) -> Engine:
+    """An engine for the address, which finds out within some `CONNECT_TIMEOUT`s that nobody is there."""
+    return create_engine(url, poolclass=NullPool, connect_args=reaching(make_url(url), CONNECT_TIMEOUT))
+
+
 async def upgrade(url: str) -> None:
     """Bring the schema to the newest revision. Replicas that start together wait for each other.
 
@@ -36,7 +46,7 @@ async def upgrade(url: str) -> None:
 
 
 def _upgrade(url: str) -> None:
-    engine = create_engine(normal_url(url), connect_args={"connect_timeout": 10})
+    engine = engine_of(normal_url(url))
     try:
         with engine.connect() as connection:
             version = connection.scalar(text("SELECT current_setting('server_version_num')::int")) or 0

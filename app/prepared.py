@@ -42,7 +42,7 @@ class Prepared:
         """Execute it; every parameter that the statement gives no value must be in `values`.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: as SQLAlchemy would raise it; a broken connection is given up with its pool.
+            sqlalchemy.exc.DBAPIError: as SQLAlchemy would raise it; a broken connection is given up.
         """
         defaults = self._defaults
         given = []
@@ -56,9 +56,7 @@ class Prepared:
             return await cursor.fetchall()
         except psycopg.Error as error:
             if broken := driver.closed:
-                # Those that wait in the pool are of the same server: most likely dead too.
                 await tx.invalidate(error)
-                await tx.engine.dispose()
             raise exc.DBAPIError.instance(
                 None, None, error, psycopg.Error, hide_parameters=True, connection_invalidated=broken
             ) from error

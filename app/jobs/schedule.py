@@ -84,8 +84,8 @@ async def analyze(services: Services) -> None:
     """Tell PostgreSQL's planner about what was just imported."""
     try:
         await services.maintenance.run()
-    except Unavailable as error:
-        log.warning("analyze: not now: %s", error)
+    except Unavailable as error:  # of which the log hears from `database`, once
+        log.debug("analyze: not now: %s", error)
 
 
 async def refresh_statistics(services: Services) -> None:
@@ -97,4 +97,4 @@ async def refresh_statistics(services: Services) -> None:
             async with services.database.transaction() as tx:
                 await statistics.refresh(tx, user)
     except Unavailable as error:
-        log.warning("statistics: not now: %s", error)
+        log.debug("statistics: not now: %s", error)

@@ -22,6 +22,7 @@ from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, from_path
 from app.mcp.refusals import no_session, refuse
 from app.mcp.server import mcp_server
+from app.metrics.traffic import Traffic
 from app.services import Services
 
 MESSAGES = "/mcp/messages/"
@@ -40,9 +41,9 @@ class McpDoors:
     that reach another process are forwarded, where there may be one.
     """
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, traffic: Traffic) -> None:
         self._limits: Limits = services.settings.limits
-        self._server: Server[Any] = mcp_server(services)
+        self._server: Server[Any] = mcp_server(services, traffic)
         self._sse = SseServerTransport(MESSAGES, max_request_body_size=self._limits.body)
         self._identities: dict[str, Identity] = {}
         self._forwarding = Forwarding(services.database, self._limits, self._deliver) if services.shared else None
@@ -170,6 +171,7 @@ class McpFirst:
                 match, found = route.matches(scope if named is None else {**scope, "path": named.path})
                 if match is Match.FULL:
                     scope.update(found)
+                    scope["route"] = route
                     if named is not None:
                         scope["path_params"] = named.parameters
                     await route.handle(scope, receive, send)
@@ -193,9 +195,9 @@ def _with_slashes(scope: Scope) -> _Named | None:
     return _Named(f"/mcp/-/{transport}/-{rest}", {"client": unquote(client), "user": unquote(user)})
 
 
-def mcp_doors(services: Services) -> McpDoors:
-    """The MCP doors over the services."""
-    return McpDoors(services)
+def mcp_doors(services: Services, traffic: Traffic) -> McpDoors:
+    """The MCP doors over the services; calls of tools are counted in `traffic`."""
+    return McpDoors(services, traffic)
 
 
 class _Endpoint:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
@@ -32,6 +33,17 @@ class Answer:
     structured: dict[str, Any]
 
 
+class Outcome(StrEnum):
+    """How a call ended: refused is for the caller to mend, unavailable passes by itself, failed is a defect; cancelled:
+    nobody waits for the answer."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    UNAVAILABLE = "unavailable"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
 @dataclass(frozen=True)
 class Tool(Generic[ArgumentsT]):
     """One tool of the server."""
@@ -57,7 +69,9 @@ class Tool(Generic[ArgumentsT]):
             annotations=self.annotations,
         )
 
-    async def call(self, services: Services, identity: Identity, arguments: dict[str, Any]) -> CallToolResult:
+    async def call(
+        self, services: Services, identity: Identity, arguments: dict[str, Any]
+    ) -> tuple[CallToolResult, Outcome]:
         """Run it; whatever the caller can mend comes back as an error result that says how."""
         try:
             # Models write null for what they leave out.
@@ -65,15 +79,15 @@ class Tool(Generic[ArgumentsT]):
                 {key: value for key, value in arguments.items() if value is not None}
             )
         except ValidationError as error:
-            return failure(f"{self.failing}: {_first(error)}")
+            return failure(f"{self.failing}: {_first(error)}"), Outcome.REFUSED
         try:
             caller = await services.directory.caller(identity.user, identity.app)
             answer = await self.run(services, caller, parsed)
         except OpenMemoryError as error:
-            return failure(self._words(error))
-        return CallToolResult(
-            content=[TextContent(type="text", text=answer.text)], structured_content=answer.structured
-        )
+            outcome = Outcome.UNAVAILABLE if isinstance(error, Unavailable) else Outcome.REFUSED
+            return failure(self._words(error)), outcome
+        content = [TextContent(type="text", text=answer.text)]
+        return CallToolResult(content=content, structured_content=answer.structured), Outcome.OK
 
     def _words(self, error: OpenMemoryError) -> str:
         words = error.message if error.hint is None else f"{error.message} {error.hint}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -25,6 +26,7 @@ from app.memories.maintenance import Maintenance
 from app.memories.models import Memory, State
 from app.memories.repository import ALL_STATES
 from app.memories.schemas import (
+    Event,
     History,
     MemoryAdded,
     MemoryCreate,
@@ -53,6 +55,8 @@ class Memories:
         self._delivery = delivery
         self._limits = limits
         self._maintenance = maintenance
+        self.written: Counter[str] = Counter()
+        """Memories written since the start, by operation: add, duplicate, update, erase, or the new state."""
 
     async def add(self, caller: Caller, new: MemoryCreate) -> MemoryAdded:
         """Remember one text verbatim; an identical active one of the same app and namespace is answered instead.
@@ -81,6 +85,8 @@ class Memories:
                 raise
         self._delivery.wake()
         self._maintenance.wrote(len(added))
+        for each in added:
+            self.written["add" if each.event is Event.ADD else "duplicate"] += 1
         return added
 
     async def get(self, caller: Caller, memory_id: UUID) -> MemoryRecord:
@@ -133,6 +139,7 @@ class Memories:
             await changes.update_text(tx, caller, which, change)
             await trail.record(tx, caller, Access.UPDATE, [memory_id])
             record = await repository.get(tx, caller, memory_id)
+        self.written["update"] += 1
         self._delivery.wake()
         if record is None:
             raise _no_memory()
@@ -164,6 +171,7 @@ class Memories:
                 raise transitions.refuse(refused[0], target)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, mine, target)]
             await trail.record(tx, caller, _ACCESS[target], changed)
+        self.written[target.value] += len(changed)
         self._delivery.wake()
         return len(changed)
 
@@ -177,6 +185,7 @@ class Memories:
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target)]
             access = Access.DELETE_ALL if target is State.DELETED else _ACCESS[target]
             await trail.record(tx, caller, access, changed, {"operation": "bulk_delete"} if changed else None)
+        self.written[target.value] += len(changed)
         self._delivery.wake()
         return len(changed)
 
@@ -207,6 +216,7 @@ class Memories:
             if len(found) < len(ids):
                 raise _no_memory()
             erased = await changes.erase(tx, ids)
+        self.written["erase"] += erased
         self._delivery.wake()
         return erased
 
@@ -215,6 +225,7 @@ class Memories:
         _only_owner(caller)
         async with self._database.transaction() as tx:
             erased = await changes.erase_user(tx, caller.user_id)
+        self.written["erase"] += erased
         self._directory.forget(caller.user)
         self._delivery.wake()
         return erased

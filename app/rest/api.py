@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.rest import actions, apps, batch, grants, health, memories, search, sync, users
+from app.rest import actions, apps, batch, grants, health, memories, metrics, search, sync, users
 from app.rest.errors import add_error_handlers
 
 ROUTERS = (
@@ -20,6 +20,7 @@ ROUTERS = (
     sync.router,
     sync.short,
     health.router,
+    metrics.router,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -70,6 +71,8 @@ class Search:
         self._database = database
         self._spaces = spaces
         self._settings = settings
+        self.answered: Counter[tuple[Method, str | None]] = Counter()
+        """Answers since the start, by method and note."""
 
     async def search(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """The memories nearest to the query that the caller may read, best first, each access logged.
@@ -101,6 +104,7 @@ class Search:
             asked *= WIDENING
             strict = True
         best = sorted((fused[id_] for id_ in found.rows), key=lambda hit: -hit.score)
+        self.answered[method, dense.note] += 1
         results = [_result(found.rows[hit.id], hit) for hit in best]
         return SearchAnswer(results=results, search_method=method, note=dense.note)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-PROTOCOLS = {"__main__", "cli", "jobs", "main", "mcp", "rest", "web"}
+PROTOCOLS = {"__main__", "cli", "jobs", "main", "mcp", "metrics", "rest", "web"}
 """Modules of app/ that may know a protocol, beside features that may not."""
 
 INNOCENT = {"logs", "times"}

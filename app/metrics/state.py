@@ -1,0 +1,80 @@
+"""What this process knows of itself, read when somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from app.embeddings.breaker import CircuitBreaker, State
+from app.search.service import NO_EMBEDDER, NO_INDEX
+from app.services import VERSION, Services
+
+_REASONS = {None: "none", NO_EMBEDDER: "embedder_unavailable", NO_INDEX: "index_unavailable"}
+
+
+def state(services: Services) -> Iterator[Metric]:
+    """Counts and states of this process; asks no other."""
+    build = GaugeMetricFamily(
+        "openmemory_build_info", "Always 1; the labels say what runs.", labels=("version", "python")
+    )
+    build.add_metric((VERSION, platform.python_version()), 1)
+    yield build
+    searches = CounterMetricFamily(
+        "openmemory_searches",
+        "Searches that this process answered, by how: hybrid, or database_text when only words could be searched, and"
+        " what was missing then.",
+        labels=("search_method", "degradation"),
+    )
+    for (method, note), count in services.search.answered.items():
+        searches.add_metric((method.value, _REASONS.get(note, "other")), count)
+    yield searches
+    written = CounterMetricFamily(
+        "openmemory_memories_written",
+        "Memories that this process wrote, by what was done. duplicate: an active one said it already, nothing stored.",
+        labels=("operation",),
+    )
+    for operation, count in services.memories.written.items():
+        written.add_metric((operation,), count)
+    yield written
+    breakers = GaugeMetricFamily(
+        "openmemory_circuit_breaker_state",
+        "1 for the state that a circuit breaker of this process is in. closed: asks; open: does not; half_open: tries.",
+        labels=("breaker", "state"),
+    )
+    for name, breaker in _breakers(services).items():
+        for each in State:
+            breakers.add_metric((name, each.value), float(breaker.state is each))
+    yield breakers
+    yield from _database(services)
+    yield GaugeMetricFamily(
+        "openmemory_event_loop_tasks", "Tasks of this process that are not finished.", value=len(asyncio.all_tasks())
+    )
+
+
+def _breakers(services: Services) -> Mapping[str, CircuitBreaker]:
+    space = services.spaces.serving
+    return {"embedder": space.embedder_breaker, "index": space.index_breaker}
+
+
+def _database(services: Services) -> Iterator[Metric]:
+    connections = GaugeMetricFamily(
+        "openmemory_database_connections",
+        "Connections of this process to PostgreSQL, in use and waiting to be used.",
+        labels=("pool", "state"),
+    )
+    limit = GaugeMetricFamily("openmemory_database_connections_limit", "How many each pool may open.", labels=("pool",))
+    for name, use in services.database.pools().items():
+        connections.add_metric((name, "used"), use.used)
+        connections.add_metric((name, "idle"), use.idle)
+        limit.add_metric((name,), use.limit)
+    yield connections
+    yield limit
+    yield CounterMetricFamily(
+        "openmemory_database_failures",
+        "Transactions and statements of this process that met no working PostgreSQL.",
+        value=services.database.failures,
+    )

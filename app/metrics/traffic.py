@@ -1,0 +1,74 @@
+"""What comes in through the doors: requests and calls of tools, counted and timed in this process."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+
+UNMATCHED = "unmatched"
+"""The route of a request that reached none: unknown paths, and what was refused before."""
+
+
+class Traffic:
+    """Counts requests by the template of their route and calls by the tool's name: never by what a client chose."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "openmemory_http_requests",
+            "HTTP requests of this process, by route template, method and status. An event stream counts when it"
+            f" opens; {UNMATCHED}: no such path, or refused before one was looked for; 499: the client left first.",
+            ("route", "method", "status"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "openmemory_http_request_duration_seconds",
+            "Seconds until the whole answer was sent; until the first byte for event streams.",
+            ("route", "method"),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._calls = Counter(
+            "openmemory_mcp_tool_calls",
+            "Calls of MCP tools of this process. ok: done; refused: the caller can mend it; unavailable: PostgreSQL or"
+            " another store is away; failed: a defect, which the log shows; cancelled: the client left first.",
+            ("tool", "outcome"),
+            registry=registry,
+        )
+        self._call_seconds = Histogram(
+            "openmemory_mcp_tool_duration_seconds",
+            "Seconds that calls of MCP tools took.",
+            ("tool",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        # Finding a child by its labels costs more than counting.
+        self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._call_children: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+
+    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request. `route` is a template such as `/api/v1/memories/{memory_id}`."""
+        if method not in _METHODS:
+            method = "other"
+        key = (route, method, status)
+        found = self._request_children.get(key)
+        if found is None:
+            found = self._request_children[key] = (
+                self._requests.labels(route, method, str(status)),
+                self._seconds.labels(route, method),
+            )
+        found[0].inc()
+        found[1].observe(seconds)
+
+    def call(self, tool: str, outcome: str, seconds: float) -> None:
+        """Count a call of a tool that exists."""
+        key = (tool, outcome)
+        found = self._call_children.get(key)
+        if found is None:
+            found = self._call_children[key] = (
+                self._calls.labels(tool, outcome),
+                self._call_seconds.labels(tool),
+            )
+        found[0].inc()
+        found[1].observe(seconds)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+
+from app.config import Database as DatabaseSettings
+from app.database import Database, reaching
+from app.driver import Heart
+from app.errors import Unavailable
+from app.services import Services
+
+END_THEIRS = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = :name")
+
+
+@pytest.fixture
+async def database(services: Services) -> AsyncIterator[Database]:
+    """A database of its own name, so that a test can end its connections and nobody else's."""
+    url = make_url(services.database.url).update_query_dict({"application_name": "test-database"})
+    database = Database(url.render_as_string(hide_password=False), services.settings.database)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def refused() -> AsyncIterator[Database]:
+    """A database at an address where nobody listens."""
+    database = Database("postgresql://nobody:secret@127.0.0.1:1/none", DatabaseSettings(connect_timeout=2))
+    yield database
+    await database.close()
+
+
+async def backend(database: Database) -> int:
+    async with database.transaction() as tx:
+        return int(await tx.scalar(text("SELECT pg_backend_pid()")) or 0)
+
+
+async def test_a_connection_that_ended_in_the_pool_is_replaced_without_a_failure(
+    database: Database, services: Services
+) -> None:
+    before = await backend(database)
+    async with services.database.transaction() as tx:
+        await tx.execute(END_THEIRS, {"name": "test-database"})
+    assert await backend(database) != before
+    assert database.failures == 0
+
+
+async def test_a_connection_that_breaks_in_use_makes_the_older_ones_of_both_pools_suspect(
+    database: Database, services: Services
+) -> None:
+    async with database.statement() as tx:
+        statement_before = await tx.scalar(text("SELECT pg_backend_pid()"))
+
+    async def cut_in_the_middle() -> None:
+        async with database.transaction() as tx:
+            mine = await tx.scalar(text("SELECT pg_backend_pid()"))
+            async with services.database.transaction() as other:
+                await other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": mine})
+            await tx.execute(text("SELECT 1"))
+
+    with pytest.raises(Unavailable):
+        await cut_in_the_middle()
+    async with database.statement() as tx:
+        assert await tx.scalar(text("SELECT pg_backend_pid()")) != statement_before
+    assert database.failures == 1
+
+
+async def test_an_outage_is_told_once_without_the_password(refused: Database, caplog) -> None:
+    with caplog.at_level(logging.WARNING, "app.database"):
+        for _ in range(5):
+            with pytest.raises(Unavailable, match="does not answer"):
+                async with refused.transaction():
+                    pass
+    [record] = caplog.records
+    assert record.getMessage().startswith("PostgreSQL does not answer: ")
+    assert "Connection refused" in record.getMessage()
+    assert "secret" not in caplog.text
+    assert refused.failures == 5
+
+
+async def test_the_return_of_postgres_is_told_if_its_outage_was(database: Database, services: Services, caplog) -> None:
+    async def break_one() -> None:
+        async with database.transaction() as tx:
+            await tx.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+
+    with caplog.at_level(logging.WARNING, "app.database"):
+        for _ in range(3):
+            with pytest.raises(Unavailable):
+                await break_one()
+            await backend(database)
+    told = [record.getMessage() for record in caplog.records if record.name == "app.database"]
+    assert len(told) == 2, told
+    assert told[0].startswith("PostgreSQL does not answer: ")
+    assert told[1].startswith("PostgreSQL answers again, after ")
+
+
+def test_what_the_address_says_of_its_connections_counts() -> None:
+    url = make_url("postgresql://db/x?tcp_user_timeout=500&target_session_attrs=any&connect_timeout=3")
+    options = reaching(url, 5)
+    assert not options.keys() & url.query.keys()
+    assert options["keepalives_interval"] == 5
+
+
+async def test_the_pools_tell_how_many_connections_they_hold(database: Database) -> None:
+    limit = 2 * DatabaseSettings().pool_size
+    async with database.transaction() as tx:
+        await tx.execute(text("SELECT 1"))
+        use = database.pools()["transactions"]
+        assert (use.used, use.idle, use.limit) == (1, 0, limit)
+    use = database.pools()["transactions"]
+    assert (use.used, use.idle) == (0, 1)
+
+
+async def test_many_who_wait_ask_for_a_sign_of_life_once(services: Services) -> None:
+    asked = 0
+    url = make_url(services.database.url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+    async def connect() -> psycopg.AsyncConnection:
+        nonlocal asked
+        asked += 1
+        return await psycopg.AsyncConnection.connect(url)
+
+    heart = Heart(connect)
+    assert await asyncio.gather(*(heart.beats() for _ in range(50))) == [True] * 50
+    assert asked == 1
+    assert await heart.beats()
+    assert asked == 2
+
+
+async def test_a_server_that_refuses_in_words_lives_and_one_that_refuses_without_does_not(services: Services) -> None:
+    where = make_url(services.database.url).set(drivername="postgresql")
+
+    def connecting(url: str) -> Heart:
+        return Heart(lambda: psycopg.AsyncConnection.connect(url))
+
+    nobody = where.set(database="no-such-database").render_as_string(hide_password=False)
+    assert await connecting(nobody).beats() is True
+    assert await connecting("postgresql://nobody@127.0.0.1:1/none").beats() is False
