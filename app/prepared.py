@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
-from psycopg.rows import namedtuple_row
+from psycopg.rows import namedtuple_row, tuple_row
 from sqlalchemy import ClauseElement, exc
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
@@ -23,11 +23,16 @@ _DIALECT = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-unt
 class Prepared:
     """One statement with named parameters, whose rows are named tuples.
 
+    `plain`: rows are tuples, which is quicker for many. `binary`: values come in the server's own form, which for bytes
+    is half the size and for the rest no quicker.
+
     Raises:
         ValueError: a parameter is a list to be written out, as `in_()` makes it; `= any(array)` is one parameter.
     """
 
-    def __init__(self, statement: ClauseElement) -> None:
+    def __init__(self, statement: ClauseElement, *, plain: bool = False, binary: bool = False) -> None:
+        self._binary = binary
+        self._row_factory: Any = tuple_row if plain else namedtuple_row
         compiled: Any = statement.compile(dialect=_DIALECT)
         if "POSTCOMPILE" in (sql := str(compiled)):
             raise ValueError(f"the text of this statement depends on its parameters: {sql}")
@@ -50,9 +55,9 @@ class Prepared:
             value = values[name] if name in values else defaults[name]
             given.append(value if process is None else process(value))
         driver = cast(AsyncConnection[Any], (await tx.get_raw_connection()).driver_connection)
-        cursor = AsyncRawCursor(driver, row_factory=namedtuple_row)
+        cursor = AsyncRawCursor(driver, row_factory=self._row_factory)
         try:
-            await cursor.execute(self._sql, given, prepare=True)
+            await cursor.execute(self._sql, given, prepare=True, binary=self._binary)
             return await cursor.fetchall()
         except psycopg.Error as error:
             if broken := driver.closed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -199,7 +199,7 @@ def _parts(settings: Settings, stores: Stores) -> Parts:
             other = other.model_copy(update={"api_key": embedder.api_key, "base_url": embedder.base_url})
         return open_embedder(embedder if same else other, stores.folder)
 
-    def index(model: str, dimension: int) -> VectorIndex:
+    def index(model: str, dimension: int, on_created: Callable[[], None]) -> VectorIndex:
         qdrant = settings.qdrant
         if qdrant.url or stores.index_socket:
             from app.index.qdrant import QdrantIndex
@@ -212,6 +212,7 @@ def _parts(settings: Settings, stores: Stores) -> Parts:
                 model=model,
                 dimension=dimension,
                 timeout=qdrant.timeout,
+                on_created=on_created,
             )
         from app.index.edge import EdgeIndex
 

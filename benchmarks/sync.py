@@ -27,11 +27,13 @@ import qdrant_edge
 from sqlalchemy import text
 
 from app.config import Settings
-from app.index.edge import CHUNK, EdgeIndex, _upsert
+from app.index.collections import payload_of
+from app.index.edge import EdgeIndex
+from app.index.engine import CHUNK, buffer
 from app.index.models import Kind
 from app.index.port import Point
 from app.index.repair import Repair
-from app.index.writing import Writer, _point
+from app.index.writing import Writer
 from app.memories.indexed import IndexedMemories
 from app.search.schemas import SearchQuery
 from app.services import Services, open_services
@@ -164,9 +166,9 @@ async def _all_points(services: Services) -> list[Point]:
     found: list[Point] = []
     writer = Writer(services.database, {Kind.MEMORY: IndexedMemories()})
     async for page in services.index.entries():
-        batch = await writer.read((Kind.MEMORY, entry.id) for entry in page)
-        vectors = await writer._kept(services.spaces.serving, batch.items)
-        found += [_point(item, vectors[kind, item.id]) for kind, item in batch.items]
+        batch = await writer.read(Kind.MEMORY, [entry.id for entry in page])
+        await writer.fill(services.spaces.serving, batch)
+        found += batch.points
     return found
 
 
@@ -177,7 +179,14 @@ def _raw(folder: Path, points: list[Point]) -> float:
     try:
         started = time.perf_counter()
         for start in range(0, len(points), CHUNK):
-            _upsert(folder, index._shard, points[start : start + CHUNK])
+            index._shard.update(
+                qdrant_edge.UpdateOperation.upsert_points(
+                    [
+                        qdrant_edge.Point(point.id, buffer(point.vector), payload_of(point))
+                        for point in points[start : start + CHUNK]
+                    ]
+                )
+            )
         return time.perf_counter() - started
     finally:
         asyncio.run(index.close())

@@ -101,6 +101,14 @@ class CircuitBreaker:
             await asyncio.wait([self._recovery])
             self._recovery = None
 
+    async def ask_again(self) -> None:
+        """If the circuit is open, probe at once, and close it if that succeeds; raises what the probe raises."""
+        if self._open_until is None or self._probe is None:
+            return
+        await self._probe()
+        await self.close()
+        self._answered(probe=True)
+
     async def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """Await `function()` under the guard."""
         async with self.guard():

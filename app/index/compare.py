@@ -54,6 +54,9 @@ async def compare(
 def _compared(here: list[Entry], there: list[Entry], full: bool) -> Compared:
     if here == there and not full:
         return Compared(len(here))
-    missing = [entry.id for entry in (here if full else set(here).difference(there))]
-    stray = {entry.id for entry in set(there).difference(here)}.difference(entry.id for entry in here)
-    return Compared(len(here), sorted(missing), sorted(stray))
+    if not there:
+        return Compared(len(here), [entry.id for entry in here])
+    known = set(there)
+    missing = [entry.id for entry in here if full or entry not in known]
+    wanted = {entry.id for entry in here}
+    return Compared(len(here), missing, [entry.id for entry in there if entry.id not in wanted])

@@ -10,14 +10,15 @@ from contextlib import asynccontextmanager, suppress
 from uuid import UUID
 
 from app.database import Database
+from app.embeddings.breaker import CircuitBreaker, CircuitOpen, State
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Unavailable
 from app.index import marks
 from app.index.marks import Claimed
 from app.index.models import Kind
 from app.index.port import IndexUnavailable
-from app.index.space import Spaces
-from app.index.writing import Batch, Delivered, Source, Writer
+from app.index.space import Space, Spaces
+from app.index.writing import KNOWN_GOOD, Batch, Delivered, Source, Writer
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,8 @@ FAILURES = (IndexUnavailable, EmbedderUnavailable, ValueError)
 IDLE = 30.0
 """Seconds between looks for marks whose deliverer died. What this process marks wakes it at once."""
 
+_NOBODY = UUID(int=0)
+
 QUIET = 60.0
 """Seconds between two lines of the log about the same kind of failure."""
 
@@ -62,6 +65,14 @@ class Deliverer:
         self._task: asyncio.Task[None] | None = None
         self._unflushed_since: float | None = None
         self._told: dict[str, float] = {}
+        self._resuming = False
+        self._dropped: list[Claimed] = []
+        self.breaker = CircuitBreaker(
+            "delivery",
+            trips_on=(IndexUnavailable, EmbedderUnavailable),
+            probe=self._probe,
+            on_close=self._resume,
+        )
 
     def wake(self) -> None:
         """Say that marks were raised and committed."""
@@ -78,9 +89,10 @@ class Deliverer:
             with suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
+        await self.breaker.close()
 
     async def drain(self) -> Delivered:
-        """Work off every mark that is due."""
+        """Work off every mark that is due. While the index or the model is known to be away nothing is tried."""
         total = Delivered()
         while True:
             async with self._round:
@@ -88,6 +100,14 @@ class Deliverer:
             total.add(done)
             if not claimed or done.failed:
                 return total
+
+    async def ask_again(self) -> None:
+        """If the index or the model is held to be away, find out now whether it still is.
+
+        Raises:
+            IndexUnavailable, EmbedderUnavailable: it is.
+        """
+        await self.breaker.ask_again()
 
     async def redeliver(self, kind: Kind, ids: Sequence[UUID]) -> Delivered:
         """Mark items and work off every mark that is due, so that what was done counts here and nowhere else."""
@@ -108,6 +128,7 @@ class Deliverer:
                 await asyncio.wait_for(self._wake.wait(), pause)
             self._wake.clear()
             try:
+                await self._pick_up()
                 await self.drain()
                 async with self._database.statement() as tx:
                     if pause >= IDLE:
@@ -135,55 +156,102 @@ class Deliverer:
 
     async def _deliver(self) -> tuple[int, Delivered]:
         """One round, whose lock the caller holds: how many marks it took, and what became of them."""
+        if self.breaker.state is not State.CLOSED:
+            return 0, Delivered()
         async with self._database.transaction() as tx:
             claimed = await marks.claim(tx, limit=BATCH, lease=LEASE)
         if not claimed:
             return 0, Delivered()
+        try:
+            return len(claimed), await self._deliver_claimed(claimed)
+        except Unavailable:
+            self._dropped += claimed
+            raise
+
+    async def _deliver_claimed(self, claimed: list[Claimed]) -> Delivered:
         async with self._holding(claimed):
             try:
-                done = await self._write(claimed)
+                async with self.breaker.guard():
+                    done = await self._write(claimed)
             except FAILURES as error:
                 if len(claimed) > 1 and min(mark.attempts for mark in claimed) >= ALONE_AFTER:
-                    return len(claimed), await self._write_alone(claimed)
-                return len(claimed), await self._postpone(claimed, error)
+                    return await self._write_alone(claimed)
+                return await self._postpone(claimed, error)
+            except CircuitOpen as refused:  # opened since it was looked at
+                return await self._postpone(claimed, refused)
         async with self._database.transaction() as tx:
             await marks.settle(tx, claimed)
-        return len(claimed), done
+        return done
 
     async def _write_alone(self, claimed: list[Claimed]) -> Delivered:
-        """Deliver one by one what failed together: a text that the model refuses must not hold up the others."""
+        """Deliver one by one what failed together: a text that the model refuses must not hold up the others.
+
+        What is refused while others are taken says nothing about the model or the index.
+        """
         total = Delivered()
         for mark in claimed:
             try:
                 total.add(await self._write([mark]))
             except FAILURES as error:
                 total.add(await self._postpone([mark], error))
+                try:
+                    async with self.breaker.guard():
+                        await self._probe()
+                except (*FAILURES, CircuitOpen) as away:
+                    total.add(await self._postpone(claimed[claimed.index(mark) + 1 :], away))
+                    break
             else:
                 async with self._database.transaction() as tx:
                     await marks.settle(tx, [mark])
         return total
 
     async def _write(self, claimed: list[Claimed]) -> Delivered:
-        spaces = self._spaces
         self._unflushed_since = self._unflushed_since or time.monotonic()
-        batch = await self._writer.read((mark.kind, mark.id) for mark in claimed)
-        done = await self._writer.write(spaces.serving, batch)
-        if spaces.building is not None:
-            await self._write_beside(batch)
-        for space in spaces.retired:
-            # What is rewritten or erased must not live on in a collection that nobody keeps up to date.
-            await space.index.delete([mark.id for mark in claimed])
+        done = Delivered()
+        for kind in Kind:
+            if ids := [mark.id for mark in claimed if mark.kind is kind]:
+                done.add(await self._write_of(kind, ids))
         return done
 
-    async def _write_beside(self, batch: Batch) -> None:
+    async def _write_of(self, kind: Kind, ids: list[UUID]) -> Delivered:
+        spaces = self._spaces
+        batch = await self._writer.read(kind, ids)
+        done = await self._writer.deliver(spaces.serving, batch)
+        if spaces.building is not None:
+            await self._write_beside(spaces.building, batch)
+        for space in spaces.retired:
+            # What is rewritten or erased must not live on in a collection that nobody keeps up to date.
+            await space.index.delete(ids)
+        return done
+
+    async def _write_beside(self, space: Space, batch: Batch) -> None:
         """Write to the space that is being built. Nobody searches there yet: a failure is left to the comparison."""
-        space = self._spaces.building
-        assert space is not None
         try:
-            await self._writer.write(space, batch)
+            await self._writer.deliver(space, batch)
         except FAILURES as error:
-            space.missed += len(batch.items) + len(batch.gone)
+            space.missed += len(batch)
             self._warn("what was written does not reach the new vector index yet: %s", error)
+
+    async def _probe(self) -> None:
+        """Whether the model and the index would take something now."""
+        space = self._spaces.serving
+        await space.embedder.inner.query(KNOWN_GOOD)
+        await space.index.delete([_NOBODY])
+
+    def _resume(self) -> None:
+        self._resuming = True
+        self.wake()
+
+    async def _pick_up(self) -> None:
+        """Make due again what waits for an outage that is over, and what a failure of Postgres left claimed."""
+        if self._dropped:
+            async with self._database.transaction() as tx:
+                await marks.renew(tx, self._dropped, lease=0)
+            self._dropped = []
+        if self._resuming:
+            async with self._database.transaction() as tx:
+                await marks.end_pauses(tx)
+            self._resuming = False
 
     @asynccontextmanager
     async def _holding(self, claimed: list[Claimed]) -> AsyncIterator[None]:

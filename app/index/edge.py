@@ -31,6 +31,13 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+SLICE = 32
+"""Points that are converted before others get their turn on the event loop, 1 to 2 ms."""
+
+RELEASE_AFTER = 5_000
+"""Points after whose writing the pages that they were written to are given back, 3 ms of work for 10 MB."""
+
+
 class EdgeIndex:
     """A `VectorIndex` in `<folder>/<collection>`; `<folder>/current` names the collection that is in use.
 
@@ -43,6 +50,7 @@ class EdgeIndex:
         self._dimension = dimension
         self._shard: edge.EdgeShard | None = None
         self._closed = False
+        self._written = 0
         self._closing = asyncio.Lock()
         self._readers = ThreadPoolExecutor(READERS, "index-read")
         self._writer = ThreadPoolExecutor(1, "index-write")
@@ -54,8 +62,22 @@ class EdgeIndex:
     async def upsert(self, points: Sequence[Point]) -> None:
         check_vectors((point.vector for point in points), self._dimension)
         shard = await self._opened()
-        for start in range(0, len(points), CHUNK):
-            await self._run(self._writer, _upsert, self._folder, shard, points[start : start + CHUNK])
+        writing: asyncio.Task[None] | None = None
+        try:
+            for start in range(0, len(points), CHUNK):
+                chunk = points[start : start + CHUNK]
+                update = edge.UpdateOperation.upsert_points(await _converted(chunk))
+                if writing is not None:
+                    await writing
+                size = sum(point.vector.nbytes for point in chunk)
+                writing = asyncio.create_task(self._run(self._writer, _update, self._folder, shard, update, size))
+        finally:
+            if writing is not None:
+                await writing
+        self._written += len(points)
+        if self._written >= RELEASE_AFTER:
+            self._written = 0
+            await self._run(self._writer, release_mapped, self._folder / self._name)
 
     async def delete(self, ids: Sequence[UUID]) -> None:
         shard = await self._opened()
@@ -167,10 +189,24 @@ class EdgeIndex:
             replace_file(self._folder / "current", f"{self._name}\n".encode())
 
 
-def _upsert(folder: Path, shard: edge.EdgeShard, points: Sequence[Point]) -> None:
-    check_room(folder, sum(point.vector.nbytes + 4 * len(point.text) for point in points))
-    written = [edge.Point(point.id, buffer(point.vector), payload_of(point)) for point in points]
-    shard.update(edge.UpdateOperation.upsert_points(written))
+async def _converted(points: Sequence[Point]) -> list[edge.Point]:
+    """The points in the engine's form.
+
+    Converting one lets go of the GIL several times: each string of the payload is tried as three other types first. In
+    a thread of its own it would wait for the event loop's thread each time; here it goes on beside the engine's work.
+    """
+    made: list[edge.Point] = []
+    for start in range(0, len(points), SLICE):
+        if start:
+            await asyncio.sleep(0)
+        some = points[start : start + SLICE]
+        made += [edge.Point(point.id, buffer(point.vector), payload_of(point)) for point in some]
+    return made
+
+
+def _update(folder: Path, shard: edge.EdgeShard, update: edge.UpdateOperation, size: int) -> None:
+    check_room(folder, size)
+    shard.update(update)
 
 
 def _delete(folder: Path, shard: edge.EdgeShard, ids: Sequence[UUID]) -> None:

@@ -27,14 +27,15 @@ class Parts:
     """What spaces are made of, as configured.
 
     `wanted` is the embedder that is to be used and `recorded` its settings without secrets; `embedder` opens another
-    one of which only such settings are known; `index` makes the index of a model, not opened yet.
+    one of which only such settings are known; `index` makes the index of a model, not opened yet, which
+    calls what it is given when it has lost everything.
     """
 
     alias: str
     wanted: CachedEmbedder
     recorded: dict[str, Any]
     embedder: Callable[[dict[str, Any]], CachedEmbedder]
-    index: Callable[[str, int], VectorIndex]
+    index: Callable[[str, int, Callable[[], None]], VectorIndex]
     deadlines: Deadlines
 
 
@@ -139,7 +140,7 @@ class Keeper:
         )
 
     async def _opened(self, model: str, dimension: int) -> VectorIndex:
-        index = self._parts.index(model, dimension)
+        index = self._parts.index(model, dimension, self._recovered)
         try:
             await index.open()
         except BaseException:

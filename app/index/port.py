@@ -15,12 +15,18 @@ Vector = npt.NDArray[np.float32]
 """One embedding, shape (dimension,), unit length, finite."""
 
 
-@dataclass(frozen=True, slots=True)
+NO_VECTOR: Vector = np.empty(0, dtype=np.float32)
+"""The vector of an item that has none yet; no index takes it."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Point:
-    """One searchable item. `user` is `users.id`; `text` and `text_hash` keep the payload readable to mem0's client."""
+    """One searchable item. `user` is `users.id`; `text` and `text_hash` keep the payload readable to mem0's client.
+
+    Not frozen, for there may be a hundred thousand in a row: making frozen ones takes twice as long.
+    """
 
     id: UUID
-    vector: Vector
     user: UUID
     user_name: str
     app: UUID
@@ -31,7 +37,8 @@ class Point:
     updated_at: datetime
     text: str
     text_hash: str
-    categories: tuple[str, ...] = ()
+    categories: Sequence[str] = ()
+    vector: Vector = field(default_factory=lambda: NO_VECTOR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,15 @@ from uuid import UUID
 import httpx
 from qdrant_client import AsyncQdrantClient, models
 
-from app.index.collections import FILTERED, RECONCILED, TENANT, check_vectors, collection_name, entry_of, payload_of
+from app.index.collections import (
+    FILTERED,
+    RECONCILED,
+    TENANT,
+    check_vectors,
+    collection_name,
+    entry_of,
+    readable_payload_of,
+)
 from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
 
 log = logging.getLogger(__name__)
@@ -31,6 +39,7 @@ class QdrantIndex:
 
     The product itself always speaks to the collection by its own name, never through the alias.
     `socket`: the unix socket on which the server listens, in place of `url`.
+    `on_created` is called when the collection was missing and was created: it is empty, whatever was written before.
     `client` replaces the one that would be made from `url` and `api_key`; it is closed with the index.
     """
 
@@ -45,7 +54,9 @@ class QdrantIndex:
         timeout: float,
         socket: Path | None = None,
         client: AsyncQdrantClient | None = None,
+        on_created: Callable[[], None] | None = None,
     ) -> None:
+        self._on_created = on_created
         self._alias = collection
         self._name = collection_name(collection, model, dimension)
         self._dimension = dimension
@@ -81,7 +92,7 @@ class QdrantIndex:
         check_vectors((point.vector for point in points), self._dimension)
         for start in range(0, len(points), CHUNK):
             chunk = [
-                models.PointStruct(id=str(point.id), vector=point.vector.tolist(), payload=payload_of(point))
+                models.PointStruct(id=str(point.id), vector=point.vector.tolist(), payload=readable_payload_of(point))
                 for point in points[start : start + CHUNK]
             ]
             async with self._call(self._patience):
@@ -213,6 +224,8 @@ class QdrantIndex:
         if not exists:
             async with _unavailable(self._patience):
                 await self._create()
+            if self._on_created is not None:
+                self._on_created()
         async with _unavailable(self._timeout):
             info = await self._client.get_collection(self._name)
         self._check(info)

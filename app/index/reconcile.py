@@ -10,20 +10,21 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database import Database
+from app.index import marks
 from app.index.compare import Compared, compare
 from app.index.deliver import Deliverer
 from app.index.models import Kind
 from app.index.port import Entry, IndexUnavailable
 from app.index.prefetch import ahead
-from app.index.repair import Repair
+from app.index.repair import Prepared, Repair
 from app.index.runs import Run, RunLog, SyncStatistics, recent
 from app.index.space import Space, Spaces
-from app.index.writing import Batch, Delivered, Source, Writer
+from app.index.writing import Delivered, Source, Writer
 
 PAGE = 2_000
 """Entries that are read at once, of either store."""
 
-CHUNK = 1_000
+CHUNK = 2_000
 """Items that are repaired at once."""
 
 LOCK = 0x6F6D656D
@@ -59,9 +60,12 @@ class Reconciler:
         space = self._spaces.serving
         async with alone(self._database, LOCK), self.run(trigger, space, user) as run:
             if not dry_run:
+                await self._deliverer.ask_again()
+                async with self._database.transaction() as tx:
+                    await marks.end_pauses(tx)
                 _count(run.statistics, await self._deliverer.drain())
             await self.bring(space, run, user=user, dry_run=dry_run, full=full)
-            if not dry_run:
+            if run.statistics.memories_synced + run.statistics.deleted and not dry_run:
                 await space.index.flush()
             if not dry_run and user is None and not run.statistics.errors:
                 await space.index.activate()
@@ -93,12 +97,22 @@ class Reconciler:
                     statistics.deleted += len(part.stray)
                     different += len(part.missing) + len(part.stray)
             return different
-        async with aclosing(ahead(self._batches(space, run, user, full))) as batches:
-            async for batch in batches:
-                _count(statistics, await self._repair.finish(space, batch))
-                different += len(batch.items) + len(batch.gone)
+        # While some items are written, the next are read and those before are verified.
+        async with (
+            aclosing(ahead(self._prepared(space, run, user, full))) as prepared,
+            aclosing(ahead(self._put(space, prepared))) as put,
+        ):
+            async for items in put:
+                await self._repair.verify(items)
+                _count(statistics, items.done)
+                different += items.done.written + items.done.deleted + items.done.failed
                 await run.report()
         return different
+
+    async def _put(self, space: Space, prepared: AsyncIterator[Prepared]) -> AsyncGenerator[Prepared, None]:
+        async for items in prepared:
+            await self._repair.put(space, items)
+            yield items
 
     async def drift(self) -> int:
         """How many entries differ between the stores now, counting only."""
@@ -110,18 +124,20 @@ class Reconciler:
         async with self._database.statement() as tx:
             return await recent(tx, limit)
 
-    async def _batches(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Batch, None]:
-        """What differs, in chunks, as it is in Postgres."""
+    async def _prepared(
+        self, space: Space, run: RunLog, user: UUID | None, full: bool
+    ) -> AsyncGenerator[Prepared, None]:
+        """What differs, in chunks, as it is in Postgres, with vectors."""
         different: list[UUID] = []
         async with aclosing(self._compared(space, run, user, full)) as parts:
             async for part in parts:
                 different += part.missing
                 different += part.stray
                 while len(different) >= CHUNK:
-                    yield await self._repair.read(Kind.MEMORY, different[:CHUNK])
+                    yield await self._repair.prepare(space, Kind.MEMORY, different[:CHUNK])
                     del different[:CHUNK]
         if different:
-            yield await self._repair.read(Kind.MEMORY, different)
+            yield await self._repair.prepare(space, Kind.MEMORY, different)
 
     async def _compared(
         self, space: Space, run: RunLog, user: UUID | None, full: bool

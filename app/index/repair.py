@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from app.database import Database
@@ -11,13 +12,19 @@ from app.embeddings.port import EmbedderUnavailable
 from app.index import marks
 from app.index.deliver import Deliverer
 from app.index.models import Kind
+from app.index.port import IndexUnavailable
 from app.index.space import Space
-from app.index.writing import Batch, Delivered, Writer
+from app.index.writing import KNOWN_GOOD, Batch, Delivered, Writer
 
 log = logging.getLogger(__name__)
 
-KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
-"""A text that every model takes: if it refuses this one too, the model is away rather than the texts odd."""
+
+@dataclass(slots=True)
+class Prepared:
+    """Items with their vectors, to be written, and what was `done` with them so far."""
+
+    batches: list[Batch]
+    done: Delivered
 
 
 class Repair:
@@ -39,34 +46,53 @@ class Repair:
         Raises:
             IndexUnavailable, EmbedderUnavailable: the index or the model does not answer; some may be written.
         """
-        return await self.finish(space, await self.read(kind, ids))
+        return await self.finish(space, await self.prepare(space, kind, ids))
 
-    async def read(self, kind: Kind, ids: Sequence[UUID]) -> Batch:
-        """The first half of `write`: the rows as they are now."""
-        return await self._writer.read((kind, id_) for id_ in ids)
+    async def prepare(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> Prepared:
+        """The first part of `write`: the rows as they are now, with their vectors."""
+        batch = await self._writer.read(kind, ids)
+        done = Delivered()
+        return Prepared(await self._filled(space, batch, done), done)
 
-    async def finish(self, space: Space, batch: Batch) -> Delivered:
-        """The second half of `write`."""
-        done = await self._write(space, batch)
-        for kind, changed in (await self._writer.changed(batch)).items():
-            await self._mark(kind, changed)
-        return done
+    async def finish(self, space: Space, prepared: Prepared) -> Delivered:
+        """The second part of `write`."""
+        await self.put(space, prepared)
+        await self.verify(prepared)
+        return prepared.done
 
-    async def _write(self, space: Space, batch: Batch) -> Delivered:
+    async def put(self, space: Space, prepared: Prepared) -> None:
+        """Write to the index; what the index cannot take is marked."""
+        for batch in prepared.batches:
+            try:
+                prepared.done.add(await self._writer.write(space, batch))
+            except ValueError as error:
+                # A vector of another size: the model changed since the collection was made.
+                raise IndexUnavailable(str(error)) from error
+
+    async def verify(self, prepared: Prepared) -> None:
+        """Mark what changed since it was read."""
+        for batch in prepared.batches:
+            if changed := await self._writer.changed(batch):
+                await self._mark(batch.kind, changed)
+
+    async def _filled(self, space: Space, batch: Batch, done: Delivered) -> list[Batch]:
+        """The batch with vectors, in parts without what the model refuses."""
         try:
-            return await self._writer.write(space, batch)
-        except (EmbedderUnavailable, ValueError) as error:
+            done.embedded += await self._writer.fill(space, batch)
+            return [batch]
+        except EmbedderUnavailable as error:
             await space.embedder.inner.query(KNOWN_GOOD)
-            if len(batch.items) == 1 and not batch.gone:
-                kind, item = batch.items[0]
-                log.warning("no vector could be made of %s %s: %s", kind.value, item.id, error)
-                await self._mark(kind, [item.id])
-                return Delivered(failed=1)
+            if len(batch.points) == 1:
+                id_ = batch.points[0].id
+                log.warning("no vector could be made of %s %s: %s", batch.kind.value, id_, error)
+                await self._mark(batch.kind, [id_])
+                done.failed += 1
+                return [Batch(batch.kind, [], batch.gone)]
         # Some of the texts are refused: halves find them without asking for each alone.
-        half = len(batch.items) // 2
-        total = await self._write(space, Batch(batch.items[:half], batch.gone))
-        total.add(await self._write(space, Batch(batch.items[half:])))
-        return total
+        half = len(batch.points) // 2
+        first = Batch(batch.kind, batch.points[:half], batch.gone)
+        parts = await self._filled(space, first, done)
+        return parts + await self._filled(space, Batch(batch.kind, batch.points[half:]), done)
 
     async def _mark(self, kind: Kind, ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as tx:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import bindparam, func, select, text
+from sqlalchemy import text
 
 from app.database import Database, Tx
-from app.index.models import Embedding, Kind
-from app.index.port import Entry, Point, Vector
+from app.index.models import Kind
+from app.index.port import Entry, Point
 from app.index.space import Space
 from app.prepared import Prepared
 
@@ -21,33 +20,22 @@ EMBEDDED_TOGETHER = 128
 """Texts whose vectors are kept before the next are made: what a failure or the end of the process can cost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """What the index is to hold of one row."""
-
-    id: UUID
-    user: UUID
-    user_name: str
-    app: UUID
-    namespace: str
-    kind: str
-    revision: int
-    created_at: datetime
-    updated_at: datetime
-    text: str
-    text_hash: str
-    categories: tuple[str, ...]
+KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
+"""A text that every model takes: if it refuses this one too, the model is away rather than the texts odd."""
 
 
 class Source(Protocol):
     """A table whose rows are searchable."""
 
-    async def items(self, tx: Tx, ids: Sequence[UUID]) -> list[Item]:
-        """Those of the rows that the index should hold now; the others are to leave it."""
+    async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
+        """Those of the rows that the index should hold now, without vectors; the others are to leave it."""
         ...
 
-    async def revisions(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, int]:
-        """The revisions of those of the rows that the index should hold now."""
+    async def revisions(self, tx: Tx, ids: str) -> list[int | None]:
+        """The revision of each row of an array of ids, as PostgreSQL writes it, in the same order.
+
+        None for those that the index should not hold now.
+        """
         ...
 
     async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> list[Entry]:
@@ -77,10 +65,23 @@ class Delivered:
 
 @dataclass(slots=True)
 class Batch:
-    """Rows as they were read: `items` belong into the index, the ids of `gone` do not."""
+    """Rows of one kind as they were read: `points`, without vectors, belong into the index, those of `gone` do not.
 
-    items: list[tuple[Kind, Item]] = field(default_factory=list)
+    `ids` are those of the points and then those that are gone, as PostgreSQL writes an array: the driver would look
+    into each for characters to quote, as often as they are asked for.
+    """
+
+    kind: Kind
+    points: list[Point]
     gone: list[UUID] = field(default_factory=list)
+    ids: str = ""
+
+    def __post_init__(self) -> None:
+        every = [*(point.id for point in self.points), *self.gone]
+        self.ids = f"{{{','.join(map(str, every))}}}"
+
+    def __len__(self) -> int:
+        return len(self.points) + len(self.gone)
 
 
 class Writer:
@@ -90,123 +91,110 @@ class Writer:
         self._database = database
         self._sources = sources
 
-    async def read(self, ids: Iterable[tuple[Kind, UUID]]) -> Batch:
+    async def read(self, kind: Kind, ids: Sequence[UUID]) -> Batch:
         """The rows as they are now."""
-        batch = Batch()
-        wanted: dict[Kind, list[UUID]] = {}
-        for kind, id_ in ids:
-            wanted.setdefault(kind, []).append(id_)
         async with self._database.statement() as tx:
-            for kind, some in wanted.items():
-                found = await self._sources[kind].items(tx, some)
-                batch.items += [(kind, item) for item in found]
-                present = {item.id for item in found}
-                batch.gone += [id_ for id_ in some if id_ not in present]
-        return batch
+            points = await self._sources[kind].points(tx, ids)
+        if len(points) == len(ids):
+            return Batch(kind, points)
+        present = {point.id for point in points}
+        return Batch(kind, points, [id_ for id_ in ids if id_ not in present])
 
-    async def write(self, space: Space, batch: Batch) -> Delivered:
-        """Make the space's index hold the items of a batch and not what is gone.
+    async def fill(self, space: Space, batch: Batch) -> int:
+        """Give every point of a batch its vector of the space's model; returns how many had to be embedded.
 
         Raises:
-            IndexUnavailable, EmbedderUnavailable, ValueError: the index or the model does not do it; some may be done.
+            EmbedderUnavailable: the model does not answer, or refuses a text. Those that it made are kept.
         """
-        vectors = await self._kept(space, batch.items)
-        missing = [(kind, item) for kind, item in batch.items if (kind, item.id) not in vectors]
-        for start in range(0, len(missing), EMBEDDED_TOGETHER):
-            some = missing[start : start + EMBEDDED_TOGETHER]
-            fresh = await space.embedder.documents([item.text for _, item in some])
-            made = {(kind, item.id): vector for (kind, item), vector in zip(some, fresh, strict=True)}
-            await self._keep(space.model, some, made)
-            vectors |= made
+        if not batch.points:
+            return 0
+        size = 4 * await space.dimension()
+        async with self._database.statement() as tx:
+            [(places, hashes, kept)] = await _KEPT.rows(
+                tx, {"ids": batch.ids, "kind": batch.kind.value, "model": space.model, "size": size}
+            )
+        missing = dict(enumerate(batch.points, 1))
+        if places:
+            vectors = np.frombuffer(kept, dtype="<f4").reshape(-1, size // 4)
+            for place, text_hash, vector in zip(places, hashes.split(","), vectors, strict=True):
+                # The vectors of what is gone are no use; those of an older text are none either.
+                if place in missing and missing[place].text_hash == text_hash:
+                    missing.pop(place).vector = vector
+        await self._embed(space, batch.kind, list(missing.values()))
+        return len(missing)
+
+    async def _embed(self, space: Space, kind: Kind, points: Sequence[Point]) -> None:
+        for start in range(0, len(points), EMBEDDED_TOGETHER):
+            some = points[start : start + EMBEDDED_TOGETHER]
+            for point, vector in zip(some, await space.embedder.documents([one.text for one in some]), strict=True):
+                point.vector = vector
+            await self._keep(kind, space.model, some)
+
+    async def write(self, space: Space, batch: Batch) -> Delivered:
+        """Make the space's index hold the filled points of a batch and not what is gone.
+
+        Raises:
+            IndexUnavailable: the index does not do it; some may be done.
+            ValueError: a vector that it cannot take; nothing is written.
+        """
         if batch.gone:
             await space.index.delete(batch.gone)
-        if batch.items:
-            await space.index.upsert([_point(item, vectors[kind, item.id]) for kind, item in batch.items])
-        return Delivered(written=len(batch.items), deleted=len(batch.gone), embedded=len(missing))
+        if batch.points:
+            await space.index.upsert(batch.points)
+        return Delivered(written=len(batch.points), deleted=len(batch.gone))
 
-    async def changed(self, batch: Batch) -> dict[Kind, list[UUID]]:
+    async def deliver(self, space: Space, batch: Batch) -> Delivered:
+        """`fill` and `write`."""
+        embedded = await self.fill(space, batch)
+        done = await self.write(space, batch)
+        done.embedded = embedded
+        return done
+
+    async def changed(self, batch: Batch) -> list[UUID]:
         """What is not as it was when the batch was read: a delivery of it may have come before the batch's writing."""
-        written: dict[Kind, dict[UUID, int]] = {}
-        for kind, item in batch.items:
-            written.setdefault(kind, {})[item.id] = item.revision
-        found: dict[Kind, list[UUID]] = {}
+        ids = [*(point.id for point in batch.points), *batch.gone]
         async with self._database.statement() as tx:
-            for kind, source in self._sources.items():
-                before = written.get(kind, {})
-                now = await source.revisions(tx, [*before, *batch.gone])
-                other = [id_ for id_, revision in before.items() if now.get(id_) != revision]
-                other += [id_ for id_ in batch.gone if id_ in now]
-                if other:
-                    found[kind] = other
-        return found
+            now = await self._sources[batch.kind].revisions(tx, batch.ids)
+        then = [*(point.revision for point in batch.points), *(None for _ in batch.gone)]
+        return [id_ for id_, revision, before in zip(ids, now, then, strict=True) if revision != before]
 
-    async def _kept(self, space: Space, items: Sequence[tuple[Kind, Item]]) -> dict[tuple[Kind, UUID], Vector]:
-        """The vectors kept in Postgres, if they have the right size, of those items whose text is still the same."""
-        if not items:
-            return {}
-        size = 4 * await space.dimension()
-        hashes = {(kind, item.id): item.text_hash for kind, item in items}
-        found: dict[tuple[Kind, UUID], Vector] = {}
-        async with self._database.statement() as tx:
-            for kind in {kind for kind, _ in items}:
-                ids = [item.id for of, item in items if of is kind]
-                for row in await _KEPT.rows(tx, {"kind": kind.value, "model": space.model, "ids": ids}):
-                    key = (kind, row.id)
-                    if row.text_hash == hashes[key] and len(row.vector) == size:
-                        found[key] = np.frombuffer(row.vector, dtype="<f4")
-        return found
-
-    async def _keep(
-        self, model: str, items: Sequence[tuple[Kind, Item]], vectors: Mapping[tuple[Kind, UUID], Vector]
-    ) -> None:
+    async def _keep(self, kind: Kind, model: str, points: Sequence[Point]) -> None:
         async with self._database.transaction() as tx:
             await tx.execute(
                 _KEEP,
                 {
                     "model": model,
-                    "kinds": [kind.value for kind, _ in items],
-                    "ids": [item.id for _, item in items],
-                    "hashes": [item.text_hash for _, item in items],
-                    "vectors": [np.asarray(vectors[kind, item.id], dtype="<f4").tobytes() for kind, item in items],
+                    "kind": kind.value,
+                    "ids": [point.id for point in points],
+                    "hashes": [point.text_hash for point in points],
+                    "vectors": [np.asarray(point.vector, dtype="<f4").tobytes() for point in points],
                 },
             )
 
 
+# One row with all vectors in one value: the server would send thousands in pieces of 8 kB, each of which wakes us up.
+# The three aggregates see the rows in one order, whatever it is.
 _KEPT = Prepared(
-    select(Embedding.id, Embedding.text_hash, Embedding.vector).where(
-        Embedding.kind == bindparam("kind"),
-        Embedding.model == bindparam("model"),
-        Embedding.id == func.any(bindparam("ids")),
-    )
+    text(
+        """
+        SELECT array_agg(wanted.place), string_agg(e.text_hash, ','), string_agg(e.vector, '')
+        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
+        JOIN embeddings AS e ON e.kind = :kind AND e.id = wanted.id AND e.model = :model
+        WHERE length(e.vector) = :size
+        """
+    ),
+    plain=True,
+    binary=True,
 )
 
 _KEEP = text(
     """
     INSERT INTO embeddings (kind, id, model, text_hash, vector)
-    SELECT e.kind, e.id, :model, e.hash, e.vector
-    FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[]))
-        AS e(kind, id, hash, vector)
-    WHERE e.kind <> 'memory' OR EXISTS (SELECT FROM memories AS m WHERE m.id = e.id FOR KEY SHARE)
+    SELECT CAST(:kind AS text), e.id, :model, e.hash, e.vector
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[])) AS e(id, hash, vector)
+    WHERE CAST(:kind AS text) <> 'memory' OR EXISTS (SELECT FROM memories AS m WHERE m.id = e.id FOR KEY SHARE)
     ON CONFLICT (kind, id, model) DO UPDATE
         SET text_hash = excluded.text_hash, vector = excluded.vector, created_at = now()
     """
 )
 """An item erased while it was embedded must not leave its vector behind: the row is held while the vector is kept."""
-
-
-def _point(item: Item, vector: Vector) -> Point:
-    return Point(
-        id=item.id,
-        vector=vector,
-        user=item.user,
-        user_name=item.user_name,
-        app=item.app,
-        namespace=item.namespace,
-        kind=item.kind,
-        revision=item.revision,
-        created_at=item.created_at,
-        updated_at=item.updated_at,
-        text=item.text,
-        text_hash=item.text_hash,
-        categories=item.categories,
-    )

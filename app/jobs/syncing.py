@@ -11,8 +11,8 @@ from app.index.port import IndexUnavailable
 from app.index.reconcile import SyncRunning
 from app.services import Services
 
-RETRY = 60.0
-"""Seconds after which a sync that failed is tried again; a store that recovers sooner is met by its own trigger."""
+FIRST_RETRY, LAST_RETRY = 5.0, 60.0
+"""Seconds after which a sync that failed is tried again: the pause doubles from the first to the last."""
 
 SETTLED = 40.0
 """Seconds after a recovery at which the stores are compared once more: other replicas may have learnt of it later."""
@@ -27,6 +27,7 @@ class Syncing:
         self._services = services
         self._asked = asyncio.Event()
         self._trigger = ""
+        self._pause = FIRST_RETRY
         self._timer: asyncio.TimerHandle | None = None
         self._task = asyncio.create_task(self._work(), name="sync")
         services.spaces.on_recovery = self.recovered
@@ -49,6 +50,10 @@ class Syncing:
         self._task.cancel()
         await asyncio.wait([self._task])
 
+    def _again(self, trigger: str) -> None:
+        self._later(self._pause, trigger)
+        self._pause = min(LAST_RETRY, 2 * self._pause)
+
     def _later(self, seconds: float, trigger: str) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -69,11 +74,12 @@ class Syncing:
         except SyncRunning:
             log.info("sync: another run is not finished")
             if trigger != "schedule":
-                self._later(RETRY, trigger)
+                self._again(trigger)
         except (IndexUnavailable, EmbedderUnavailable, Unavailable) as error:
             log.warning("sync: not now: %s", error)
-            self._later(RETRY, "retry")
+            self._again("retry")
         else:
+            self._pause = FIRST_RETRY
             log.info(
                 "sync: %d memories, %d written, %d deleted, %d embedded, %d errors in %.1f s",
                 done.total_memories, done.memories_synced, done.deleted, done.embedded, done.errors, done.seconds,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import Integer, bindparam, func, select
+from sqlalchemy import Integer, String, bindparam, func, select, text
 
 from app.access.models import User
 from app.database import Tx
-from app.index.port import Entry
-from app.index.writing import Item
+from app.index.collections import same_uuid
+from app.index.port import Entry, Point
 from app.memories.models import Memory, State
 from app.memories.repository import CATEGORY_NAMES
 from app.prepared import Prepared
@@ -19,48 +19,32 @@ from app.prepared import Prepared
 class IndexedMemories:
     """The active memories: what the index should hold."""
 
-    async def items(self, tx: Tx, ids: Sequence[UUID]) -> list[Item]:
+    async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """Those of the memories that are active."""
-        query = (
-            select(
-                Memory.id,
-                Memory.user_id,
-                User.user_id.label("user_name"),
-                Memory.app_id,
-                Memory.namespace,
-                Memory.kind,
-                Memory.revision,
-                Memory.created_at,
-                Memory.updated_at,
-                Memory.content,
-                Memory.hash,
-                CATEGORY_NAMES.label("categories"),
-            )
-            .join(User, User.id == Memory.user_id)
-            .where(Memory.id == func.any(list(ids)), Memory.state == State.ACTIVE)
-        )
         return [
-            Item(
-                id=row.id,
-                user=row.user_id,
-                user_name=row.user_name,
-                app=row.app_id,
-                namespace=row.namespace,
-                kind=row.kind,
-                revision=row.revision,
-                created_at=row.created_at,
-                updated_at=row.updated_at,
-                text=row.content,
-                text_hash=row.hash,
-                categories=tuple(row.categories),
+            Point(
+                id=id_,
+                user=same_uuid(user),
+                user_name=name,
+                app=same_uuid(app),
+                namespace=namespace,
+                kind=kind,
+                revision=revision,
+                created_at=created_at,
+                updated_at=updated_at,
+                text=content,
+                text_hash=hash_,
+                categories=categories,
             )
-            for row in await tx.execute(query)
-        ]
+            for (
+                id_, user, name, app, namespace, kind, revision, created_at, updated_at, content, hash_, categories
+            ) in await _POINTS.rows(tx, {"ids": list(ids)})
+        ]  # fmt: skip
 
-    async def revisions(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, int]:
-        """The revisions of those of the memories that are active."""
-        query = select(Memory.id, Memory.revision).where(Memory.id == func.any(list(ids)), Memory.state == State.ACTIVE)
-        return {row.id: row.revision for row in await tx.execute(query)}
+    async def revisions(self, tx: Tx, ids: str) -> list[int | None]:
+        """The revisions of the memories that are active, in the order of the ids."""
+        [(revisions,)] = await _REVISIONS.rows(tx, {"ids": ids})
+        return list(revisions or ())
 
     async def count(self, tx: Tx, *, user: UUID | None) -> int:
         """How many memories are active."""
@@ -73,16 +57,47 @@ class IndexedMemories:
         """A page of what the index should hold, in ascending order of id."""
         values = {"after": after or _FIRST, "limit": limit}
         if user is None:
-            return [Entry(*row) for row in await _ENTRIES.rows(tx, values)]
-        return [Entry(*row) for row in await _ENTRIES_OF_USER.rows(tx, values | {"user": user})]
+            rows = await _ENTRIES.rows(tx, values)
+        else:
+            rows = await _ENTRIES_OF_USER.rows(tx, values | {"user": user})
+        return [Entry(id_, same_uuid(owner), revision) for id_, owner, revision in rows]
 
 
+_POINTS = Prepared(
+    select(
+        Memory.id,
+        Memory.user_id.cast(String),
+        User.user_id.label("user_name"),
+        Memory.app_id.cast(String),
+        Memory.namespace,
+        Memory.kind,
+        Memory.revision,
+        Memory.created_at,
+        Memory.updated_at,
+        Memory.content,
+        Memory.hash,
+        CATEGORY_NAMES.label("categories"),
+    )
+    .join(User, User.id == Memory.user_id)
+    .where(Memory.id == func.any(bindparam("ids")), Memory.state == State.ACTIVE),
+    plain=True,
+)
+_REVISIONS = Prepared(
+    text(
+        """
+        SELECT array_agg(m.revision ORDER BY wanted.place)
+        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
+        LEFT JOIN memories AS m ON m.id = wanted.id AND m.state = 'active'
+        """
+    ),
+    plain=True,
+)
 _FIRST = UUID(int=0)
 _PAGE = (
-    select(Memory.id, Memory.user_id, Memory.revision)
+    select(Memory.id, Memory.user_id.cast(String), Memory.revision)
     .where(Memory.state == State.ACTIVE, Memory.id > bindparam("after"))
     .order_by(Memory.id)
     .limit(bindparam("limit", type_=Integer()))
 )
-_ENTRIES = Prepared(_PAGE)
-_ENTRIES_OF_USER = Prepared(_PAGE.where(Memory.user_id == bindparam("user")))
+_ENTRIES = Prepared(_PAGE, plain=True)
+_ENTRIES_OF_USER = Prepared(_PAGE.where(Memory.user_id == bindparam("user")), plain=True)

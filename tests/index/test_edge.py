@@ -257,8 +257,9 @@ async def main():
     for number in range(1, 10**6):
         now = datetime.now(UTC)
         await index.upsert([
-            Point(UUID(int=number * 10 + i), random.standard_normal(16).astype(np.float32), UUID(int=1), "alice",
-                  UUID(int=2), "default", "memory", number, now, now, "text", "hash")
+            Point(id=UUID(int=number * 10 + i), vector=random.standard_normal(16).astype(np.float32), user=UUID(int=1),
+                  user_name="alice", app=UUID(int=2), namespace="default", kind="memory", revision=number,
+                  created_at=now, updated_at=now, text="text", text_hash="hash")
             for i in range(10)
         ])
         if number % 20 == 0:

@@ -52,7 +52,7 @@ async def test_a_large_write_needs_more_room_than_a_small_one(
 ) -> None:
     index = index_in(tmp_path)
     await index.open()
-    monkeypatch.setattr(room, "COPIES", 10**9)
+    monkeypatch.setattr(room, "COPIES", 10**12)
     await index.delete([point(1).id])
     with pytest.raises(IndexUnavailable, match="No space left"):
         await index.upsert([point(1, text="x" * 10_000_000)])
