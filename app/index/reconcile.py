@@ -64,7 +64,10 @@ class Reconciler:
                 async with self._database.transaction() as tx:
                     await marks.end_pauses(tx)
                 _count(run.statistics, await self._deliverer.drain())
-            await self.bring(space, run, user=user, dry_run=dry_run, full=full)
+            different = await self.bring(space, run, user=user, dry_run=dry_run, full=full)
+            if different and not dry_run:
+                # What changed while it was repaired was marked: its newer state has to come last.
+                _count(run.statistics, await self._deliverer.drain())
             if run.statistics.memories_synced + run.statistics.deleted and not dry_run:
                 await space.index.flush()
             if not dry_run and user is None and not run.statistics.errors:

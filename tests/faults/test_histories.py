@@ -44,6 +44,7 @@ HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "60"))
 
 APPS = ("claude", "cursor", "codex")
 NAMESPACES = ("default", "work")
+FAULTS = ("crashes", "crashed syncs", "races", "overtaken repairs", "wipes", "lies", "inventions", "outages", "syncs")
 THINGS = (("all", None), *(("app", app) for app in APPS), *(("namespace", name) for name in NAMESPACES))
 WORDS = ("otter", "lemon", "violin", "glacier")
 _numbers = count(1)
@@ -218,11 +219,53 @@ class Histories(RuleBasedStateMachine):
         text = _fact(word)
         owner, change = self.callers[memory.user, None], MemoryUpdate(text=text)
         self.world.index.meanwhile = lambda: self.world.services.memories.update(owner, id_, change)
+        self.world.run(self.world.deliverer.ask_again())
         self.world.run(self.world.deliverer.drain())
         assert self.world.index.meanwhile is None
         self.known[id_] = replace(memory, text=text, word=word, revision=memory.revision + 1)
         assert self.world.run(self._entries(owner.user_id))[id_].revision == memory.revision + 1
         self.done["races"] += 1
+
+    @rule(id_=memories, word=st.sampled_from(WORDS), erased=st.booleans())
+    def change_and_deliver_while_it_is_repaired(self, id_: UUID, word: str, erased: bool) -> None:
+        """What a sync has read is outdated when it writes it: the delivery of the newer state came first."""
+        memory = self.known[id_]
+        if memory.state is not State.ACTIVE:
+            return
+        self.world.run(self.world.sync())
+        self.world.run(self.world.services.index.delete([id_]))
+        text = _fact(word)
+        owner = self.callers[memory.user, None]
+
+        async def change() -> None:
+            if erased:
+                await self.world.services.memories.change_state(owner, [id_], State.ARCHIVED)
+            else:
+                await self.world.services.memories.update(owner, id_, MemoryUpdate(text=text))
+            await self.world.deliverer.drain()
+
+        self.world.index.meanwhile = change
+        self.world.run(self.world.sync())
+        assert self.world.index.meanwhile is None
+        self.known[id_] = (
+            replace(memory, state=State.ARCHIVED)
+            if erased
+            else replace(memory, text=text, word=word, revision=memory.revision + 1)
+        )
+        entry = self.world.run(self._entries(owner.user_id)).get(id_)
+        assert (entry is None) if erased else (entry is not None and entry.revision == memory.revision + 1)
+        self.done["overtaken repairs"] += 1
+
+    @rule(step=st.sampled_from(STEPS), user=st.integers(0, 1))
+    def sync_and_die(self, step: str, user: int) -> None:
+        self.wipe(user)
+        self.invent(user, WORDS[0])
+        self.world.index.crash_at = step
+        try:
+            self.world.run(self.world.sync())
+        except Crash:
+            self.done["crashed syncs"] += 1
+        self.world.index.crash_at = None
 
     @rule()
     def start_again(self) -> None:
@@ -360,4 +403,4 @@ def test_some_random_histories_break_no_rule(done: Counter[str]) -> None:
 def test_many_random_histories_break_no_rule(done: Counter[str]) -> None:
     live(HISTORIES, 50, random="OPENMEMORY_TEST_HISTORIES" in os.environ)
     print(f"\n{', '.join(f'{number} {what}' for what, number in done.items())}; 0 violations")
-    assert all(done[what] for what in ("crashes", "races", "wipes", "lies", "inventions", "outages", "syncs"))
+    assert all(done[what] for what in FAULTS)
