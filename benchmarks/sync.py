@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -37,6 +37,7 @@ from app.index.writing import Writer
 from app.memories.indexed import IndexedMemories
 from app.search.schemas import SearchQuery
 from app.services import Services, open_services
+from benchmarks.outage import outage
 from benchmarks.seed import USER, questions, seed, texts
 
 RUNS = 5
@@ -265,21 +266,6 @@ async def upstream(services: Services, size: int) -> None:
     print(f"embedding: {rate:.0f} texts/s, so that embedding all {size} again would take {size / rate:.0f} s each time")
 
 
-@contextlib.asynccontextmanager
-async def hanging() -> AsyncIterator[str]:
-    """The address of a server that accepts and never answers."""
-
-    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while await reader.read(65_536):
-                pass
-        writer.close()
-
-    server = await asyncio.start_server(silence, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
 def filled(folder: Path, size: int, given: Path | None) -> Path:
     """A data folder with memories: a copy of the given one, or a new one."""
     if given is None:
@@ -296,4 +282,6 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="om-sync-") as parent:
         Path(parent).chmod(0o755)
-        asyncio.run(main(filled(Path(parent) / "data", arguments.size, arguments.folder), arguments.size))
+        data = filled(Path(parent) / "data", arguments.size, arguments.folder)
+        asyncio.run(outage(data))
+        asyncio.run(main(data, arguments.size))

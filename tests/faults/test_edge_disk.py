@@ -44,7 +44,7 @@ def test_a_full_disk_stops_the_index_from_learning_and_nothing_else(folder: Path
 
 
 def test_a_service_that_starts_on_a_full_disk_answers_by_text_and_heals_when_there_is_room(folder: Path) -> None:
-    with disk(folder / "data" / "qdrant", megabytes=140) as small:
+    with disk(folder / "data" / "qdrant", megabytes=240) as small:
         first = Service("--data-dir", str(folder / "data"), "--port", "0")
         try:
             with closing(Outage(first.ready())) as outage:
