@@ -77,7 +77,7 @@ async def rebuild(services: Services) -> None:
     try:
         await services.rebuild.step()
     except Unavailable as error:
-        log.warning("rebuild: not now: %s", error)
+        log.debug("rebuild: not now: %s", error)
 
 
 async def analyze(services: Services) -> None:

@@ -75,8 +75,11 @@ class Syncing:
             log.info("sync: another run is not finished")
             if trigger != "schedule":
                 self._again(trigger)
-        except (IndexUnavailable, EmbedderUnavailable, Unavailable) as error:
+        except (IndexUnavailable, EmbedderUnavailable) as error:
             log.warning("sync: not now: %s", error)
+            self._again("retry")
+        except Unavailable as error:  # of which the log hears from `database`
+            log.debug("sync: not now: %s", error)
             self._again("retry")
         else:
             self._pause = FIRST_RETRY

@@ -42,6 +42,7 @@ class Presence:
         self._database = database
         self._connected, self._heard, self._tick = connected, heard, tick
         self._task: asyncio.Task[None] | None = None
+        self._connection: psycopg.AsyncConnection | None = None
 
     async def start(self) -> None:
         """Connect, and stay connected in the background until `stop`.
@@ -61,6 +62,7 @@ class Presence:
         except BaseException:
             await connection.close()
             raise
+        self._connection = connection
         self._task = asyncio.create_task(self._keep(connection), name="relay-presence")
 
     async def stop(self) -> None:
@@ -70,6 +72,8 @@ class Presence:
             with suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
+        if self._connection is not None:  # the task may have ended before it began
+            await self._connection.close()
 
     async def _keep(self, connection: psycopg.AsyncConnection) -> None:
         locked, pause = True, 0.0
@@ -81,7 +85,7 @@ class Presence:
                         locked = await self._lock(connection, self.number)
                         self.up.set()
                         await self._connected()
-                        log.info("relay: connected again")
+                        log.debug("relay: connected again")
                     pause = 0.0
                     while True:
                         async for notification in connection.notifies(timeout=TICK if locked else 0.05):
@@ -93,9 +97,11 @@ class Presence:
                         locked = locked or await self._lock(connection, self.number)
                         await self._tick()
             except (psycopg.Error, OSError, TimeoutError, Unavailable) as error:
-                log.warning("relay: the connection to PostgreSQL ended: %s", " ".join(str(error).split()))
+                # Of an outage of PostgreSQL the log hears from `database`, once.
+                log.debug("relay: the connection to PostgreSQL ended: %s", " ".join(str(error).split()))
             self.up.clear()
             connection, pause = await self._reconnect(pause)
+            self._connection = connection
 
     async def _reconnect(self, pause: float) -> tuple[psycopg.AsyncConnection, float]:
         while True:

@@ -116,4 +116,4 @@ def test_a_sync_that_only_looks_changes_nothing(om: Run, user: str) -> None:
     assert om("sync", "--user", user).returncode == 0
     told = om("sync", "--user", user, "--full", "--dry-run")
     assert told.returncode == 0
-    assert "1 memories: 1 would be written or removed, 0 removed, 0 embedded" in told.stdout
+    assert "1 memories: 1 would be written, 0 would be removed, 0 embedded" in told.stdout

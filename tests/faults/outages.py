@@ -185,7 +185,9 @@ def refused_in_words(answer: httpx.Response) -> bool:
 
 
 def served(answer: httpx.Response) -> bool:
-    """Whether the answer is what was asked for."""
+    """Whether the answer is what was asked for, or that the service's own sync is at it."""
+    if answer.status_code == 409:
+        return bool(answer.json()["error"] == "sync_running")
     return answer.is_success and not answer.json().get("result", {}).get("isError", False)
 
 

@@ -13,9 +13,12 @@ from app.access.directory import Directory
 from app.config import Database as DatabaseSettings
 from app.database import Database
 from app.health import Health
+from app.index.deliver import Deliverer
 from app.index.lazy import LazyIndex
+from app.index.models import Kind
 from app.index.port import IndexUnavailable, VectorIndex
 from app.index.reconcile import Reconciler
+from app.index.space import Space, Spaces
 from app.memories.indexed import IndexedMemories
 from app.rest.api import include_rest
 from app.services import Services
@@ -68,7 +71,7 @@ async def test_the_root_greets(client):
 
 
 async def test_without_postgres_it_is_down_and_says_when_to_ask_again(services, refused):
-    health = Health(refused, services.index, services.embedder, services.reconciler, "1")
+    health = Health(refused, services.spaces, services.reconciler, "1")
     async with client_of(services, health=health) as client:
         answer = await client.get("/health/ready")
     assert (answer.status_code, answer.json()["status"], answer.headers["retry-after"]) == (503, "down", "1")
@@ -84,8 +87,10 @@ async def test_without_postgres_a_request_says_so(services, refused):
 
 
 async def test_without_the_index_it_is_degraded_and_cannot_sync(services, lost_index):
-    reconciler = Reconciler(services.database, lost_index, services.deliverer, IndexedMemories())
-    health = Health(services.database, lost_index, services.embedder, reconciler, "1")
+    spaces = Spaces(Space(services.embedder, lost_index))
+    deliverer = Deliverer(services.database, spaces, {Kind.MEMORY: IndexedMemories()})
+    reconciler = Reconciler(services.database, spaces, deliverer, IndexedMemories())
+    health = Health(services.database, spaces, reconciler, "1")
     async with client_of(services, health=health, reconciler=reconciler) as client:
         ready = await client.get("/health/ready")
         assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
