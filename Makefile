@@ -9,6 +9,9 @@ UV = $(BIN)/uv
 ARGS =
 STEPS = format-check lint types imports yaml migrations
 
+# Many tests wait for a process or a deadline, so one more than there are cores can run at once.
+export PYTEST_XDIST_AUTO_NUM_WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+
 # No wheels of onnxruntime exist for other versions.
 SUPPORTED = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
 PYTHON = $(shell for name in python3.11 python3 python3.14 python3.13 python3.12; do \

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -316,8 +317,9 @@ class EmbeddedPostgres:
 def _discard(draft: Path) -> None:
     """Remove an unfinished database; its initdb may have outlived the owner that started it."""
     kill_servers(draft)
-    if draft.is_dir():
-        shutil.rmtree(draft)
+    while draft.is_dir():
+        with suppress(FileNotFoundError):  # a process of it that is just ending removes files of its own
+            shutil.rmtree(draft)
 
 
 async def _one(connection: psycopg.AsyncConnection, query: str) -> int:

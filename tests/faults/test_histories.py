@@ -39,7 +39,7 @@ from app.memories.transitions import ALLOWED
 from app.search.schemas import Method, SearchQuery
 from tests.faults.world import STEPS, Crash, World, opened
 
-HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "60"))
+HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "36"))
 """Histories of the long run; asked for by number, they are new ones each time, and one that fails is made short."""
 
 APPS = ("claude", "cursor", "codex")

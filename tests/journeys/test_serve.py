@@ -68,8 +68,11 @@ def _add(url: str, text: str) -> str:
     return str(answer.json()["id"])
 
 
-@pytest.mark.parametrize("to_group", [True, False], ids=["group", "process"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("number", "to_group"),
+    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True)],
+    ids=["ctrl-c", "sigint", "sigterm", "closed terminal"],
+)
 def test_a_signal_ends_everything_though_an_event_stream_is_open(
     serve: Serve, folder: Path, number: signal.Signals, to_group: bool
 ) -> None:
