@@ -136,7 +136,10 @@ class Deliverer:
                     due = await marks.next_due(tx)
                 pause = IDLE if due is None else min(IDLE, max(0.05, due))
                 pause = min(pause, await self._flush())
-            except (Unavailable, IndexUnavailable) as error:
+            except Unavailable as error:  # of which the log hears from `database`
+                log.debug("delivery waits: %s", error)
+                pause = 1.0
+            except IndexUnavailable as error:
                 self._warn("delivery waits: %s", error)
                 pause = 1.0
             except Exception:

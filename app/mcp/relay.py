@@ -97,7 +97,7 @@ class Relay:
                 await storage.enter(tx, self._presence.number, {session: self._mine[session]})
         except Unavailable as error:
             self._not_entered.add(session)
-            log.warning("relay: a session is not known to other processes yet: %s", error)
+            log.debug("relay: a session is not known to other processes yet: %s", error)
 
     def closed(self, session: UUID) -> None:
         """Let them know that it is over. Does not wait: the task of the session may be being cancelled."""
@@ -191,7 +191,7 @@ class Relay:
                 while await self._take_batch():
                     continue
             except Unavailable as error:
-                log.warning("relay: messages wait: %s", error)
+                log.debug("relay: messages wait: %s", error)
 
     async def _take_batch(self) -> bool:
         async with self._database.statement() as tx:
@@ -250,7 +250,7 @@ class Relay:
             await self._leave()
             await self._bury()
         except Unavailable as error:
-            log.warning("relay: not now: %s", error)
+            log.debug("relay: not now: %s", error)
 
     async def _bury(self) -> None:
         async with self._database.statement() as tx:
