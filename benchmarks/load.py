@@ -66,9 +66,11 @@ class Connection:
 class Rest:
     """A REST client."""
 
-    def __init__(self, url: str, user: str) -> None:
+    def __init__(self, url: str, user: str, *, method: str = "hybrid") -> None:
+        """`method`: how searches have to be answered."""
         self._connection = Connection(url)
         self._user = user
+        self._method = method
 
     async def open(self) -> None:
         await self._connection.open()
@@ -79,7 +81,7 @@ class Rest:
     async def search(self, query: str) -> None:
         body = {"user_id": self._user, "query": query, "app": "bench"}
         answer = json.loads(await self._connection.post("/api/v1/memories/search", json.dumps(body).encode()))
-        assert answer["search_method"] == "hybrid", answer
+        assert answer["search_method"] == self._method, answer
 
     async def add(self, text: str) -> None:
         body = {"user_id": self._user, "text": text, "app": "bench", "infer": False}

@@ -30,7 +30,10 @@ async def outage(folder: Path) -> None:
                 await asyncio.to_thread(subprocess.run, ["cp", "-a", str(folder), str(copy)], check=True)
                 environment = {"OPENMEMORY_QDRANT_URL": address} if address else {}
                 urls[name] = await asyncio.to_thread(stack.enter_context, running_service(copy, **environment))
-            clients = {name: Rest(url, USER) for name, url in urls.items()}
+            clients = {
+                name: Rest(url, USER, method="hybrid" if name == "normal" else "database_text")
+                for name, url in urls.items()
+            }
             for client in clients.values():
                 await client.open()
             await idle(urls["normal"])
@@ -70,7 +73,7 @@ async def hanging() -> AsyncIterator[str]:
     """The address of a server that accepts and never answers."""
 
     async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # the server is closing
             while await reader.read(65_536):
                 pass
         writer.close()
