@@ -193,11 +193,10 @@ def _parts(settings: Settings, stores: Stores) -> Parts:
 
     def another(recorded: dict[str, Any]) -> CachedEmbedder:
         """An embedder that was configured before. A key goes to no other provider or address than it was given for."""
-        same = recorded == without_secrets(embedder)
         other = EmbedderSettings.model_validate(recorded | {"timeout": embedder.timeout, "threads": embedder.threads})
         if other.provider == embedder.provider and other.base_url == without_secrets(embedder)["base_url"]:
             other = other.model_copy(update={"api_key": embedder.api_key, "base_url": embedder.base_url})
-        return open_embedder(embedder if same else other, stores.folder)
+        return open_embedder(other, stores.folder)
 
     def index(model: str, dimension: int, on_created: Callable[[], None]) -> VectorIndex:
         qdrant = settings.qdrant

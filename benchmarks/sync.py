@@ -117,7 +117,9 @@ async def changed(services: Services, count: int = 1_000) -> None:
                     await tx.execute(_CHANGE, {"ids": ids, "texts": news})
             started = time.perf_counter()
             if how.startswith("alone"):
-                await repair.write(services.spaces.serving, Kind.MEMORY, ids)
+                loaded = await repair.prepare(services.spaces.serving, Kind.MEMORY, ids)
+                await repair.put(services.spaces.serving, loaded)
+                await repair.verify(loaded)
             else:
                 done = await services.reconciler.sync(trigger="benchmark")
                 assert done.memories_synced == count, done

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import uvicorn
-
+from app.cli.web import Server, configuration
 from app.embedded import sockets
 from app.services import INDEX_FOLDER, Stores
 
@@ -27,20 +26,7 @@ async def hosted_index(stores: Stores) -> AsyncIterator[Stores]:
     sockets.create(folder, None)
     path = folder / _SOCKET
     front = Front(stores.folder / INDEX_FOLDER)
-    config = uvicorn.Config(
-        front,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        http="httptools",
-        ws="none",
-        lifespan="on",
-        # Longer than the workers keep idle connections, so that it is never this side that drops one.
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=1,
-    )
-    server = _Server(config)
+    server = Server(configuration(front, patience=1))
     with _listening(path) as opened:
         serving = asyncio.create_task(server.serve(sockets=[opened]), name="index")
         try:
@@ -65,11 +51,3 @@ def _listening(path: Path) -> Iterator[socket.socket]:
         opened.listen(128)
         opened.setblocking(False)
         yield opened
-
-
-class _Server(uvicorn.Server):
-    """A web server that leaves signals to us."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

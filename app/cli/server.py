@@ -7,8 +7,8 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from socket import socket
 
@@ -19,6 +19,7 @@ from app import logs
 from app.cli.exits import Exit
 from app.cli.sockets import url_of
 from app.cli.stopping import Stopping
+from app.cli.web import Server, configuration
 from app.config import Settings
 from app.services import VERSION, Services, Stores, open_services, open_stores
 
@@ -74,22 +75,9 @@ async def serve_stores(
         warming = asyncio.create_task(services.warm())
         app = (await asyncio.to_thread(_application))(services)
         logs.set_up(settings.log)  # again: the MCP SDK has installed a handler of its own
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            http="httptools",
-            ws="none",
-            lifespan="on",
-            # Longer than clients keep idle connections, so that it is never the server that drops one.
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=_PATIENCE_WITH_CLIENTS,
-        )
         for name in ("uvicorn.error", "apscheduler.executors.default"):
             logging.getLogger(name).addFilter(_is_failure)
-        server = _Server(config, ready)
+        server = _Server(configuration(app, patience=_PATIENCE_WITH_CLIENTS), ready)
         stopping.end(server.stop)
         await server.serve(sockets=sockets)
         warming.cancel()
@@ -101,16 +89,12 @@ def _application() -> Callable[[Services], ASGIApp]:
     return create_app
 
 
-class _Server(uvicorn.Server):
-    """The web server; it leaves signals to us and tells when it is ready."""
+class _Server(Server):
+    """The web server; it tells when it is ready."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
     def stop(self) -> None:
         """End in good order, soon."""

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import numpy as np
 
-from app.index.port import Entry, Point, Vector
+from app.index.port import NOBODY, Entry, Point, Vector
 
 TENANT = "owner"
 """The payload key that every search filters by: `users.id`."""
@@ -25,7 +25,6 @@ RECONCILED = (TENANT, "revision")
 """The payload keys that reconciliation reads."""
 
 _MODEL_LENGTH = 64
-_NOBODY = UUID(int=0)
 
 
 def collection_name(alias: str, model: str, dimension: int) -> str:
@@ -79,7 +78,7 @@ def entry_of(id: UUID, payload: Mapping[str, Any] | None) -> Entry:
     try:
         return Entry(id, same_uuid(payload[TENANT]), int(payload["revision"]))  # type: ignore[index]
     except (KeyError, TypeError, ValueError, AttributeError):
-        return Entry(id, _NOBODY, 0)
+        return Entry(id, NOBODY, 0)
 
 
 @lru_cache(maxsize=10_000)

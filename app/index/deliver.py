@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from app.errors import Unavailable
 from app.index import marks
 from app.index.marks import Claimed
 from app.index.models import Kind
-from app.index.port import IndexUnavailable
+from app.index.port import NOBODY, IndexUnavailable
 from app.index.space import Space, Spaces
 from app.index.writing import KNOWN_GOOD, Batch, Delivered, Source, Writer
 
@@ -42,8 +42,6 @@ FAILURES = (IndexUnavailable, EmbedderUnavailable, ValueError)
 
 IDLE = 30.0
 """Seconds between looks for marks whose deliverer died. What this process marks wakes it at once."""
-
-_NOBODY = UUID(int=0)
 
 QUIET = 60.0
 """Seconds between two lines of the log about the same kind of failure."""
@@ -108,18 +106,6 @@ class Deliverer:
             IndexUnavailable, EmbedderUnavailable: it is.
         """
         await self.breaker.ask_again()
-
-    async def redeliver(self, kind: Kind, ids: Sequence[UUID]) -> Delivered:
-        """Mark items and work off every mark that is due, so that what was done counts here and nowhere else."""
-        total = Delivered()
-        async with self._round:
-            async with self._database.transaction() as tx:
-                await marks.mark_dirty(tx, kind, ids)
-            while True:
-                claimed, done = await self._deliver()
-                total.add(done)
-                if not claimed or done.failed:
-                    return total
 
     async def _run(self) -> None:
         pause: float = 0
@@ -239,7 +225,7 @@ class Deliverer:
         """Whether the model and the index would take something now."""
         space = self._spaces.serving
         await space.embedder.inner.query(KNOWN_GOOD)
-        await space.index.delete([_NOBODY])
+        await space.index.delete([NOBODY])
 
     def _resume(self) -> None:
         self._resuming = True

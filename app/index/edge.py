@@ -210,8 +210,7 @@ def _update(folder: Path, shard: edge.EdgeShard, update: edge.UpdateOperation, s
 
 
 def _delete(folder: Path, shard: edge.EdgeShard, ids: Sequence[UUID]) -> None:
-    check_room(folder)
-    shard.update(edge.UpdateOperation.delete_points(list(ids)))
+    _update(folder, shard, edge.UpdateOperation.delete_points(list(ids)), 0)
 
 
 def _search(shard: edge.EdgeShard, vector: Vector, where: Filter, limit: int) -> list[Hit]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.database import Database
 from app.embeddings.cache import CachedEmbedder
@@ -37,6 +37,14 @@ class Parts:
     embedder: Callable[[dict[str, Any]], CachedEmbedder]
     index: Callable[[str, int, Callable[[], None]], VectorIndex]
     deadlines: Deadlines
+
+
+class _Told(NamedTuple):
+    """The collection of the configured model, and what it is now that the table knows of it."""
+
+    collection: str
+    dimension: int
+    state: GenerationState
 
 
 class Keeper:
@@ -83,12 +91,9 @@ class Keeper:
         """
         if self._told:
             return
-        name, dimension = await self._wanted_collection()
-        async with self._database.transaction() as tx:
-            state = await generations.want(tx, name, self._parts.wanted.model, dimension, self._parts.recorded)
-        self._told = True
-        if state is GenerationState.BUILDING:
-            log.warning("another model is configured than the one in use: %s is being built beside it", name)
+        told = await self._tell()
+        if told.state is GenerationState.BUILDING:
+            log.warning("another model is configured than the one in use: %s is being built beside it", told.collection)
 
     async def close(self) -> None:
         """Close every index and every model."""
@@ -105,26 +110,27 @@ class Keeper:
         if space.embedder is not self._parts.wanted:
             await space.embedder.close()
 
-    async def _wanted_collection(self) -> tuple[str, int]:
+    async def _tell(self) -> _Told:
         parts = self._parts
         dimension = await parts.wanted.dimension()
-        return collection_name(parts.alias, parts.wanted.model, dimension), dimension
+        collection = collection_name(parts.alias, parts.wanted.model, dimension)
+        async with self._database.transaction() as tx:
+            state = await generations.want(tx, collection, parts.wanted.model, dimension, parts.recorded)
+        self._told = True
+        return _Told(collection, dimension, state)
 
     def _first(self) -> Space:
         """The space until the table is read, or for the first start of all, which has to ask the model."""
 
         async def opening() -> VectorIndex:
             try:
-                name, dimension = await self._wanted_collection()
+                told = await self._tell()
             except EmbedderUnavailable as error:
                 raise IndexUnavailable(f"the model's dimension is not known yet: {error}") from error
-            async with self._database.transaction() as tx:
-                state = await generations.want(tx, name, self._parts.wanted.model, dimension, self._parts.recorded)
-            if state is not GenerationState.ACTIVE:
+            if told.state is not GenerationState.ACTIVE:
                 raise IndexUnavailable("another model is in use")
-            self._told = True
-            space.collection = name
-            return await self._opened(self._parts.wanted.model, dimension)
+            space.collection = told.collection
+            return await self._opened(self._parts.wanted.model, told.dimension)
 
         space = Space(self._parts.wanted, LazyIndex(opening), self._parts.deadlines, on_recovery=self._recovered)
         return space

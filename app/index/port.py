@@ -15,6 +15,9 @@ Vector = npt.NDArray[np.float32]
 """One embedding, shape (dimension,), unit length, finite."""
 
 
+NOBODY = UUID(int=0)
+"""A user, or an item, that cannot exist."""
+
 NO_VECTOR: Vector = np.empty(0, dtype=np.float32)
 """The vector of an item that has none yet; no index takes it."""
 

@@ -47,18 +47,16 @@ class Rebuild:
         self._not_before = 0.0
 
     async def step(self) -> None:
-        """Follow what other replicas did, say what is wanted, build it, remove what was kept long enough.
+        """Say what is wanted, follow what the table says, build what is wanted, remove what was kept long enough.
 
         Raises:
             Unavailable: Postgres does not answer.
         """
-        found = await self._keeper.follow()
         try:
             await self._keeper.want()
         except EmbedderUnavailable as error:
             log.debug("the configured model does not answer: %s", error)
-        else:
-            found = await self._keeper.follow()
+        found = await self._keeper.follow()
         if self._keeper.spaces.building is not None and time.monotonic() >= self._not_before:
             await self._build(self._keeper.spaces.building)
         if any(one.state is GenerationState.RETIRED for one in found):

@@ -16,7 +16,7 @@ from app.index.deliver import Deliverer
 from app.index.models import Kind
 from app.index.port import Entry, IndexUnavailable
 from app.index.prefetch import ahead
-from app.index.repair import Prepared, Repair
+from app.index.repair import Loaded, Repair
 from app.index.runs import Run, RunLog, SyncStatistics, recent
 from app.index.space import Space, Spaces
 from app.index.writing import Delivered, Source, Writer
@@ -112,7 +112,7 @@ class Reconciler:
                 await run.report()
         return different
 
-    async def _put(self, space: Space, prepared: AsyncIterator[Prepared]) -> AsyncGenerator[Prepared, None]:
+    async def _put(self, space: Space, prepared: AsyncIterator[Loaded]) -> AsyncGenerator[Loaded, None]:
         async for items in prepared:
             await self._repair.put(space, items)
             yield items
@@ -127,9 +127,7 @@ class Reconciler:
         async with self._database.statement() as tx:
             return await recent(tx, limit)
 
-    async def _prepared(
-        self, space: Space, run: RunLog, user: UUID | None, full: bool
-    ) -> AsyncGenerator[Prepared, None]:
+    async def _prepared(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Loaded, None]:
         """What differs, in chunks, as it is in Postgres, with vectors."""
         different: list[UUID] = []
         async with aclosing(self._compared(space, run, user, full)) as parts:

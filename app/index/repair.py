@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Prepared:
+class Loaded:
     """Items with their vectors, to be written, and what was `done` with them so far."""
 
     batches: list[Batch]
@@ -28,7 +28,7 @@ class Prepared:
 
 
 class Repair:
-    """Writes many items without marks: nothing is queued, and no delivery waits behind them.
+    """Writes many items without marks, by `prepare`, `put`, `verify`: nothing is queued, no delivery waits behind them.
 
     A delivery of the same item may run meanwhile, and its newer text could be overwritten with the one that was read
     here. So every page is looked at again after it was written: what changed since it was read is marked, and delivered
@@ -40,38 +40,32 @@ class Repair:
         self._writer = writer
         self._deliverer = deliverer
 
-    async def write(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> Delivered:
-        """Make the space hold of these items what Postgres says. Those that the model refuses are marked and counted.
+    async def prepare(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> Loaded:
+        """The rows as they are now, with their vectors. Those that the model refuses are marked and counted.
 
         Raises:
-            IndexUnavailable, EmbedderUnavailable: the index or the model does not answer; some may be written.
+            EmbedderUnavailable: the model does not answer.
         """
-        return await self.finish(space, await self.prepare(space, kind, ids))
-
-    async def prepare(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> Prepared:
-        """The first part of `write`: the rows as they are now, with their vectors."""
         batch = await self._writer.read(kind, ids)
         done = Delivered()
-        return Prepared(await self._filled(space, batch, done), done)
+        return Loaded(await self._filled(space, batch, done), done)
 
-    async def finish(self, space: Space, prepared: Prepared) -> Delivered:
-        """The second part of `write`."""
-        await self.put(space, prepared)
-        await self.verify(prepared)
-        return prepared.done
+    async def put(self, space: Space, loaded: Loaded) -> None:
+        """Make the space hold what was read.
 
-    async def put(self, space: Space, prepared: Prepared) -> None:
-        """Write to the index; what the index cannot take is marked."""
-        for batch in prepared.batches:
+        Raises:
+            IndexUnavailable: the index does not answer, or takes no vectors of this size; some may be written.
+        """
+        for batch in loaded.batches:
             try:
-                prepared.done.add(await self._writer.write(space, batch))
+                loaded.done.add(await self._writer.write(space, batch))
             except ValueError as error:
                 # A vector of another size: the model changed since the collection was made.
                 raise IndexUnavailable(str(error)) from error
 
-    async def verify(self, prepared: Prepared) -> None:
-        """Mark what changed since it was read."""
-        for batch in prepared.batches:
+    async def verify(self, loaded: Loaded) -> None:
+        """Mark what changed since it was read: to be called after it was written."""
+        for batch in loaded.batches:
             if changed := await self._writer.changed(batch):
                 await self._mark(batch.kind, changed)
 

@@ -38,7 +38,10 @@ Status = Literal["running", "success", "partial", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run. `expected` is how many memories it has to compare; `statistics` is what it did so far."""
+    """One run. `expected` is how many memories it has to compare; `statistics` is what it did so far.
+
+    `trigger`: schedule, recovery, retry, rest, mcp, or rebuild for another model's collection.
+    """
 
     id: UUID
     trigger: str

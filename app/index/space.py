@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from uuid import UUID
 
 import numpy as np
 
 from app.embeddings.breaker import CircuitBreaker, CircuitOpen
 from app.embeddings.cache import CachedEmbedder
 from app.embeddings.port import EmbedderUnavailable
-from app.index.port import Filter, Hit, IndexUnavailable, Vector, VectorIndex
+from app.index.port import NOBODY, Filter, Hit, IndexUnavailable, Vector, VectorIndex
 
-_NOBODY = Filter(UUID(int=0))
+_NOBODYS = Filter(NOBODY)
 _PROBE = "probe"
 
 
@@ -124,7 +123,7 @@ class Space:
             if self._dimension is None:
                 await self.index.open()
             else:
-                await self.index.search(np.ones(self._dimension, dtype=np.float32), _NOBODY, 1)
+                await self.index.search(np.ones(self._dimension, dtype=np.float32), _NOBODYS, 1)
 
 
 @dataclass(slots=True)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import datetime
 from typing import Annotated, Literal
-from uuid import UUID
 
 from fastapi import Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.health import Diagnosis
 from app.index.reconcile import IndexUnavailable, SyncRunning, SyncStatistics
-from app.index.runs import Status
+from app.index.runs import Run
 from app.rest.caller import TheServices, owner_of
 from app.rest.errors import documented
 from app.rest.routing import Router
@@ -32,24 +29,10 @@ class SyncAnswer(BaseModel):
     statistics: SyncStatistics
 
 
-class SyncRunItem(BaseModel):
-    """One run of the sync. `expected` memories are to be compared; `statistics` tell what was done so far."""
-
-    id: UUID
-    trigger: str = Field(description="schedule, recovery, retry, rest, mcp, or rebuild for another model's collection.")
-    collection: str | None
-    status: Status
-    started_at: datetime
-    finished_at: datetime | None
-    expected: int | None
-    statistics: SyncStatistics
-    error: str | None
-
-
 class SyncRuns(BaseModel):
     """The newest runs, newest first. They are kept for 30 days."""
 
-    runs: list[SyncRunItem]
+    runs: list[Run]
 
 
 @router.post("/sync", responses=documented(404, 409))
@@ -72,8 +55,7 @@ async def runs(
     services: TheServices, limit: Annotated[int, Query(ge=1, le=1000, description="How many runs at most.")] = 20
 ) -> SyncRuns:
     """List what the last runs of the sync found and did, and how far one has come that goes on."""
-    found = await services.reconciler.runs(limit)
-    return SyncRuns(runs=[SyncRunItem(**asdict(run) | {"statistics": run.statistics}) for run in found])
+    return SyncRuns(runs=await services.reconciler.runs(limit))
 
 
 @router.get("/doctor")

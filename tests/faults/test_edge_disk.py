@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,17 +11,15 @@ import pytest
 
 from tests.faults.disks import disk
 from tests.faults.outage import NO_INDEX, Outage
-from tests.journeys.service import Service, until
+from tests.journeys.service import Service, short_parent, until
 
 pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    parent = Path(tempfile.mkdtemp(prefix="om-"))
-    parent.chmod(0o755)
-    yield parent
-    shutil.rmtree(parent)
+    with short_parent() as parent:
+        yield parent
 
 
 def test_a_full_disk_stops_the_index_from_learning_and_nothing_else(folder: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +14,7 @@ from tests.faults.embedding_server import EmbeddingServer
 from tests.faults.outage import NO_EMBEDDER, Outage
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.qdrant import Qdrant
-from tests.journeys.service import Service
+from tests.journeys.service import Service, short_parent
 
 pytestmark = [pytest.mark.journey, pytest.mark.xdist_group("embedder faults"), pytest.mark.timeout(240)]
 
@@ -51,12 +49,8 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Stack]:
-    parent = Path(tempfile.mkdtemp(prefix="om-"))
-    parent.chmod(0o755)
-    stack = Stack(parent)
-    yield stack
-    stack.close()
-    shutil.rmtree(parent)
+    with short_parent() as parent, closing(Stack(parent)) as stack:
+        yield stack
 
 
 @pytest.fixture
@@ -66,13 +60,6 @@ def stack(started: Stack) -> Iterator[Stack]:
     started.proxy.set(Mode.PASS)
     started.embedder.dimension = DIMENSION
     httpx.post(f"{started.url}/api/v1/sync", timeout=60)  # a failed test must not fail the next one
-
-
-@pytest.fixture
-def outage(stack: Stack) -> Iterator[Outage]:
-    with closing(Outage(stack.url)) as outage:
-        outage.begin()
-        yield outage
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ Everything runs as processes of its own: the service, its PostgreSQL, and Qdrant
 from __future__ import annotations
 
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +18,7 @@ from tests.faults.disks import disk
 from tests.faults.outage import NO_INDEX, Outage
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.qdrant import Qdrant
-from tests.journeys.service import Service, until
+from tests.journeys.service import Service, short_parent, until
 
 pytestmark = [pytest.mark.journey, pytest.mark.xdist_group("qdrant faults"), pytest.mark.timeout(240)]
 
@@ -50,17 +49,14 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    parent = Path(tempfile.mkdtemp(prefix="om-"))
-    parent.chmod(0o755)
-    yield parent
-    shutil.rmtree(parent)
+    with short_parent() as parent:
+        yield parent
 
 
 @pytest.fixture(scope="module")
 def started(folder: Path) -> Iterator[Stack]:
-    stack = Stack(folder)
-    yield stack
-    stack.close()
+    with closing(Stack(folder)) as stack:
+        yield stack
 
 
 @pytest.fixture
@@ -72,13 +68,6 @@ def stack(started: Stack) -> Iterator[Stack]:
     if started.qdrant.process.poll() is not None:
         started.qdrant.start()
     httpx.post(f"{started.url}/api/v1/sync", timeout=60)  # a failed test must not fail the next one
-
-
-@pytest.fixture
-def outage(stack: Stack) -> Iterator[Outage]:
-    with closing(Outage(stack.url)) as outage:
-        outage.begin()
-        yield outage
 
 
 def slow(*values: object) -> object:

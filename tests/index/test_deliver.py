@@ -184,7 +184,8 @@ async def test_a_kept_vector_of_another_size_is_made_anew(services: Services, ap
     await services.deliverer.drain()
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE embeddings SET vector = '\\x00000000' WHERE id = :id"), {"id": added.id})
-    done = await services.deliverer.redeliver(Kind.MEMORY, [added.id])
+        await marks.mark_dirty(tx, Kind.MEMORY, [added.id])
+    done = await services.deliverer.drain()
     assert (done.failed, done.embedded >= 1) == (0, True)
     assert await mark_of(services, added.id) is None
 

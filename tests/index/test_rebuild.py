@@ -136,7 +136,8 @@ async def test_a_rebuild_that_was_cut_off_embeds_nothing_twice(folder: Path, ser
         await services.rebuild._keeper.follow()
         building = services.spaces.building
         assert building is not None
-        await services.reconciler._repair.write(building, Kind.MEMORY, ids[:7])
+        repair = services.reconciler._repair
+        await repair.put(building, await repair.prepare(building, Kind.MEMORY, ids[:7]))
     async with running(folder, server) as services:
         await services.rebuild.step()
         assert await services.index.count() == len(ids)

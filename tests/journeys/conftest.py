@@ -1,27 +1,27 @@
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.journeys.service import Service
+from tests.journeys.service import Service, short_parent, starting
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A data folder to be, for one test."""
+    with short_parent() as parent:
+        yield parent / "data"
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Service]:
     """A running service for the tests of one module."""
-    parent = Path(tempfile.mkdtemp(prefix="om-"))
-    parent.chmod(0o755)
-    service = Service("--data-dir", str(parent / "data"), "--port", "0")
-    try:
+    with short_parent() as parent, starting(parent / "data") as start:
+        service = start()
         service.ready()
         yield service
-    finally:
-        service.close()
-        shutil.rmtree(parent)
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -69,6 +72,29 @@ class Service:
                 process.kill()
         self._out.close()
         self._err.close()
+
+
+@contextmanager
+def short_parent() -> Iterator[Path]:
+    """A new folder for data folders: short enough for unix sockets, reachable by any account."""
+    parent = Path(tempfile.mkdtemp(prefix="om-"))
+    parent.chmod(0o755)
+    yield parent
+    shutil.rmtree(parent)
+
+
+@contextmanager
+def starting(folder: Path, *always: str) -> Iterator[Callable[..., Service]]:
+    """Starts services on the folder and a free port, with some arguments always; ends them after the block."""
+    started: list[Service] = []
+
+    def start(*arguments: str, **environment: str) -> Service:
+        started.append(Service("--data-dir", str(folder), "--port", "0", *always, *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for service in started:
+        service.close()
 
 
 def clean_environment() -> dict[str, str]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +16,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.journeys.service import START, Service, clean_environment, until
+from tests.journeys.service import START, Service, clean_environment, starting, until
 
 pytestmark = pytest.mark.journey
 
@@ -26,26 +24,10 @@ _STOP = 5.0
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A data folder to be: short enough for unix sockets, reachable by any account."""
-    parent = Path(tempfile.mkdtemp(prefix="om-"))
-    parent.chmod(0o755)
-    yield parent / "data"
-    shutil.rmtree(parent)
-
-
-@pytest.fixture
 def serve(folder: Path) -> Iterator[Callable[..., Service]]:
     """Starts services on the folder and a free port; ends them after the test."""
-    started: list[Service] = []
-
-    def start(*arguments: str, **environment: str) -> Service:
-        started.append(Service("--data-dir", str(folder), "--port", "0", *arguments, **environment))
-        return started[-1]
-
-    yield start
-    for service in started:
-        service.close()
+    with starting(folder) as start:
+        yield start
 
 
 Serve = Callable[..., Service]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.sse import sse_client
 
-from tests.journeys.service import START, Service, until
+from tests.journeys.service import START, Service, starting, until
 from tests.mcp.streams import Stream, stream_of, tool
 
 pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
@@ -30,27 +28,10 @@ _STOP = 5.0
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A data folder to be: short enough for unix sockets, reachable by any account."""
-    parent = Path(tempfile.mkdtemp(prefix="om-"))
-    parent.chmod(0o755)
-    yield parent / "data"
-    shutil.rmtree(parent)
-
-
-@pytest.fixture
 def serve(folder: Path) -> Iterator[Callable[..., Service]]:
     """Starts services of several workers on the folder; ends them after the test."""
-    started: list[Service] = []
-
-    def start(*arguments: str, **environment: str) -> Service:
-        more = ("--port", "0", "--workers", str(WORKERS), *arguments)
-        started.append(Service("--data-dir", str(folder), *more, **environment))
-        return started[-1]
-
-    yield start
-    for service in started:
-        service.close()
+    with starting(folder, "--workers", str(WORKERS)) as start:
+        yield start
 
 
 Serve = Callable[..., Service]
