@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import isfinite
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 
-from app.index.port import NOBODY, Entry, Point, Vector
+from app.index.entries import ending, packed
+from app.index.port import NOBODY, Point, Vector
 
 TENANT = "owner"
 """The payload key that every search filters by: `users.id`."""
@@ -25,6 +25,7 @@ RECONCILED = (TENANT, "revision")
 """The payload keys that reconciliation reads."""
 
 _MODEL_LENGTH = 64
+_CHECKED = 256
 
 
 def collection_name(alias: str, model: str, dimension: int) -> str:
@@ -48,8 +49,8 @@ def payload_of(point: Point) -> dict[str, Any]:
     as long, and the folder twice the room.
     """
     return {
-        TENANT: str(point.user),
-        "app": str(point.app),
+        TENANT: text_of(point.user),
+        "app": text_of(point.app),
         "namespace": point.namespace,
         "kind": point.kind,
         "revision": point.revision,
@@ -57,28 +58,58 @@ def payload_of(point: Point) -> dict[str, Any]:
 
 
 def readable_payload_of(point: Point) -> dict[str, Any]:
-    """The payload of a point on a server, where others may read it: the first five keys are those of mem0's client."""
+    """The payload of a point on a server, where others may read it: the first five keys are those of mem0's client.
+
+    Raises:
+        ValueError: the point was read without its document.
+    """
+    if (document := point.document) is None:
+        raise ValueError(f"point {point.id}: has no document")
     return {
-        "data": point.text,
+        "data": document.text,
         "hash": point.text_hash,
-        "user_id": point.user_name,
-        "created_at": _iso(point.created_at),
-        "updated_at": _iso(point.updated_at),
+        "user_id": document.user_name,
+        "created_at": _iso(document.created_at),
+        "updated_at": _iso(document.updated_at),
         **payload_of(point),
-        "categories": list(point.categories),
+        "categories": list(document.categories),
     }
 
 
-def entry_of(id: UUID, payload: Mapping[str, Any] | None) -> Entry:
-    """The entry of a stored point.
+def entry_of(id: UUID, payload: Mapping[str, Any] | None) -> bytes:
+    """The packed entry of a stored point.
 
     A point that somebody else wrote has no owner of ours or no revision: it becomes an entry of nobody at revision 0,
     which no search returns and which reconciliation finds to be wrong.
     """
     try:
-        return Entry(id, same_uuid(payload[TENANT]), int(payload["revision"]))  # type: ignore[index]
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return Entry(id, NOBODY, 0)
+        return id.int.to_bytes(16, "big") + _ending(payload[TENANT], payload["revision"])  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return packed(id, NOBODY, 0)
+
+
+def id_of_number(number: int) -> UUID:
+    """The id that stands for a point whose id is a number, which is a stranger's: ours are uuids.
+
+    Its first half is zero, which no uuid of ours is, so that it sorts before them as the engine sorts the number.
+    """
+    return UUID(int=number)
+
+
+def number_of(id: UUID) -> int | None:
+    """The number that an id may stand for."""
+    return id.int if id.int < 2**64 else None
+
+
+@lru_cache(maxsize=10_000, typed=True)
+def _ending(owner: str, revision: int) -> bytes:
+    return ending(UUID(owner), revision)
+
+
+@lru_cache(maxsize=10_000)
+def text_of(id: UUID) -> str:
+    """A uuid that many have, written out."""
+    return str(id)
 
 
 @lru_cache(maxsize=10_000)
@@ -87,22 +118,24 @@ def same_uuid(text: str) -> UUID:
     return UUID(text)
 
 
-def check_vectors(vectors: Iterable[Vector], dimension: int) -> None:
+def check_vectors(vectors: Sequence[Vector], dimension: int) -> None:
     """Refuse vectors that an engine would store without a word and never find again.
 
     Raises:
         ValueError: not `dimension` numbers, not finite, or of length zero, which has no cosine to anything.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        for vector in vectors:
-            if vector.shape != (dimension,):
-                raise ValueError(f"vector: has shape {vector.shape}; the collection takes ({dimension},)")
+    for vector in vectors:
+        if vector.shape != (dimension,):
+            raise ValueError(f"vector: has shape {vector.shape}; the collection takes ({dimension},)")
+    for start in range(0, len(vectors), _CHECKED):
+        rows = np.array(vectors[start : start + _CHECKED])
+        with np.errstate(over="ignore", invalid="ignore"):
             # One number tells it all: it is nan or inf if any component is, or if their squares overflow.
-            square = float(np.dot(vector, vector))
-            if not isfinite(square):
-                raise ValueError("vector: is not finite")
-            if square == 0:
-                raise ValueError("vector: has no direction, its length is zero")
+            squares = np.einsum("ij,ij->i", rows, rows)
+        if not np.isfinite(squares).all():
+            raise ValueError("vector: is not finite")
+        if not squares.all():
+            raise ValueError("vector: has no direction, its length is zero")
 
 
 def _iso(moment: datetime) -> str:

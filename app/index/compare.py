@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from operator import attrgetter
 from uuid import UUID
 
-from app.index.port import Entry
+from app.index.entries import Entries, id_of
 
-_ID = attrgetter("id")
+_NONE = Entries(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +24,23 @@ class Compared:
 
 
 async def compare(
-    wanted: AsyncIterator[list[Entry]], present: AsyncIterator[list[Entry]], *, full: bool = False
+    wanted: AsyncIterator[Entries], present: AsyncIterator[Entries], *, full: bool = False
 ) -> AsyncIterator[Compared]:
     """Merge two streams of pages, each in ascending order of id. No more than a page of each is held at a time.
 
     With `full` everything that is wanted counts as missing.
     """
-    left: list[Entry] | None = await anext(wanted, None)
-    right: list[Entry] | None = await anext(present, None)
+    left = await anext(wanted, None)
+    right = await anext(present, None)
     while left is not None or right is not None:
         if left is None or right is None:
-            here, there = left or [], right or []
-            left, right = [], []
+            here, there = left or _NONE, right or _NONE
+            left, right = left and _NONE, right and _NONE
         else:
             # Both streams are known up to where the shorter one ends.
-            reach = min(left[-1].id, right[-1].id)
-            at, other = bisect_right(left, reach, key=_ID), bisect_right(right, reach, key=_ID)
-            here, left = left[:at], left[at:]
-            there, right = right[:other], right[other:]
+            reach = min(left.last, right.last)
+            here, left = left.split(reach)
+            there, right = right.split(reach)
         yield _compared(here, there, full)
         if left is not None and not left:
             left = await anext(wanted, None)
@@ -51,12 +48,14 @@ async def compare(
             right = await anext(present, None)
 
 
-def _compared(here: list[Entry], there: list[Entry], full: bool) -> Compared:
-    if here == there and not full:
+def _compared(here: Entries, there: Entries, full: bool) -> Compared:
+    if here.data == there.data and not full:
         return Compared(len(here))
+    parts = here.parts()
     if not there:
-        return Compared(len(here), [entry.id for entry in here])
-    known = set(there)
-    missing = [entry.id for entry in here if full or entry not in known]
-    wanted = {entry.id for entry in here}
-    return Compared(len(here), missing, [entry.id for entry in there if entry.id not in wanted])
+        return Compared(len(here), [id_of(part) for part in parts])
+    others = there.parts()
+    known = set(others)
+    missing = [id_of(part) for part in parts if full or part not in known]
+    wanted = {id_of(part) for part in parts}
+    return Compared(len(here), missing, [id_ for id_ in map(id_of, others) if id_ not in wanted])

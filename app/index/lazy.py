@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from uuid import UUID
 
-from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex
+from app.index.entries import Entries
+from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex
 
 RETRY_AFTER = 2.0
 """Seconds after a failed opening during which it is not tried again."""
@@ -31,8 +32,11 @@ class LazyIndex:
         """Open now. Raises `IndexUnavailable` when it cannot be."""
         await self._get()
 
-    async def upsert(self, points: Sequence[Point]) -> None:
+    async def keeps_documents(self) -> bool:
         """See `VectorIndex`; so are the methods below."""
+        return await (self._index or await self._get()).keeps_documents()
+
+    async def upsert(self, points: Sequence[Point]) -> None:
         await (self._index or await self._get()).upsert(points)
 
     async def delete(self, ids: Sequence[UUID]) -> None:
@@ -41,7 +45,7 @@ class LazyIndex:
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         return await (self._index or await self._get()).search(vector, where, limit)
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
         async for entries in (await self._get()).entries(user, page=page):
             yield entries
 

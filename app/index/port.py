@@ -11,6 +11,8 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from app.index.entries import Entries
+
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (dimension,), unit length, finite."""
 
@@ -23,24 +25,32 @@ NO_VECTOR: Vector = np.empty(0, dtype=np.float32)
 
 
 @dataclass(slots=True, kw_only=True)
-class Point:
-    """One searchable item. `user` is `users.id`; `text` and `text_hash` keep the payload readable to mem0's client.
+class Document:
+    """What an item says, when, and whose it is in words: for the model, and for those who read a server's points."""
 
-    Not frozen, for there may be a hundred thousand in a row: making frozen ones takes twice as long.
+    text: str
+    user_name: str
+    created_at: datetime
+    updated_at: datetime
+    categories: Sequence[str] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Point:
+    """One searchable item. `user` is `users.id`; `text_hash` is that of the text whose `vector` it is.
+
+    Its `document` is read where it is needed: where the text has to be embedded, and for an index that keeps it. Not
+    frozen, for there may be a hundred thousand in a row: making frozen ones takes twice as long.
     """
 
     id: UUID
     user: UUID
-    user_name: str
     app: UUID
     namespace: str
     kind: str
     revision: int
-    created_at: datetime
-    updated_at: datetime
-    text: str
     text_hash: str
-    categories: Sequence[str] = ()
+    document: Document | None = None
     vector: Vector = field(default_factory=lambda: NO_VECTOR)
 
 
@@ -61,14 +71,6 @@ class Hit(NamedTuple):
 
     id: UUID
     score: float
-
-
-class Entry(NamedTuple):
-    """What reconciliation compares: which revision of which item of which user the index holds."""
-
-    id: UUID
-    user: UUID
-    revision: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,10 @@ class VectorIndex(Protocol):
     After a failed `open` the next call of any method tries again.
     """
 
+    async def keeps_documents(self) -> bool:
+        """Whether `upsert` needs the points' documents, which others may read in this index."""
+        ...
+
     async def open(self) -> None:
         """Connect, and create the collection with its payload indexes if it is missing.
 
@@ -113,7 +119,7 @@ class VectorIndex(Protocol):
         """The nearest points, best first, at most `limit`."""
         ...
 
-    def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
+    def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
         """All entries in ascending order of id, in pages (memory stays flat), of one user or of all.
 
         A point that somebody else wrote appears as an entry of user 0 at revision 0: it is wrong whatever it holds.

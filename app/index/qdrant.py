@@ -21,9 +21,12 @@ from app.index.collections import (
     check_vectors,
     collection_name,
     entry_of,
+    id_of_number,
+    number_of,
     readable_payload_of,
 )
-from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
+from app.index.entries import Entries
+from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +91,11 @@ class QdrantIndex:
                 await self._ensure()
                 self._ready = True
 
+    async def keeps_documents(self) -> bool:
+        return True
+
     async def upsert(self, points: Sequence[Point]) -> None:
-        check_vectors((point.vector for point in points), self._dimension)
+        check_vectors([point.vector for point in points], self._dimension)
         for start in range(0, len(points), CHUNK):
             chunk = [
                 models.PointStruct(id=str(point.id), vector=point.vector.tolist(), payload=readable_payload_of(point))
@@ -100,7 +106,8 @@ class QdrantIndex:
 
     async def delete(self, ids: Sequence[UUID]) -> None:
         if ids:
-            selected = models.PointIdsList(points=[str(id) for id in ids])
+            numbers = [number for id in ids if (number := number_of(id)) is not None]
+            selected = models.PointIdsList(points=[*map(str, ids), *numbers])
             async with self._call(self._patience):
                 await self._client.delete(self._name, selected, wait=True)
 
@@ -121,7 +128,7 @@ class QdrantIndex:
             ours = [hit for hit in answer.points if not isinstance(hit.id, int)]
             return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in ours]
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
         where = None if user is None else _filter(Filter(user))
         after: Any = None  # in the client's types a page may end at what no page can begin at
         while True:
@@ -134,10 +141,12 @@ class QdrantIndex:
                     with_payload=list(RECONCILED),
                     with_vectors=False,
                 )
-                # A number as id is a stranger's: ours are uuids.
-                found = [entry_of(UUID(str(it.id)), it.payload) for it in records if not isinstance(it.id, int)]
+                found = [
+                    entry_of(id_of_number(it.id) if isinstance(it.id, int) else UUID(str(it.id)), it.payload)
+                    for it in records
+                ]
             if found:
-                yield found
+                yield Entries(b"".join(found))
             if after is None:
                 return
 

@@ -44,9 +44,9 @@ class Repair:
         """The rows as they are now, with their vectors. Those that the model refuses are marked and counted.
 
         Raises:
-            EmbedderUnavailable: the model does not answer.
+            IndexUnavailable, EmbedderUnavailable: the index or the model does not answer.
         """
-        batch = await self._writer.read(kind, ids)
+        batch = await self._writer.read(kind, ids, documents=await space.index.keeps_documents())
         done = Delivered()
         return Loaded(await self._filled(space, batch, done), done)
 

@@ -11,8 +11,9 @@ import numpy as np
 from sqlalchemy import text
 
 from app.database import Database, Tx
+from app.index.entries import Entries, array_of
 from app.index.models import Kind
-from app.index.port import Entry, Point
+from app.index.port import NO_VECTOR, Point
 from app.index.space import Space
 from app.prepared import Prepared
 
@@ -28,7 +29,11 @@ class Source(Protocol):
     """A table whose rows are searchable."""
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
-        """Those of the rows that the index should hold now, without vectors; the others are to leave it."""
+        """Those of the rows that the index should hold now, without vectors and documents; the others are to leave."""
+        ...
+
+    async def documents(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
+        """The same with their documents."""
         ...
 
     async def revisions(self, tx: Tx, ids: str) -> list[int | None]:
@@ -38,7 +43,7 @@ class Source(Protocol):
         """
         ...
 
-    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> list[Entry]:
+    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> Entries:
         """A page of what the index should hold, in ascending order of id."""
         ...
 
@@ -67,8 +72,8 @@ class Delivered:
 class Batch:
     """Rows of one kind as they were read: `points`, without vectors, belong into the index, those of `gone` do not.
 
-    `ids` are those of the points and then those that are gone, as PostgreSQL writes an array: the driver would look
-    into each for characters to quote, as often as they are asked for.
+    `ids` are those of the points and then those that are gone, as PostgreSQL writes an array, for they are asked about
+    more than once.
     """
 
     kind: Kind
@@ -77,8 +82,15 @@ class Batch:
     ids: str = ""
 
     def __post_init__(self) -> None:
-        every = [*(point.id for point in self.points), *self.gone]
-        self.ids = f"{{{','.join(map(str, every))}}}"
+        self.ids = array_of([*(point.id for point in self.points), *self.gone])
+
+    def replace(self, old: Sequence[Point], new: Sequence[Point]) -> None:
+        """Put points that were read again in the place of older ones; those that were not found any more are gone."""
+        found = {point.id: point for point in new}
+        stale = {point.id for point in old}
+        self.gone += [id_ for id_ in stale if id_ not in found]
+        self.points = [point for point in self.points if point.id not in stale] + [*new]
+        self.__post_init__()
 
     def __len__(self) -> int:
         return len(self.points) + len(self.gone)
@@ -91,10 +103,11 @@ class Writer:
         self._database = database
         self._sources = sources
 
-    async def read(self, kind: Kind, ids: Sequence[UUID]) -> Batch:
-        """The rows as they are now."""
+    async def read(self, kind: Kind, ids: Sequence[UUID], *, documents: bool = True) -> Batch:
+        """The rows as they are now. Without `documents` those of the points that need one are read by `fill`."""
+        source = self._sources[kind]
         async with self._database.statement() as tx:
-            points = await self._sources[kind].points(tx, ids)
+            points = await (source.documents if documents else source.points)(tx, ids)
         if len(points) == len(ids):
             return Batch(kind, points)
         present = {point.id for point in points}
@@ -108,27 +121,39 @@ class Writer:
         """
         if not batch.points:
             return 0
+        if not (missing := await self._without_kept(space, batch)):
+            return 0
+        if bare := [point for point in missing if point.document is None]:
+            async with self._database.statement() as tx:
+                again = await self._sources[batch.kind].documents(tx, [point.id for point in bare])
+            batch.replace(bare, again)
+            missing = [point for point in missing if point.document is not None] + again
+        for start in range(0, len(missing), EMBEDDED_TOGETHER):
+            await self._embed(space, batch.kind, missing[start : start + EMBEDDED_TOGETHER])
+        return len(missing)
+
+    async def _without_kept(self, space: Space, batch: Batch) -> list[Point]:
+        """The points that have no kept vector of the model and of their text; the others get theirs."""
         size = 4 * await space.dimension()
         async with self._database.statement() as tx:
             [(places, hashes, kept)] = await _KEPT.rows(
                 tx, {"ids": batch.ids, "kind": batch.kind.value, "model": space.model, "size": size}
             )
-        missing = dict(enumerate(batch.points, 1))
+        for point in batch.points:
+            point.vector = NO_VECTOR
         if places:
             vectors = np.frombuffer(kept, dtype="<f4").reshape(-1, size // 4)
             for place, text_hash, vector in zip(places, hashes.split(","), vectors, strict=True):
                 # The vectors of what is gone are no use; those of an older text are none either.
-                if place in missing and missing[place].text_hash == text_hash:
-                    missing.pop(place).vector = vector
-        await self._embed(space, batch.kind, list(missing.values()))
-        return len(missing)
+                if place <= len(batch.points) and (point := batch.points[place - 1]).text_hash == text_hash:
+                    point.vector = vector
+        return [point for point in batch.points if point.vector is NO_VECTOR]
 
     async def _embed(self, space: Space, kind: Kind, points: Sequence[Point]) -> None:
-        for start in range(0, len(points), EMBEDDED_TOGETHER):
-            some = points[start : start + EMBEDDED_TOGETHER]
-            for point, vector in zip(some, await space.embedder.documents([one.text for one in some]), strict=True):
-                point.vector = vector
-            await self._keep(kind, space.model, some)
+        texts = [point.document.text for point in points if point.document is not None]
+        for point, vector in zip(points, await space.embedder.documents(texts), strict=True):
+            point.vector = vector
+        await self._keep(kind, space.model, points)
 
     async def write(self, space: Space, batch: Batch) -> Delivered:
         """Make the space's index hold the filled points of a batch and not what is gone.

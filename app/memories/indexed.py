@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from sqlalchemy import Integer, String, bindparam, func, select, text
+from sqlalchemy import bindparam, func, select, text
 
 from app.access.models import User
 from app.database import Tx
 from app.index.collections import same_uuid
-from app.index.port import Entry, Point
+from app.index.entries import Entries, array_of
+from app.index.port import Document, Point
 from app.memories.models import Memory, State
 from app.memories.repository import CATEGORY_NAMES
 from app.prepared import Prepared
@@ -21,24 +22,46 @@ class IndexedMemories:
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """Those of the memories that are active."""
+        [(places, owners, apps, namespaces, kinds, revisions, hashes)] = await _POINTS.rows(tx, {"ids": array_of(ids)})
+        if not places:
+            return []
         return [
             Point(
-                id=id_,
-                user=same_uuid(user),
-                user_name=name,
+                id=ids[place - 1],
+                user=same_uuid(owner),
                 app=same_uuid(app),
                 namespace=namespace,
                 kind=kind,
                 revision=revision,
-                created_at=created_at,
-                updated_at=updated_at,
-                text=content,
                 text_hash=hash_,
-                categories=categories,
+            )
+            for place, owner, app, namespace, kind, revision, hash_ in zip(
+                places, owners.split(","), apps.split(","), namespaces, kinds, revisions, hashes.split(","), strict=True
+            )
+        ]
+
+    async def documents(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
+        """The same with their documents."""
+        return [
+            Point(
+                id=id_,
+                user=user,
+                app=app,
+                namespace=namespace,
+                kind=kind,
+                revision=revision,
+                text_hash=hash_,
+                document=Document(
+                    text=content,
+                    user_name=name,
+                    created_at=created_at,
+                    updated_at=updated_at,
+                    categories=categories,
+                ),
             )
             for (
-                id_, user, name, app, namespace, kind, revision, created_at, updated_at, content, hash_, categories
-            ) in await _POINTS.rows(tx, {"ids": list(ids)})
+                id_, user, app, namespace, kind, revision, hash_, content, name, created_at, updated_at, categories
+            ) in await _DOCUMENTS.rows(tx, {"ids": list(ids)})
         ]  # fmt: skip
 
     async def revisions(self, tx: Tx, ids: str) -> list[int | None]:
@@ -53,29 +76,43 @@ class IndexedMemories:
             query = query.where(Memory.user_id == user)
         return (await tx.execute(query)).scalar_one()
 
-    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> list[Entry]:
+    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> Entries:
         """A page of what the index should hold, in ascending order of id."""
         values = {"after": after or _FIRST, "limit": limit}
         if user is None:
-            rows = await _ENTRIES.rows(tx, values)
+            [(data,)] = await _ENTRIES.rows(tx, values)
         else:
-            rows = await _ENTRIES_OF_USER.rows(tx, values | {"user": user})
-        return [Entry(id_, same_uuid(owner), revision) for id_, owner, revision in rows]
+            [(data,)] = await _ENTRIES_OF_USER.rows(tx, values | {"user": user})
+        return Entries(data or b"")
 
 
+# One row of columns, each in one value: reading thousands of rows costs several times what finding them takes. The
+# aggregates see the rows in one order, whatever it is.
 _POINTS = Prepared(
+    text(
+        """
+        SELECT array_agg(wanted.place),
+            string_agg(CAST(m.user_id AS text), ','), string_agg(CAST(m.app_id AS text), ','),
+            array_agg(m.namespace), array_agg(m.kind), array_agg(m.revision), string_agg(m.hash, ',')
+        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
+        JOIN memories AS m ON m.id = wanted.id AND m.state = 'active'
+        """
+    ),
+    plain=True,
+)
+_DOCUMENTS = Prepared(
     select(
         Memory.id,
-        Memory.user_id.cast(String),
-        User.user_id.label("user_name"),
-        Memory.app_id.cast(String),
+        Memory.user_id,
+        Memory.app_id,
         Memory.namespace,
         Memory.kind,
         Memory.revision,
+        Memory.hash,
+        Memory.content,
+        User.user_id.label("user_name"),
         Memory.created_at,
         Memory.updated_at,
-        Memory.content,
-        Memory.hash,
         CATEGORY_NAMES.label("categories"),
     )
     .join(User, User.id == Memory.user_id)
@@ -93,11 +130,23 @@ _REVISIONS = Prepared(
     plain=True,
 )
 _FIRST = UUID(int=0)
-_PAGE = (
-    select(Memory.id, Memory.user_id.cast(String), Memory.revision)
-    .where(Memory.state == State.ACTIVE, Memory.id > bindparam("after"))
-    .order_by(Memory.id)
-    .limit(bindparam("limit", type_=Integer()))
-)
-_ENTRIES = Prepared(_PAGE, plain=True)
-_ENTRIES_OF_USER = Prepared(_PAGE.where(Memory.user_id == bindparam("user")), plain=True)
+
+
+def _page(of_user: str = "") -> Prepared:
+    return Prepared(
+        text(
+            f"""
+            SELECT string_agg(uuid_send(m.id) || uuid_send(m.user_id) || int4send(m.revision), '' ORDER BY m.id)
+            FROM (
+                SELECT id, user_id, revision FROM memories
+                WHERE state = 'active' AND id > CAST(:after AS uuid) {of_user} ORDER BY id LIMIT CAST(:limit AS int)
+            ) AS m
+            """  # noqa: S608 - only constants of this module are put in
+        ),
+        plain=True,
+        binary=True,
+    )
+
+
+_ENTRIES = _page()
+_ENTRIES_OF_USER = _page("AND user_id = CAST(:user AS uuid)")

@@ -13,10 +13,15 @@ import numpy as np
 
 
 class EmbeddingServer:
-    """Serves in threads of this process. `dimension` may change while it runs; `embedded` lists every text in order."""
+    """Serves in threads of this process. `dimension` may change while it runs; `embedded` lists every text in order.
 
-    def __init__(self, dimension: int) -> None:
+    Servers of different `model`s make different vectors of the same text. While `away` every answer is a 500.
+    """
+
+    def __init__(self, dimension: int, model: str = "") -> None:
         self.dimension = dimension
+        self.model = model
+        self.away = False
         self.embedded: list[str] = []
         outer = self
 
@@ -25,8 +30,8 @@ class EmbeddingServer:
 
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                body = json.dumps(outer.answer(asked)).encode()
-                self.send_response(200)
+                body = json.dumps({"error": {"message": "away"}} if outer.away else outer.answer(asked)).encode()
+                self.send_response(500 if outer.away else 200)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
@@ -52,7 +57,7 @@ class EmbeddingServer:
         self.embedded += texts
         data = []
         for index, text in enumerate(texts):
-            vector = self._vector(text)
+            vector = self.vector(text)
             encoded: Any = vector.tolist()
             if asked.get("encoding_format") == "base64":
                 encoded = base64.b64encode(vector.astype("<f4").tobytes()).decode()
@@ -60,8 +65,10 @@ class EmbeddingServer:
         usage = {"prompt_tokens": 1, "total_tokens": 1}
         return {"object": "list", "model": asked["model"], "data": data, "usage": usage}
 
-    def _vector(self, text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-        words = [np.random.default_rng(crc32(word.encode())).standard_normal(self.dimension) for word in text.split()]
+    def vector(self, text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+        """The vector of a text, of unit length."""
+        seeds = [crc32(f"{self.model}{word}".encode()) for word in text.split()]
+        words = [np.random.default_rng(seed).standard_normal(self.dimension) for seed in seeds]
         total = np.sum(words, axis=0) if words else np.ones(self.dimension)
         unit: np.ndarray[Any, np.dtype[np.float32]] = (total / np.linalg.norm(total)).astype(np.float32)
         return unit

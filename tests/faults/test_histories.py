@@ -32,7 +32,8 @@ from hypothesis.stateful import (
 from app.access.caller import Caller
 from app.access.grants import GrantCreate
 from app.errors import Conflict
-from app.index.port import Entry, Point
+from app.index.entries import Entry
+from app.index.port import Document, Point
 from app.memories.models import State
 from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from app.memories.transitions import ALLOWED
@@ -298,9 +299,9 @@ class Histories(RuleBasedStateMachine):
     async def _plant(self, id_: UUID, user: int, word: str, revision: int) -> None:
         owner, now = self.callers[user, None], datetime.now(UTC)
         point = Point(
-            id=id_, vector=await self.world.services.embedder.query(word), user=owner.user_id, user_name=owner.user,
-            app=owner.app_id, namespace="default", kind="memory", revision=revision, created_at=now, updated_at=now,
-            text=word, text_hash="0" * 32,
+            id=id_, vector=await self.world.services.embedder.query(word), user=owner.user_id, app=owner.app_id,
+            namespace="default", kind="memory", revision=revision, text_hash="0" * 32,
+            document=Document(text=word, user_name=owner.user, created_at=now, updated_at=now),
         )  # fmt: skip
         await self.world.services.index.upsert([point])
 

@@ -38,8 +38,9 @@ class Wire:
         self.mode = Mode.REFUSE
         self.port = 0
         self.refusal = ("53300", "sorry, too many clients already")
-        self.lose_answer_to: bytes | None = None
-        """Once: a question that holds these bytes arrives, and the connection is reset instead of its answer."""
+        self.lose_commit_of: bytes | None = None
+        """Once: the commit of the transaction in which these bytes were sent arrives, and the connection is reset
+        instead of its answer."""
 
     @property
     def links(self) -> int:
@@ -112,10 +113,13 @@ class Wire:
             up_writer.transport.abort()
 
     async def _ask(self, client: asyncio.StreamReader, server: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+        sought: bytes | None = None
         while data := await client.read(65_536):
             await self._passing.wait()
-            if self.lose_answer_to is not None and self.lose_answer_to in data:
-                self.lose_answer_to = None
+            if self.lose_commit_of is not None and self.lose_commit_of in data:
+                sought = self.lose_commit_of
+            if sought is not None and sought == self.lose_commit_of and b"COMMIT" in data:
+                self.lose_commit_of = None
                 losing.set()
             server.write(data)
             await server.drain()

@@ -16,8 +16,9 @@ from sqlalchemy import text
 from app.config import Settings
 from app.index import marks
 from app.index.deliver import Deliverer
+from app.index.entries import Entries
 from app.index.models import Kind
-from app.index.port import Entry, Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex
+from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex
 from app.index.reconcile import Reconciler, SyncStatistics
 from app.index.space import Space, Spaces
 from app.memories.indexed import IndexedMemories
@@ -58,6 +59,9 @@ class FaultyIndex:
         await self.inner.upsert(points)
         self._step("after upsert")
 
+    async def keeps_documents(self) -> bool:
+        return await self.inner.keeps_documents()
+
     async def delete(self, ids: Sequence[UUID]) -> None:
         self._step("before delete")
         await self.inner.delete(ids)
@@ -67,7 +71,7 @@ class FaultyIndex:
         self._answer()
         return await self.inner.search(vector, where, limit)
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[list[Entry], None]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
         self._answer()
         async for entries in self.inner.entries(user, page=page):
             yield entries

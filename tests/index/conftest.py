@@ -17,7 +17,7 @@ from sqlalchemy import text
 from app.index.collections import collection_name
 from app.index.edge import EdgeIndex
 from app.index.front import Front
-from app.index.port import Point, Vector
+from app.index.port import Document, Point, Vector
 from app.index.qdrant import QdrantIndex
 from app.services import Services
 from tests.index.serving import served
@@ -35,19 +35,18 @@ def unit(seed: int, dimension: int = DIMENSION) -> Vector:
 def build_point(seed: int, **changes: Any) -> Point:
     """A point whose id and vector follow from its seed."""
     text = f"text {seed}"
+    said: dict[str, Any] = {"text": text, "user_name": "alice", "created_at": MOMENT, "updated_at": MOMENT}
+    said |= {name: changes.pop(name) for name in (*said, "categories") if name in changes}
     values: dict[str, Any] = {
         "id": uuid.UUID(int=seed + 1),
         "vector": unit(seed),
         "user": uuid.UUID(int=1),
-        "user_name": "alice",
         "app": uuid.UUID(int=2),
         "namespace": "default",
         "kind": "memory",
         "revision": 1,
-        "created_at": MOMENT,
-        "updated_at": MOMENT,
-        "text": text,
         "text_hash": f"hash of {text}",
+        "document": Document(**said),
     }
     return Point(**(values | changes))
 

@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from app.index.collections import collection_name, entry_of, payload_of, readable_payload_of
-from app.index.port import Entry, Point
+from app.index.entries import Entries, Entry
+from app.index.port import Point
 
 ID = UUID(int=7)
 
@@ -61,7 +62,7 @@ def test_the_payload_is_what_the_client_of_mem0_reads_and_what_filters_need(poin
 
 def test_an_entry_is_read_from_the_payload(point: Callable[..., Point]) -> None:
     made = point(1, revision=4)
-    assert entry_of(made.id, payload_of(made)) == Entry(made.id, made.user, 4)
+    assert list(Entries(entry_of(made.id, payload_of(made)))) == [Entry(made.id, made.user, 4)]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,9 @@ def test_an_entry_is_read_from_the_payload(point: Callable[..., Point]) -> None:
         {"owner": str(ID), "revision": "x"},
         {"owner": str(ID), "revision": None},
         {"owner": [str(ID)], "revision": 1},
+        {"owner": str(ID), "revision": 1.0},
+        {"owner": str(ID), "revision": 2**31},
     ],
 )
 def test_a_point_that_is_not_ours_is_an_entry_of_nobody(payload: dict[str, object] | None) -> None:
-    assert entry_of(ID, payload) == Entry(ID, UUID(int=0), 0)
+    assert list(Entries(entry_of(ID, payload))) == [Entry(ID, UUID(int=0), 0)]

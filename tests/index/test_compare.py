@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.index.compare import compare
-from app.index.port import Entry
+from app.index.entries import Entries, Entry
 
 ENTRIES = st.builds(Entry, st.integers(1, 40).map(lambda n: UUID(int=n)), st.sampled_from([UUID(int=1), UUID(int=2)]),
                     st.integers(1, 3))  # fmt: skip
 SIDE = st.lists(ENTRIES, unique_by=lambda entry: entry.id).map(sorted)
 
 
-async def pages(entries: list[Entry], sizes: list[int]) -> AsyncIterator[list[Entry]]:
+async def pages(entries: list[Entry], sizes: list[int]) -> AsyncIterator[Entries]:
     at = turn = 0
     while at < len(entries):
         size = sizes[turn % len(sizes)]
-        yield entries[at : at + size]
+        yield Entries.of(entries[at : at + size])
         at, turn = at + size, turn + 1
 
 

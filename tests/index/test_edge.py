@@ -247,7 +247,6 @@ import asyncio, sys
 from pathlib import Path
 from uuid import UUID
 import numpy as np
-from datetime import UTC, datetime
 from app.index.edge import EdgeIndex
 from app.index.port import Point
 
@@ -255,11 +254,9 @@ async def main():
     index = EdgeIndex(Path(sys.argv[1]), collection="memories", model="model", dimension=16)
     random = np.random.default_rng(0)
     for number in range(1, 10**6):
-        now = datetime.now(UTC)
         await index.upsert([
             Point(id=UUID(int=number * 10 + i), vector=random.standard_normal(16).astype(np.float32), user=UUID(int=1),
-                  user_name="alice", app=UUID(int=2), namespace="default", kind="memory", revision=number,
-                  created_at=now, updated_at=now, text="text", text_hash="hash")
+                  app=UUID(int=2), namespace="default", kind="memory", revision=number, text_hash="hash")
             for i in range(10)
         ])
         if number % 20 == 0:

@@ -10,7 +10,8 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from app.index.port import Entry, Filter, IndexUnavailable, Point, Vector, VectorIndex
+from app.index.entries import Entry
+from app.index.port import Filter, IndexUnavailable, Point, Vector, VectorIndex
 
 ALICE, BOB = UUID(int=1), UUID(int=99)
 
@@ -19,7 +20,7 @@ Direction = Callable[..., Vector]
 
 
 async def listed(index: VectorIndex, user: UUID | None = None, *, page: int = 2_000) -> list[list[Entry]]:
-    return [entries async for entries in index.entries(user, page=page)]
+    return [list(entries) async for entries in index.entries(user, page=page)]
 
 
 async def test_a_point_is_found_as_soon_as_it_is_acknowledged(index: VectorIndex, point: Build) -> None:

@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import func, select
 
 from app.access.caller import Caller
-from app.index.port import Entry, Point
+from app.index.entries import Entry
+from app.index.port import Document, Point
 from app.index.reconcile import LOCK, SyncRunning, SyncStatistics
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import SearchQuery
@@ -92,7 +93,7 @@ async def test_a_full_run_writes_everything_without_embedding(services, owner, s
 
 async def test_a_stray_entry_is_never_shown_even_before_a_sync(services, owner, synced):
     vector = await services.embedder.query("ghost of a forgotten memory")
-    await services.index.upsert([replace(stray_point(owner), vector=vector, text="ghost of a forgotten memory")])
+    await services.index.upsert([replace(stray_point(owner), vector=vector)])
     answer = await services.search.search(owner, SearchQuery("ghost of a forgotten memory"))
     assert all("ghost" not in result.memory for result in answer.results)
 
@@ -115,6 +116,7 @@ def stray_point(caller: Caller) -> Point:
     vector[0] = 1
     now = datetime.now(UTC)
     return Point(
-        id=uuid4(), vector=vector, user=caller.user_id, user_name=caller.user, app=caller.app_id, namespace="default",
-        kind="memory", revision=1, created_at=now, updated_at=now, text="stray", text_hash="0" * 32,
+        id=uuid4(), vector=vector, user=caller.user_id, app=caller.app_id, namespace="default", kind="memory",
+        revision=1, text_hash="0" * 32,
+        document=Document(text="stray", user_name=caller.user, created_at=now, updated_at=now),
     )  # fmt: skip

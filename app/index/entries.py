@@ -1,0 +1,101 @@
+"""Pages of entries, packed: what the comparison of the stores reads of a hundred thousand items."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, overload
+from uuid import UUID
+
+_ID = 16
+_OWNER = 32
+WIDTH = 36
+"""Bytes of a packed entry: 16 of the id, 16 of the owner's, 4 of the revision, the most significant first."""
+
+
+class Entry(NamedTuple):
+    """What reconciliation compares: which revision of which item of which user the index holds."""
+
+    id: UUID
+    user: UUID
+    revision: int
+
+
+def packed(id: UUID, user: UUID, revision: int) -> bytes:
+    """One entry.
+
+    Raises:
+        AttributeError, OverflowError: the revision is none of ours: no whole number, or one of more than 31 bits.
+    """
+    return id.bytes + ending(user, revision)
+
+
+def ending(user: UUID, revision: int) -> bytes:
+    """What follows the id in a packed entry: many have the same."""
+    return user.bytes + revision.to_bytes(4, "big", signed=True)
+
+
+class Entries(Sequence[Entry]):
+    """A page of entries in ascending order of id.
+
+    One string of bytes rather than objects: pages that agree are found to do so by one comparison, and PostgreSQL makes
+    them itself, which costs a third of reading rows. Bytes sort as ids do.
+    """
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Entries:
+        """The page of these entries, which are in order."""
+        return cls(b"".join([packed(*entry) for entry in entries]))
+
+    def __len__(self) -> int:
+        return len(self.data) // WIDTH
+
+    def __iter__(self) -> Iterator[Entry]:
+        return map(_entry, self.parts())
+
+    @overload
+    def __getitem__(self, at: int) -> Entry: ...
+    @overload
+    def __getitem__(self, at: slice) -> Entries: ...
+    def __getitem__(self, at: int | slice) -> Entry | Entries:
+        if isinstance(at, slice):
+            return Entries(b"".join(self.parts()[at]))
+        place = range(len(self))[at] * WIDTH
+        return _entry(self.data[place : place + WIDTH])
+
+    def parts(self) -> list[bytes]:
+        """The packed entries one by one."""
+        data = self.data
+        return [data[at : at + WIDTH] for at in range(0, len(data), WIDTH)]
+
+    @property
+    def last(self) -> bytes:
+        """The id of the last entry. There has to be one."""
+        return self.data[-WIDTH : _ID - WIDTH]
+
+    def split(self, id: bytes) -> tuple[Entries, Entries]:
+        """The entries up to this id, and those after it."""
+        at = WIDTH * bisect_right(range(len(self)), id, key=self._id)
+        return Entries(self.data[:at]), Entries(self.data[at:])
+
+    def _id(self, at: int) -> bytes:
+        return self.data[at * WIDTH : at * WIDTH + _ID]
+
+
+def array_of(ids: Iterable[UUID]) -> str:
+    """Ids as PostgreSQL writes an array: the driver would look into each for characters to quote."""
+    return f"{{{','.join([id_.hex for id_ in ids])}}}"
+
+
+def id_of(part: bytes) -> UUID:
+    """The id of a packed entry."""
+    return UUID(bytes=part[:_ID])
+
+
+def _entry(part: bytes) -> Entry:
+    return Entry(id_of(part), UUID(bytes=part[_ID:_OWNER]), int.from_bytes(part[_OWNER:], "big", signed=True))
