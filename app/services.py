@@ -22,6 +22,7 @@ from app.embeddings.cache import CachedEmbedder
 from app.embeddings.opening import open_embedder, without_secrets
 from app.health import Health
 from app.index import marks
+from app.index.claim import claimed
 from app.index.deliver import Deliverer
 from app.index.keeper import Keeper, Parts
 from app.index.models import Kind
@@ -114,7 +115,7 @@ async def open_stores(settings: Settings, *, listen: str = "", workers: int = 1)
     `listen` is the address that a second owner of the data folder is told; `workers` how many processes will serve.
 
     Raises:
-        SetupError: the data folder or PostgreSQL cannot be used as configured.
+        SetupError: the data folder or PostgreSQL cannot be used as configured, or serves with another index.
     """
     async with AsyncExitStack() as stack:
         folder = DataFolder.claim(data_dir(settings), listen=listen)
@@ -127,18 +128,14 @@ async def open_stores(settings: Settings, *, listen: str = "", workers: int = 1)
             stack.push_async_callback(postgres.stop)
             url = postgres.url
         await migrations.upgrade(url)
+        database = Database(url, settings.database)
+        stack.push_async_callback(database.close)
         if alone:
-            await _end_leases(url, settings)
+            async with database.transaction() as tx:
+                await marks.end_leases(tx)
+        else:
+            await stack.enter_async_context(claimed(database, built_in=not settings.qdrant.url))
         yield Opened(folder, Stores(folder.path, url, shared=workers > 1 or not alone))
-
-
-async def _end_leases(url: str, settings: Settings) -> None:
-    database = Database(url, settings.database)
-    try:
-        async with database.transaction() as tx:
-            await marks.end_leases(tx)
-    finally:
-        await database.close()
 
 
 @asynccontextmanager

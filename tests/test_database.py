@@ -17,6 +17,11 @@ from app.services import Services
 
 END_THEIRS = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = :name")
 
+# What they would be over TCP: on a unix socket they are shown as 0.
+SESSION = (
+    "SELECT name, reset_val FROM pg_settings WHERE name ILIKE 'tcp_keepalives%' OR name IN ('work_mem', 'TimeZone')"
+)
+
 
 @pytest.fixture
 async def database(services: Services) -> AsyncIterator[Database]:
@@ -104,6 +109,23 @@ def test_what_the_address_says_of_its_connections_counts() -> None:
     options = reaching(url, 5)
     assert not options.keys() & url.query.keys()
     assert options["keepalives_interval"] == 5
+
+
+async def test_every_connection_asks_the_server_to_notice_soon_that_its_machine_vanished(services: Services) -> None:
+    url = make_url(services.database.url).update_query_dict({"options": "-c work_mem=5MB"})
+    database = Database(url.render_as_string(hide_password=False), services.settings.database)
+    try:
+        dedicated = await database.dedicated()
+        answer = await dedicated.execute(SESSION)
+        found = [dict(await answer.fetchall())]
+        await dedicated.close()
+        for opening in (database.transaction, database.statement):
+            async with opening() as tx:
+                found.append(dict((await tx.execute(text(SESSION))).all()))
+    finally:
+        await database.close()
+    expected = {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
+    assert found == [expected | {"work_mem": "5120", "TimeZone": "UTC"}] * 3
 
 
 async def test_the_pools_tell_how_many_connections_they_hold(database: Database) -> None:
