@@ -276,8 +276,10 @@ async def _in_thread(function: Callable[[], T], ended: Callable[[], None]) -> T:
         failure: BaseException | None = None
         try:
             result = function()
-        except Exception as error:
-            failure = error if not isinstance(error, StopIteration) else RuntimeError("StopIteration")
+        except BaseException as error:  # a panic of a compiled library is no Exception
+            failure = error if isinstance(error, Exception) else RuntimeError(type(error).__name__)
+            if isinstance(error, StopIteration):  # no future takes one
+                failure = RuntimeError("StopIteration")
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:

@@ -15,12 +15,14 @@ _NONE = Entries(b"")
 class Compared:
     """One stretch of both streams: how many entries were `wanted`, and which ids differ on the two sides.
 
-    `missing` are wanted and absent or there in another revision or for another user; `stray` are there and not wanted.
+    `missing` are wanted and absent or there in another revision or for another user, which are `outdated`; `stray` are
+    there and not wanted.
     """
 
     wanted: int
     missing: list[UUID] = field(default_factory=list)
     stray: list[UUID] = field(default_factory=list)
+    outdated: list[UUID] = field(default_factory=list)
 
 
 async def compare(
@@ -41,6 +43,9 @@ async def compare(
             reach = min(left.last, right.last)
             here, left = left.split(reach)
             there, right = right.split(reach)
+            if not here and not there:
+                # Ids that are no uuids of ours, and out of order: strangers' all of them.
+                there, right = right, _NONE
         yield _compared(here, there, full)
         if left is not None and not left:
             left = await anext(wanted, None)
@@ -55,7 +60,12 @@ def _compared(here: Entries, there: Entries, full: bool) -> Compared:
     if not there:
         return Compared(len(here), [id_of(part) for part in parts])
     others = there.parts()
-    known = set(others)
+    known, ids = set(others), [id_of(part) for part in others]
     missing = [id_of(part) for part in parts if full or part not in known]
-    wanted = {id_of(part) for part in parts}
-    return Compared(len(here), missing, [id_ for id_ in map(id_of, others) if id_ not in wanted])
+    wanted, held = {id_of(part) for part in parts}, set(ids)
+    return Compared(
+        len(here),
+        missing,
+        [id_ for id_ in ids if id_ not in wanted],
+        [id_ for id_ in missing if id_ in held],
+    )

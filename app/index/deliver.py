@@ -17,8 +17,8 @@ from app.index import marks
 from app.index.marks import Claimed
 from app.index.models import Kind
 from app.index.port import NOBODY, IndexUnavailable
-from app.index.space import Space, Spaces
-from app.index.writing import KNOWN_GOOD, Batch, Delivered, Source, Writer
+from app.index.space import KNOWN_GOOD, Space, Spaces
+from app.index.writing import Batch, Delivered, Source, Writer
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class Deliverer:
         self._told: dict[str, float] = {}
         self._resuming = False
         self._dropped: list[Claimed] = []
+        self._index_answers = True
         self.breaker = CircuitBreaker(
             "delivery",
             trips_on=(IndexUnavailable, EmbedderUnavailable),
@@ -120,7 +121,9 @@ class Deliverer:
                     if pause >= IDLE:
                         await marks.mend_times(tx)
                     due = await marks.next_due(tx)
-                pause = IDLE if due is None else min(IDLE, max(0.05, due))
+                # While it is known to be away nothing that is due is tried: what ends that wakes this up.
+                idle = due is None or self.breaker.state is not State.CLOSED
+                pause = IDLE if idle or due is None else min(IDLE, max(0.05, due))
                 pause = min(pause, await self._flush())
             except Unavailable as error:  # of which the log hears from `database`
                 log.debug("delivery waits: %s", error)
@@ -144,18 +147,34 @@ class Deliverer:
         return IDLE
 
     async def _deliver(self) -> tuple[int, Delivered]:
-        """One round, whose lock the caller holds: how many marks it took, and what became of them."""
-        if self.breaker.state is not State.CLOSED:
+        """One round, whose lock the caller holds: how many marks it took, and what became of them.
+
+        While the model is away, what is erased or put aside still leaves the index.
+        """
+        away = self.breaker.state is not State.CLOSED
+        if away and not self._index_answers:
             return 0, Delivered()
         async with self._database.transaction() as tx:
-            claimed = await marks.claim(tx, limit=BATCH, lease=LEASE)
+            claimed = await marks.claim(tx, limit=BATCH, lease=LEASE, gone=away)
         if not claimed:
             return 0, Delivered()
         try:
-            return len(claimed), await self._deliver_claimed(claimed)
+            return len(claimed), await (self._forget if away else self._deliver_claimed)(claimed)
         except Unavailable:
             self._dropped += claimed
             raise
+
+    async def _forget(self, claimed: list[Claimed]) -> Delivered:
+        try:
+            done = await self._write(claimed)
+        except IndexUnavailable as error:
+            self._index_answers = False
+            return await self._postpone(claimed, error)
+        except FAILURES as error:  # of something that is wanted again meanwhile
+            return await self._postpone(claimed, error)
+        async with self._database.transaction() as tx:
+            await marks.settle(tx, claimed)
+        return done
 
     async def _deliver_claimed(self, claimed: list[Claimed]) -> Delivered:
         async with self._holding(claimed):
@@ -163,7 +182,8 @@ class Deliverer:
                 async with self.breaker.guard():
                     done = await self._write(claimed)
             except FAILURES as error:
-                if len(claimed) > 1 and min(mark.attempts for mark in claimed) >= ALONE_AFTER:
+                self._index_answers = not isinstance(error, IndexUnavailable)
+                if min(mark.attempts for mark in claimed) >= ALONE_AFTER:
                     return await self._write_alone(claimed)
                 return await self._postpone(claimed, error)
             except CircuitOpen as refused:  # opened since it was looked at
@@ -186,6 +206,8 @@ class Deliverer:
                 try:
                     async with self.breaker.guard():
                         await self._probe()
+                    # The vector of an older text must not stand for one that is refused.
+                    await self._spaces.serving.index.delete([mark.id])
                 except (*FAILURES, CircuitOpen) as away:
                     total.add(await self._postpone(claimed[claimed.index(mark) + 1 :], away))
                     break
@@ -203,14 +225,14 @@ class Deliverer:
         return done
 
     async def _write_of(self, kind: Kind, ids: list[UUID]) -> Delivered:
-        spaces = self._spaces
+        # As they are before the rows are read: another model may take over at any moment.
+        serving, building, retired = self._spaces.serving, self._spaces.building, [*self._spaces.retired]
         batch = await self._writer.read(kind, ids)
-        done = await self._writer.deliver(spaces.serving, batch)
-        if spaces.building is not None:
-            await self._write_beside(spaces.building, batch)
-        for space in spaces.retired:
-            # What is rewritten or erased must not live on in a collection that nobody keeps up to date.
-            await space.index.delete(ids)
+        done = await self._writer.deliver(serving, batch)
+        if building is not None:
+            await self._write_beside(building, batch)
+        for space in retired:
+            await self._forget_beside(space, ids)
         return done
 
     async def _write_beside(self, space: Space, batch: Batch) -> None:
@@ -221,6 +243,16 @@ class Deliverer:
             space.missed += len(batch)
             self._warn("what was written does not reach the new vector index yet: %s", error)
 
+    async def _forget_beside(self, space: Space, ids: list[UUID]) -> None:
+        """What is rewritten or erased must not live on in a collection that nobody keeps up to date.
+
+        One that is away holds up nobody: the next sync takes out of it what it should not hold.
+        """
+        try:
+            await space.index.delete(ids)
+        except IndexUnavailable as error:
+            self._warn("a collection that is kept for a way back does not answer: %s", error)
+
     async def _probe(self) -> None:
         """Whether the model and the index would take something now."""
         space = self._spaces.serving
@@ -228,7 +260,7 @@ class Deliverer:
         await space.index.delete([NOBODY])
 
     def _resume(self) -> None:
-        self._resuming = True
+        self._resuming = self._index_answers = True
         self.wake()
 
     async def _pick_up(self) -> None:

@@ -83,19 +83,26 @@ async def expired(tx: Tx, keep: float) -> list[Generation]:
     return [_generation(row) for row in found]
 
 
+async def locked(tx: Tx, collection: str) -> bool:
+    """Whether a collection is retired, which stays so until the transaction ends."""
+    await tx.execute(_LOCK)
+    state = select(IndexGeneration.state).where(IndexGeneration.collection == collection)
+    return await tx.scalar(state) == GenerationState.RETIRED
+
+
 async def forget(tx: Tx, collection: str) -> None:
     """Remove what is known of a retired collection that was dropped."""
-    await tx.execute(_LOCK)
     one = IndexGeneration.collection == collection
     await tx.execute(delete(IndexGeneration).where(one, _is(GenerationState.RETIRED)))
 
 
-async def forget_vectors(tx: Tx, model: str, after: Vectors | None, limit: int = 2_000) -> Vectors | None:
-    """Remove the vectors kept for a model that no generation has: a page of all vectors from `after` on.
+async def forget_vectors(tx: Tx, retired: Generation, after: Vectors | None, limit: int = 2_000) -> Vectors | None:
+    """Remove the vectors kept for the model of a retired generation and of no other: a page from `after` on.
 
     Returns where the page ended; None when there is no more.
     """
-    values = {"model": model, "limit": limit, "kind": "", "id": UUID(int=0), "of": ""}
+    values = {"model": retired.model, "collection": retired.collection, "limit": limit}
+    values |= {"kind": "", "id": UUID(int=0), "of": ""}
     if after is not None:
         values |= {"kind": after.kind, "id": after.id, "of": after.model}
     row = (await tx.execute(_FORGET_VECTORS, values)).one_or_none()
@@ -119,7 +126,10 @@ _FORGET_VECTORS = text(
     ), gone AS (
         DELETE FROM embeddings AS e USING page
         WHERE page.model = :model AND (e.kind, e.id, e.model) = (page.kind, page.id, page.model)
-            AND NOT EXISTS (SELECT FROM index_generations AS g WHERE g.model = :model)
+            AND NOT EXISTS (
+                SELECT FROM index_generations AS g
+                WHERE g.model = :model AND (g.collection <> :collection OR g.state <> 'retired')
+            )
     )
     SELECT kind, id, model FROM page ORDER BY kind DESC, id DESC, model DESC LIMIT 1
     """

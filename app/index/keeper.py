@@ -76,11 +76,13 @@ class Keeper:
         spaces.serving, spaces.building, spaces.retired = serving, building, retired
         if before is not serving:
             log.info("searches use %s now", serving.collection)
-            if before not in retired:
+            if before is not building and before not in retired:
                 known[before.collection] = before
+            # A replica that did not know of this collection yet may have delivered to the old one only.
+            spaces.recovered()
         for space in known.values():
             if space is not serving:
-                await self._release(space)
+                await self.release(space)
         return found
 
     async def want(self) -> None:
@@ -95,17 +97,22 @@ class Keeper:
         if told.state is GenerationState.BUILDING:
             log.warning("another model is configured than the one in use: %s is being built beside it", told.collection)
 
+    def forget(self, space: Space) -> None:
+        """Know nothing more of a retired space: if the table still says that there is one, it is another."""
+        self.spaces.retired = [one for one in self.spaces.retired if one is not space]
+
     async def close(self) -> None:
         """Close every index and every model."""
         for space in self._all():
-            await self._release(space)
+            await self.release(space)
         await self._parts.wanted.close()
 
     def _all(self) -> list[Space]:
         building = [self.spaces.building] if self.spaces.building is not None else []
         return [self.spaces.serving, *building, *self.spaces.retired]
 
-    async def _release(self, space: Space) -> None:
+    async def release(self, space: Space) -> None:
+        """Close a space that nobody uses any more."""
         await space.close()
         if space.embedder is not self._parts.wanted:
             await space.embedder.close()

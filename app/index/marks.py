@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from sqlalchemy import func, select, text
 
@@ -25,17 +25,23 @@ _MARK_DIRTY = text(
     RAISE.format(kind="CAST(:kind AS text)", id="ids.id", source="FROM unnest(CAST(:ids AS uuid[])) AS ids(id)")
 )
 
-_CLAIM = text(
-    """
+_CLAIM = """
     UPDATE index_marks AS mark
-    SET due_at = now() + make_interval(secs => :lease), attempts = mark.attempts + 1, last_error = NULL
+    SET due_at = now() + make_interval(secs => :lease), attempts = mark.attempts + 1, last_error = NULL,
+        holder = :holder
     FROM (
-        SELECT kind, id FROM index_marks WHERE due_at <= now()
+        SELECT kind, id FROM index_marks WHERE due_at <= now() {which}
         ORDER BY due_at, marked_at LIMIT :limit FOR UPDATE SKIP LOCKED
     ) AS due
     WHERE mark.kind = due.kind AND mark.id = due.id
     RETURNING mark.kind, mark.id, mark.revision, mark.attempts
-    """
+"""
+_CLAIM_ANY = text(_CLAIM.format(which=""))
+_CLAIM_GONE = text(
+    _CLAIM.format(
+        which="""AND kind = 'memory'
+        AND NOT EXISTS (SELECT FROM memories AS m WHERE m.id = index_marks.id AND m.state = 'active')"""
+    )
 )
 
 _DONE = """
@@ -55,16 +61,16 @@ _POSTPONE = text(
     SET due_at = now() + make_interval(
             secs => least(:ceiling, :base * power(2, least(mark.attempts, 16)) * (0.5 + random()))),
         last_error = :error
-    FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[])) AS failed(kind, id)
-    WHERE mark.kind = failed.kind AND mark.id = failed.id
+    FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:holders AS uuid[])) AS failed(kind, id, holder)
+    WHERE mark.kind = failed.kind AND mark.id = failed.id AND mark.holder = failed.holder
     """
 )
 
 _RENEW = text(
     """
     UPDATE index_marks AS mark SET due_at = now() + make_interval(secs => :lease)
-    FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS held(kind, id, attempts)
-    WHERE mark.kind = held.kind AND mark.id = held.id AND mark.attempts = held.attempts AND mark.last_error IS NULL
+    FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:holders AS uuid[])) AS held(kind, id, holder)
+    WHERE mark.kind = held.kind AND mark.id = held.id AND mark.holder = held.holder AND mark.last_error IS NULL
     """
 )
 _END_LEASES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() AND last_error IS NULL")
@@ -83,12 +89,13 @@ STUCK_AFTER = 8
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A mark that this process alone works on until its lease ends."""
+    """A mark that this process alone works on until its lease ends. `holder` tells this claim from any other."""
 
     kind: Kind
     id: UUID
     revision: int
     attempts: int
+    holder: UUID
 
 
 async def mark_dirty(tx: Tx, kind: Kind, ids: Iterable[UUID]) -> None:
@@ -96,15 +103,19 @@ async def mark_dirty(tx: Tx, kind: Kind, ids: Iterable[UUID]) -> None:
     await tx.execute(_MARK_DIRTY, {"kind": kind.value, "ids": sorted(ids)})
 
 
-async def claim(tx: Tx, *, limit: int, lease: float) -> list[Claimed]:
-    """Take up to `limit` marks that are due, for `lease` seconds: longer than any delivery may take."""
-    rows = await tx.execute(_CLAIM, {"limit": limit, "lease": lease})
-    return [Claimed(Kind(row.kind), row.id, row.revision, row.attempts) for row in rows]
+async def claim(tx: Tx, *, limit: int, lease: float, gone: bool = False) -> list[Claimed]:
+    """Take up to `limit` marks that are due, for `lease` seconds: longer than any delivery may take.
+
+    With `gone` only those of items that are to leave the index, which needs no model.
+    """
+    holder = uuid4()
+    rows = await tx.execute(_CLAIM_GONE if gone else _CLAIM_ANY, {"limit": limit, "lease": lease, "holder": holder})
+    return [Claimed(Kind(row.kind), row.id, row.revision, row.attempts, holder) for row in rows]
 
 
 async def renew(tx: Tx, held: Sequence[Claimed], *, lease: float) -> None:
     """Keep marks for another `lease` seconds. One that somebody else has claimed meanwhile is theirs."""
-    await tx.execute(_RENEW, _columns(held) | {"attempts": [mark.attempts for mark in held], "lease": lease})
+    await tx.execute(_RENEW, _columns(held) | {"holders": [mark.holder for mark in held], "lease": lease})
 
 
 async def settle(tx: Tx, done: Sequence[Claimed]) -> None:
@@ -126,8 +137,13 @@ async def settle(tx: Tx, done: Sequence[Claimed]) -> None:
 async def postpone(
     tx: Tx, failed: Sequence[Claimed], error: str, *, base: float = 0.5, ceiling: float = LONGEST_PAUSE
 ) -> None:
-    """Try again later: after base · 2^attempts seconds, half to one and a half times that, at most `ceiling`."""
-    await tx.execute(_POSTPONE, _columns(failed) | {"error": error[:500], "base": base, "ceiling": ceiling})
+    """Try again later: after base · 2^attempts seconds, half to one and a half times that, at most `ceiling`.
+
+    What somebody else has claimed meanwhile is theirs.
+    """
+    holders = [mark.holder for mark in failed]
+    values = {"holders": holders, "error": error[:500], "base": base, "ceiling": ceiling}
+    await tx.execute(_POSTPONE, _columns(failed) | values)
 
 
 async def end_leases(tx: Tx) -> None:

@@ -37,6 +37,8 @@ class IndexMark(Base):
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
     due_at: Mapped[datetime] = mapped_column(server_default=NOW)
     """Not to be claimed before: the end of a lease, or of the pause after a failure."""
+    holder: Mapped[UUID | None]
+    """Which claim holds, or last held, the lease."""
     last_error: Mapped[str | None]
     marked_at: Mapped[datetime] = mapped_column(server_default=NOW)
 

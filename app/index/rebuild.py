@@ -81,8 +81,6 @@ class Rebuild:
         await self._keeper.follow()
         if took_over:
             await self._name(space)
-            # A replica that did not know of this collection yet may have delivered to the old one only.
-            self._keeper.spaces.recovered()
 
     async def _fill(self, space: Space, run: RunLog) -> bool:
         """Compare and repair until little differs; False when it is not wanted any more."""
@@ -114,23 +112,30 @@ class Rebuild:
             await self._remove(generation)
 
     async def _remove(self, generation: Generation) -> None:
+        """Remove a retired collection and its vectors; cut off anywhere, the next step begins anew."""
         spaces = self._keeper.spaces
         space = next((one for one in spaces.retired if one.collection == generation.collection), None)
         if space is None:
             return
-        try:
-            await self._name(spaces.serving)
-            await space.index.drop()
-        except IndexUnavailable as error:
-            log.warning("the old collection %s stays for now: %s", generation.collection, error)
-            return
-        async with self._database.transaction() as tx:
-            await generations.forget(tx, generation.collection)
-        await self._keeper.follow()
         at: Vectors | None = None
         while True:
             async with self._database.transaction() as tx:
-                at = await generations.forget_vectors(tx, generation.model, at)
+                at = await generations.forget_vectors(tx, generation, at)
             if at is None:
                 break
+        try:
+            await self._name(spaces.serving)
+            async with self._database.transaction() as tx:
+                # Nobody may want it again between the two.
+                if not await generations.locked(tx, generation.collection):
+                    return
+                self._keeper.forget(space)
+                try:
+                    await space.index.drop()
+                    await generations.forget(tx, generation.collection)
+                finally:
+                    await self._keeper.release(space)
+        except IndexUnavailable as error:
+            log.warning("the old collection %s stays for now: %s", generation.collection, error)
+            return
         log.info("the old collection %s and its vectors are removed", generation.collection)

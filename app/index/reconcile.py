@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from uuid import UUID
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database import Database
+from app.embeddings.port import EmbedderUnavailable
+from app.errors import Unavailable
 from app.index import marks
 from app.index.compare import Compared, compare
 from app.index.deliver import Deliverer
@@ -21,6 +24,8 @@ from app.index.repair import Loaded, Repair
 from app.index.runs import Run, RunLog, SyncStatistics, recent
 from app.index.space import Space, Spaces
 from app.index.writing import Delivered, Source, Writer
+
+log = logging.getLogger(__name__)
 
 PAGE = 1_000
 """Entries that are read at once of the index, 5 ms in the built-in engine."""
@@ -63,20 +68,43 @@ class Reconciler:
         """
         space = self._spaces.serving
         async with alone(self._database, LOCK), self.run(trigger, space, user) as run:
-            if not dry_run:
-                await self._deliverer.ask_again()
-                async with self._database.transaction() as tx:
-                    await marks.end_pauses(tx)
-                _count(run.statistics, await self._deliverer.drain())
-            different = await self.bring(space, run, user=user, dry_run=dry_run, full=full)
+            try:
+                if not dry_run:
+                    await self._deliverer.ask_again()
+                    async with self._database.transaction() as tx:
+                        await marks.end_pauses(tx)
+                    _count(run.statistics, await self._deliverer.drain())
+                different = await self.bring(space, run, user=user, dry_run=dry_run, full=full)
+            except EmbedderUnavailable:
+                if not dry_run:
+                    await self._weed(space, user)
+                raise
             if different and not dry_run:
                 # What changed while it was repaired was marked: its newer state has to come last.
                 _count(run.statistics, await self._deliverer.drain())
-            if run.statistics.memories_synced + run.statistics.deleted and not dry_run:
-                await space.index.flush()
-            if not dry_run and user is None and not run.statistics.errors:
-                await space.index.activate()
+            if not dry_run:
+                await self._finish(space, run, user)
         return run.statistics
+
+    async def _finish(self, space: Space, run: RunLog, user: UUID | None) -> None:
+        if run.statistics.memories_synced + run.statistics.deleted:
+            await space.index.flush()
+        for retired in [*self._spaces.retired]:
+            try:
+                await self._weed(retired, user)
+            except IndexUnavailable as error:
+                log.warning("sync: %s is kept for a way back and does not answer: %s", retired.collection, error)
+        # Another model may have taken over meanwhile.
+        if user is None and not run.statistics.errors and space is self._spaces.serving:
+            await space.index.activate()
+
+    async def _weed(self, space: Space, user: UUID | None) -> None:
+        """Take out what should not be there, without asking the model."""
+        async with self._parts(space, user) as parts:
+            found = sum([await self._repair.weed(space, Kind.MEMORY, part) async for part in parts])
+        if found:
+            log.info("sync: %d entries that are out of date left %s", found, space.collection)
+            await space.index.flush()
 
     @asynccontextmanager
     async def run(self, trigger: str, space: Space, user: UUID | None = None) -> AsyncIterator[RunLog]:
@@ -87,7 +115,8 @@ class Reconciler:
         try:
             yield run
         except BaseException as error:
-            await run.end(error)
+            with suppress(Unavailable):  # what failed, or who cancelled, comes first
+                await run.end(error)
             raise
         await run.end()
 
@@ -104,20 +133,30 @@ class Reconciler:
                     statistics.deleted += len(part.stray)
                     different += len(part.missing) + len(part.stray)
             return different
-        # While some items are written, the next are read and those before are verified.
-        async with (
-            aclosing(ahead(self._prepared(space, run, user, full))) as prepared,
-            aclosing(ahead(self._put(space, prepared))) as put,
-        ):
-            async for items in put:
-                await self._repair.verify(items)
-                _count(statistics, items.done)
-                different += items.done.written + items.done.deleted + items.done.failed
-                await run.report()
+        unverified: list[Loaded] = []
+        try:
+            # While some items are written, the next are read and those before are verified.
+            async with (
+                aclosing(ahead(self._prepared(space, run, user, full))) as prepared,
+                aclosing(ahead(self._put(space, prepared, unverified))) as put,
+            ):
+                async for items in put:
+                    await self._repair.verify(items)
+                    unverified.remove(items)
+                    _count(statistics, items.done)
+                    different += items.done.written + items.done.deleted + items.done.failed
+                    await run.report()
+        finally:
+            with suppress(Unavailable):
+                for items in unverified:  # cut off: what was overtaken must be known all the same
+                    await self._repair.verify(items)
         return different
 
-    async def _put(self, space: Space, prepared: AsyncIterator[Loaded]) -> AsyncGenerator[Loaded, None]:
+    async def _put(
+        self, space: Space, prepared: AsyncIterator[Loaded], unverified: list[Loaded]
+    ) -> AsyncGenerator[Loaded, None]:
         async for items in prepared:
+            unverified.append(items)
             await self._repair.put(space, items)
             yield items
 
@@ -188,8 +227,11 @@ async def alone(database: Database, lock: int) -> AsyncIterator[None]:
             raise SyncRunning("Another synchronisation is running.")
         try:
             yield
-        finally:
-            await _unlock(connection, lock)
+        except BaseException:
+            with suppress(Exception):  # what failed, or who cancelled, comes first; a broken connection holds no lock
+                await _unlock(connection, lock)
+            raise
+        await _unlock(connection, lock)
 
 
 async def _unlock(connection: AsyncConnection, lock: int) -> None:

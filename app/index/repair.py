@@ -10,11 +10,12 @@ from uuid import UUID
 from app.database import Database
 from app.embeddings.port import EmbedderUnavailable
 from app.index import marks
+from app.index.compare import Compared
 from app.index.deliver import Deliverer
 from app.index.models import Kind
 from app.index.port import IndexUnavailable
-from app.index.space import Space
-from app.index.writing import KNOWN_GOOD, Batch, Delivered, Writer
+from app.index.space import KNOWN_GOOD, Space
+from app.index.writing import Batch, Delivered, Writer
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,21 @@ class Repair:
             if changed := await self._writer.changed(batch):
                 await self._mark(batch.kind, changed)
 
+    async def weed(self, space: Space, kind: Kind, part: Compared) -> int:
+        """Take out of a space what it should not hold or holds outdated, which needs no model; returns how many.
+
+        What it should hold is marked, be it outdated or wanted again meanwhile.
+
+        Raises:
+            IndexUnavailable: the index does not answer.
+        """
+        ids = [*part.stray, *part.outdated]
+        if ids:
+            await space.index.delete(ids)
+            if wanted := await self._writer.wanted(kind, ids):
+                await self._mark(kind, wanted)
+        return len(ids)
+
     async def _filled(self, space: Space, batch: Batch, done: Delivered) -> list[Batch]:
         """The batch with vectors, in parts without what the model refuses."""
         try:
@@ -79,6 +95,8 @@ class Repair:
             if len(batch.points) == 1:
                 id_ = batch.points[0].id
                 log.warning("no vector could be made of %s %s: %s", batch.kind.value, id_, error)
+                # The vector of an older text must not stand for it meanwhile.
+                await space.index.delete([id_])
                 await self._mark(batch.kind, [id_])
                 done.failed += 1
                 return [Batch(batch.kind, [], batch.gone)]

@@ -14,7 +14,9 @@ from app.embeddings.port import EmbedderUnavailable
 from app.index.port import NOBODY, Filter, Hit, IndexUnavailable, Vector, VectorIndex
 
 _NOBODYS = Filter(NOBODY)
-_PROBE = "probe"
+
+KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
+"""A text that every model takes: if it refuses this one too, the model is away rather than the texts odd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,8 @@ class Space:
             return known
         try:
             async with self.embedder_breaker.guard(), asyncio.timeout(self._deadlines.embedder):
-                return await self.embedder.query(text)
-        except CircuitOpen as refused:
+                return await self._embedded(text)
+        except (CircuitOpen, _Refused) as refused:
             raise EmbedderUnavailable(str(refused)) from None
         except TimeoutError:
             raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s") from None
@@ -113,10 +115,18 @@ class Space:
         await self.index_breaker.close()
         await self.index.close()
 
+    async def _embedded(self, text: str) -> Vector:
+        try:
+            return await self.embedder.query(text)
+        except EmbedderUnavailable as error:
+            # Whose text a model refuses must not take it away from everybody.
+            await self.embedder.inner.query(KNOWN_GOOD)
+            raise _Refused(str(error)) from error
+
     async def _probe_embedder(self) -> None:
         # Not through the cache, which would go on answering.
         async with asyncio.timeout(self._deadlines.embedder):
-            await self.embedder.inner.query(_PROBE)
+            await self.embedder.inner.query(KNOWN_GOOD)
 
     async def _probe_index(self) -> None:
         async with asyncio.timeout(self._deadlines.index):
@@ -124,6 +134,10 @@ class Space:
                 await self.index.open()
             else:
                 await self.index.search(np.ones(self._dimension, dtype=np.float32), _NOBODYS, 1)
+
+
+class _Refused(Exception):
+    """The model refuses this text and takes others."""
 
 
 @dataclass(slots=True)

@@ -21,10 +21,6 @@ EMBEDDED_TOGETHER = 128
 """Texts whose vectors are kept before the next are made: what a failure or the end of the process can cost."""
 
 
-KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
-"""A text that every model takes: if it refuses this one too, the model is away rather than the texts odd."""
-
-
 class Source(Protocol):
     """A table whose rows are searchable."""
 
@@ -169,11 +165,20 @@ class Writer:
         return Delivered(written=len(batch.points), deleted=len(batch.gone))
 
     async def deliver(self, space: Space, batch: Batch) -> Delivered:
-        """`fill` and `write`."""
+        """`fill` and `write`. What is gone leaves the index before a model is asked, which may be away."""
+        deleted = await self.write(space, Batch(batch.kind, [], batch.gone))
+        known = len(batch.gone)
         embedded = await self.fill(space, batch)
-        done = await self.write(space, batch)
+        done = await self.write(space, Batch(batch.kind, batch.points, batch.gone[known:]))
+        done.add(deleted)
         done.embedded = embedded
         return done
+
+    async def wanted(self, kind: Kind, ids: Sequence[UUID]) -> list[UUID]:
+        """Those of the items that the index should hold now."""
+        async with self._database.statement() as tx:
+            revisions = await self._sources[kind].revisions(tx, array_of(ids))
+        return [id_ for id_, revision in zip(ids, revisions, strict=True) if revision is not None]
 
     async def changed(self, batch: Batch) -> list[UUID]:
         """What is not as it was when the batch was read: a delivery of it may have come before the batch's writing."""

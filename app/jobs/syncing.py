@@ -28,7 +28,9 @@ class Syncing:
         self._asked = asyncio.Event()
         self._trigger = ""
         self._pause = FIRST_RETRY
-        self._timer: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._second: asyncio.TimerHandle | None = None
+        self._closing = False
         self._task = asyncio.create_task(self._work(), name="sync")
         services.spaces.on_recovery = self.recovered
 
@@ -40,27 +42,29 @@ class Syncing:
     def recovered(self) -> None:
         """Run it now and once more in a while."""
         self.ask("recovery")
-        self._later(SETTLED, "recovery")
+        self._second = self._later(self._second, SETTLED, "recovery")
 
     async def close(self) -> None:
         """Cut off what runs: the next start goes on."""
         self._services.spaces.on_recovery = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._closing = True
+        for timer in (self._retry, self._second):
+            if timer is not None:
+                timer.cancel()
         self._task.cancel()
         await asyncio.wait([self._task])
 
     def _again(self, trigger: str) -> None:
-        self._later(self._pause, trigger)
+        self._retry = self._later(self._retry, self._pause, trigger)
         self._pause = min(LAST_RETRY, 2 * self._pause)
 
-    def _later(self, seconds: float, trigger: str) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.ask, trigger)
+    def _later(self, timer: asyncio.TimerHandle | None, seconds: float, trigger: str) -> asyncio.TimerHandle:
+        if timer is not None:
+            timer.cancel()
+        return asyncio.get_running_loop().call_later(seconds, self.ask, trigger)
 
     async def _work(self) -> None:
-        while True:
+        while not self._closing:  # a cancellation may be lost among the failures of an outage
             await self._asked.wait()
             self._asked.clear()
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from app.index.front import Front
 from app.index.port import Document, Point, Vector
 from app.index.qdrant import QdrantIndex
 from app.services import Services
+from tests.faults.embedding_server import EmbeddingServer
 from tests.index.serving import served
 
 DIMENSION = 16
@@ -151,3 +152,16 @@ def resident() -> Callable[[Path], int]:
         return found
 
     return of
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    """A provider whose model makes 24 dimensions."""
+    serving = EmbeddingServer(24)
+    yield serving
+    serving.close()
+
+
+@pytest.fixture
+def folder(short_folder: Path) -> Path:
+    return short_folder / f"models-{uuid.uuid4().hex[:8]}"

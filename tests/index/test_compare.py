@@ -38,3 +38,23 @@ async def test_what_differs_is_found_however_the_pages_are_cut(
     assert count == len(wanted)
     assert missing == [entry.id for entry in (wanted if full else sorted(set(wanted) - set(present)))]
     assert stray == sorted({entry.id for entry in present} - {entry.id for entry in wanted})
+
+
+async def test_ids_that_are_out_of_order_are_strangers_and_end() -> None:
+    ours = Entry(UUID(int=2**100), UUID(int=1), 1)
+    strangers = [Entry(UUID(int=n), UUID(int=0), 0) for n in (5, 6, 2)]  # numbers come before uuids
+    stray: list[UUID] = []
+    async for part in compare(pages([ours], [1]), pages(strangers, [3])):
+        stray += part.stray
+    assert sorted(stray) == [UUID(int=2), UUID(int=5), UUID(int=6)]
+
+
+async def test_what_is_there_in_another_state_is_outdated() -> None:
+    wanted = [Entry(UUID(int=n), UUID(int=1), 2) for n in (1, 2, 3)]
+    present = [
+        Entry(UUID(int=1), UUID(int=1), 2),
+        Entry(UUID(int=2), UUID(int=1), 1),
+        Entry(UUID(int=4), UUID(int=1), 1),
+    ]
+    [part] = [part async for part in compare(pages(wanted, [9]), pages(present, [9])) if part.missing]
+    assert (part.missing, part.outdated) == ([UUID(int=2), UUID(int=3)], [UUID(int=2)])

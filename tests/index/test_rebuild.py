@@ -2,71 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.config import Settings
-from app.health import Collection
 from app.index.models import Kind
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import Method, SearchQuery
-from app.services import Services, open_services
+from app.services import Services
 from tests.faults.embedding_server import EmbeddingServer
-
-LOCAL = "openmemory__all-minilm-l6-v2-int8__384"
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddingServer]:
-    """A provider whose model makes 24 dimensions."""
-    serving = EmbeddingServer(24)
-    yield serving
-    serving.close()
-
-
-@pytest.fixture
-def folder(short_folder: Path) -> Path:
-    return short_folder / f"models-{uuid4().hex[:8]}"
-
-
-@asynccontextmanager
-async def running(folder: Path, server: EmbeddingServer | None = None, *, keep: int = 3600) -> AsyncIterator[Services]:
-    """The services with the packaged model, or with the model of a server; nothing runs but on request."""
-    embedder = {} if server is None else {
-        "provider": "openai", "model": "other", "base_url": f"http://127.0.0.1:{server.port}/v1", "api_key": "k",
-        "timeout": 5,
-    }  # fmt: skip
-    settings = Settings.model_validate(
-        {"data_dir": str(folder), "port": 0, "embedder": embedder, "sync": {"keep": keep}}
-    )
-    async with open_services(settings) as services:
-        await services.deliverer.stop()
-        yield services
-
-
-async def ann(services: Services) -> Caller:
-    return await services.directory.caller("ann", None, owner=True)
-
-
-async def filled(folder: Path, count: int = 12) -> list:
-    """Memories with vectors of the packaged model."""
-    async with running(folder) as services:
-        news = [MemoryCreate(text=f"fact number {n} about tea") for n in range(count)]
-        added = await services.memories.add_many(await ann(services), news)
-        await services.rebuild.step()
-        await services.reconciler.sync(trigger="test")
-        return [one.id for one in added]
-
-
-async def collections(services: Services) -> dict[str, str]:
-    found: list[Collection] = (await services.health.diagnose()).collections
-    return {one.collection: one.state for one in found}
+from tests.index.models import LOCAL, ann, collections, filled, running
 
 
 async def by_meaning(services: Services) -> int:
