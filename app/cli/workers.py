@@ -116,14 +116,17 @@ class Crew:
         pause = 0.0
         while not self._stopping.is_set():
             since = loop.time()
-            code = await self._one(place)
+            try:
+                ended = f"exit status {await self._one(place)}"
+            except OSError as error:  # no process, no pipe: the machine may have one later
+                ended = str(error)
             if self._stopping.is_set():
                 return
             if not self._started:
-                raise SetupError(f"a worker process did not start (exit status {code}); its messages tell why")
+                raise SetupError(f"a worker process did not start ({ended}); its messages tell why")
             if loop.time() - since > _STABLE:
                 pause = 0.0
-            log.error("worker %d ended (exit status %d); it is replaced in %g s", place, code, pause)
+            log.error("worker %d ended (%s); it is replaced in %g s", place, ended, pause)
             try:
                 async with asyncio.timeout(pause):
                     await self._stopping.wait()

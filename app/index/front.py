@@ -79,6 +79,8 @@ class Front:
                 answer = {"result": result, "status": "ok"}
         except Refused as refusal:
             status, answer = refusal.status, {"status": {"error": str(refusal)}}
+        except (RecursionError, ValueError, TypeError) as error:
+            status, answer = 400, {"status": {"error": f"Wrong input: {error}"}}
         except IndexUnavailable as error:
             log.warning("%s %s: %s", scope["method"], scope["path"], error)
             status, answer = 500, {"status": {"error": f"Service internal error: {error}"}}
@@ -126,6 +128,8 @@ class Front:
             return await self._served.drop(name)
         if method == "PUT":
             vectors = wire.mapping(body.get("vectors"), "vectors")
+            if body.get("sparse_vectors") or vectors.get("multivector_config"):
+                raise wrong("vectors: sparse vectors and several per point are not supported here")
             if not isinstance(vectors.get("size"), int) or vectors.get("distance") != "Cosine":
                 raise wrong("vectors: only one vector without a name, compared by Cosine, is supported here")
             dimension = wire.number(vectors["size"], "size", 0, least=1)
@@ -181,6 +185,8 @@ async def _retrieve(served: Served, shard: Shard, body: Mapping[str, Any]) -> An
 async def _delete(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     wire.only(body, {"points", "filter"}, "delete")
     if body.get("points") is not None:
+        if body.get("filter") is not None:
+            raise wrong("delete: points and filter together are not supported here")
         return await _update(served, shard, edge.UpdateOperation.delete_points(wire.identifiers(body["points"])))
     where = wire.condition(wire.mapping(body.get("filter"), "points or filter"))
     if where is None or not (where.must or where.must_not or where.should):

@@ -180,7 +180,11 @@ class Served:
         for name, shard in self._shards.items():
             if shard.dirty:
                 shard.dirty = False
-                shard.read(edge.EdgeShard.flush)
+                try:
+                    shard.read(edge.EdgeShard.flush)
+                except BaseException:
+                    shard.dirty = True
+                    raise
                 release_mapped(self._folder / name)
 
     def _close(self) -> None:

@@ -111,7 +111,7 @@ def condition(value: Any) -> edge.Filter | None:
     parts: dict[str, list[edge.ConditionType] | None] = {}
     for name in ("must", "must_not", "should"):
         part = given.get(name)
-        conditions = [part] if isinstance(part, Mapping) else array(part or [], name)
+        conditions = [part] if isinstance(part, Mapping) else array([] if part is None else part, name)
         parts[name] = [_condition(mapping(one, "condition")) for one in conditions] or None
     return edge.Filter(must=parts["must"], must_not=parts["must_not"], should=parts["should"])
 
@@ -207,7 +207,8 @@ def _condition(given: Mapping[str, Any]) -> edge.ConditionType:
     makers = {"value": edge.MatchValue, "any": edge.MatchAny, "except": edge.MatchExcept}
     if len(match) != 1 or (how := next(iter(match))) not in makers:
         raise wrong(f"match: {', '.join(sorted(match)) or 'nothing'} is not supported here")
-    if isinstance(match[how], bool):
+    compared = match[how] if isinstance(match[how], list) else [match[how]]
+    if any(isinstance(one, bool) for one in compared):
         raise wrong(f"match of {given['key']}: true and false cannot be compared here")  # they would pass for 1 and 0
     try:
         return edge.FieldCondition(key=given["key"], match=makers[how](match[how]))

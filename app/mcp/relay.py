@@ -5,11 +5,12 @@ if it had come by HTTP, and says what the answer was. Only then the client is an
 
 - 202 means that the session has the message: once, in the order of the client's requests, whichever processes these
   reached. As without a relay it does not mean that the stream will live to carry the answer.
-- 404 means that there is no such session: unknown, another user's, over, or its process died.
-- 503 `relay_busy` means that the message was not delivered and may be sent again; 503 `relay_uncertain`, that a
-  connection to PostgreSQL broke while it was handed over: it was delivered once or not at all.
+- 404 means that there is no such session: unknown, another user's, over, or its process died some seconds ago.
+- 503 `relay_busy` means that the message was not delivered and may be sent again; 503 `relay_uncertain`, that the
+  process which took it cannot say what became of it: it was delivered once or not at all.
 
-A process that is connected to PostgreSQL again after an outage enters its sessions again, and they live on.
+A process that is connected to PostgreSQL again after an outage enters its sessions again, and they live on. One that
+seems dead is given the time between two ticks of the others before they remove its sessions.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from itertools import count, groupby
+from itertools import count, groupby, islice
 from uuid import UUID
 
 from sqlalchemy.exc import IntegrityError
 
-from app.database import Database
+from app.database import Database, Tx
 from app.errors import Unavailable
 from app.mcp.identity import Identity
 from app.sessions import storage
@@ -34,7 +35,10 @@ from app.sessions.storage import Message, Names
 log = logging.getLogger(__name__)
 
 GRACE = 2.0
-"""Seconds in which a process that seems dead may connect again: PostgreSQL may have been restarted."""
+"""Seconds that a message waits for a process that seems dead: PostgreSQL may have been restarted."""
+
+_LEFT_AT_ONCE = 500
+"""Ended sessions of which the others are told in one statement."""
 
 PATIENCE = 10.0
 """Seconds that a process may need to take a message."""
@@ -66,7 +70,8 @@ class Relay:
         self._tickets = count(1)
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._mail = asyncio.Event()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: asyncio.Task[None] | None = None
+        self._unacknowledged: list[tuple[int, int, int]] = []
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -81,7 +86,7 @@ class Relay:
             yield
         finally:
             taking.cancel()
-            await asyncio.wait([taking, *self._leaving])
+            await asyncio.wait([taking] if self._leaving is None else [taking, self._leaving])
             try:
                 async with self._database.statement() as tx:
                     await storage.leave_all(tx, self._presence.number)
@@ -104,9 +109,8 @@ class Relay:
         self._mine.pop(session, None)
         self._not_entered.discard(session)
         self._not_left.add(session)
-        task = asyncio.create_task(self._leave())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        if self._leaving is None or self._leaving.done():
+            self._leaving = asyncio.create_task(self._leave())
 
     async def forward(self, session: UUID, identity: Identity | None, body: bytes) -> int:
         """Pass a message on; the HTTP status of the session's answer, 404 if there is no such session of that identity.
@@ -140,9 +144,8 @@ class Relay:
                     sent = await storage.send(tx, session, names, sender=sender, ticket=ticket, body=body)
                     if sent is None or sent.number is not None:
                         return sent
-                    if time.monotonic() > deadline:
-                        await storage.bury(tx, [sent.holder])
-                        return None
+                if time.monotonic() > deadline:
+                    raise _busy("the process that holds the session does not answer")
             except IntegrityError:
                 return None
             await asyncio.sleep(0.1)
@@ -150,7 +153,6 @@ class Relay:
     async def _answered(self, answer: asyncio.Future[int], session: UUID, holder: int, number: int) -> int:
         deadline = time.monotonic() + PATIENCE
         seen = time.monotonic()  # when the session was last there
-        gone = False
         while True:
             done, _ = await asyncio.wait([answer], timeout=LOOK)
             if done:
@@ -164,15 +166,17 @@ class Relay:
                     lost = now > seen + GRACE
                     withdrawn = fate.waiting and (lost or now > deadline) and await storage.withdraw(tx, number)
             except Unavailable as error:
+                if answer.done():
+                    return answer.result()
                 raise Uncertain("PostgreSQL went away while the message was passed on.") from error
-            if lost:
-                return 404
+            if answer.done():  # it came while we looked
+                return answer.result()
             if withdrawn:
-                raise _busy("the process that holds the session is busy")
-            if seen == now and not fate.waiting:
-                if gone:
-                    raise Uncertain("It is not known whether the session got the message.")
-                gone = True  # taken: its acknowledgement may be on its way
+                raise _busy("the process that holds the session does not take it")
+            if lost and fate.alive:
+                return 404
+            if lost or (now > deadline and not fate.waiting):
+                raise Uncertain("It is not known whether the session got the message.")
 
     def _heard(self, payload: str) -> None:
         if not payload:
@@ -192,21 +196,30 @@ class Relay:
                     continue
             except Unavailable as error:
                 log.debug("relay: messages wait: %s", error)
+            except Exception:
+                log.exception("relay: messages wait")
+            else:
+                continue
+            await asyncio.sleep(LOOK)
+            self._mail.set()
 
     async def _take_batch(self) -> bool:
+        # On one connection: who waits for an acknowledgement must not wait for requests to give one back.
         async with self._database.statement() as tx:
+            await self._acknowledge(tx)
             messages = await storage.take(tx, self._presence.number)
-        if not messages:
-            return False
-        # Begun in this order, each gets as far as its session before the next one begins.
-        statuses = await asyncio.gather(*(self._delivered(message) for message in messages))
-        answers = sorted(
-            (message.sender, message.ticket, status) for message, status in zip(messages, statuses, strict=True)
-        )
-        async with self._database.statement() as tx:
-            for sender, those in groupby(answers, key=lambda one: one[0]):
-                await storage.acknowledge(tx, sender, [(ticket, status) for _, ticket, status in those])
-        return True
+            # Begun in this order, each gets as far as its session before the next one begins.
+            statuses = await asyncio.gather(*(self._delivered(message) for message in messages))
+            for message, status in zip(messages, statuses, strict=True):
+                self._unacknowledged.append((message.sender, message.ticket, status))
+            await self._acknowledge(tx)
+        return bool(messages)
+
+    async def _acknowledge(self, tx: Tx) -> None:
+        """Tell the senders; what cannot be told now is told later."""
+        for sender, those in groupby(sorted(self._unacknowledged), key=lambda one: one[0]):
+            await storage.acknowledge(tx, sender, [(ticket, status) for _, ticket, status in those])
+        self._unacknowledged.clear()
 
     async def _delivered(self, message: Message) -> int:
         try:
@@ -231,16 +244,13 @@ class Relay:
             await self._leave()
 
     async def _leave(self) -> None:
-        over = set(self._not_left)
-        if not over:
-            return
         try:
-            async with self._database.statement() as tx:
-                await storage.leave(tx, over)
+            while over := set(islice(self._not_left, _LEFT_AT_ONCE)):
+                async with self._database.statement() as tx:
+                    await storage.leave(tx, over)
+                self._not_left -= over
         except Unavailable as error:
             log.info("relay: ended sessions are removed later: %s", error)
-        else:
-            self._not_left -= over
 
     async def _tick(self) -> None:
         """What a lost notification or an outage left undone; and the sessions of processes that stay dead."""

@@ -50,15 +50,22 @@ class Presence:
         Raises:
             Unavailable: PostgreSQL does not answer.
         """
-        connection = await self._database.dedicated()
+        try:
+            async with asyncio.timeout(TICK):
+                connection = await self._database.dedicated()
+        except TimeoutError:
+            raise _SILENT from None
         try:
             # Drawn again in the case that somebody has that number.
             while not await self._lock(connection, number := secrets.randbelow(2**31)):
                 continue
             self.number = number
-            await connection.execute(f'LISTEN "{channel(number)}"'.encode())
+            await self._listen(connection)
             self.up.set()
             await self._connected()
+        except TimeoutError:
+            await connection.close()
+            raise _SILENT from None
         except BaseException:
             await connection.close()
             raise
@@ -81,36 +88,65 @@ class Presence:
             try:
                 async with connection:
                     if not self.up.is_set():
-                        await connection.execute(f'LISTEN "{channel(self.number)}"'.encode())
+                        await self._listen(connection)
                         locked = await self._lock(connection, self.number)
                         self.up.set()
                         await self._connected()
                         log.debug("relay: connected again")
                     pause = 0.0
-                    while True:
-                        async for notification in connection.notifies(timeout=TICK if locked else 0.05):
-                            self._heard(notification.payload)
-                        async with asyncio.timeout(TICK):
-                            await connection.execute(b"SELECT 1")
-                        # Not at once if PostgreSQL has not noticed yet that the connection before has ended: until it
-                        # does, that one proves that we live; or if somebody asked at that very moment.
-                        locked = locked or await self._lock(connection, self.number)
-                        await self._tick()
+                    await self._attend(connection, locked)
             except (psycopg.Error, OSError, TimeoutError, Unavailable) as error:
                 # Of an outage of PostgreSQL the log hears from `database`, once.
                 log.debug("relay: the connection to PostgreSQL ended: %s", " ".join(str(error).split()))
+            except Exception:
+                log.exception("relay: the connection to PostgreSQL is opened anew")
             self.up.clear()
             connection, pause = await self._reconnect(pause)
             self._connection = connection
+
+    async def _attend(self, connection: psycopg.AsyncConnection, locked: bool) -> None:
+        """Listen, and look after what notifications do not tell, until the connection ends.
+
+        Not `locked` at once is who connects before PostgreSQL has noticed that the connection before has ended: until
+        it does, that one proves that we live; or whose lock somebody asked for at that very moment.
+        """
+        again, loop = 0.05, asyncio.get_running_loop()
+        due = loop.time() + TICK
+        while True:
+            async for notification in connection.notifies(timeout=TICK if locked else again):
+                self._heard(notification.payload)
+            await self._ask(connection, b"SELECT 1")
+            if not locked:
+                again = min(TICK, 2 * again)
+                locked = await self._lock(connection, self.number)
+                if locked:  # nobody can take us for dead any more; somebody may have until now
+                    await self._connected()
+            if loop.time() >= due:
+                await self._tick()
+                due = loop.time() + TICK
 
     async def _reconnect(self, pause: float) -> tuple[psycopg.AsyncConnection, float]:
         while True:
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, max(0.05, 2 * pause))
             with suppress(Unavailable, OSError):
-                return await self._database.dedicated(), pause
+                async with asyncio.timeout(TICK):
+                    return await self._database.dedicated(), pause
+
+    async def _listen(self, connection: psycopg.AsyncConnection) -> None:
+        await self._ask(connection, f'LISTEN "{channel(self.number)}"'.encode())
 
     async def _lock(self, connection: psycopg.AsyncConnection, number: int) -> bool:
-        cursor = await connection.execute(b"SELECT pg_try_advisory_lock(%s, %s)", (CLASS, number))
+        cursor = await self._ask(connection, b"SELECT pg_try_advisory_lock(%s, %s)", (CLASS, number))
         row = await cursor.fetchone()
         return bool(row and row[0])
+
+    async def _ask(
+        self, connection: psycopg.AsyncConnection, statement: bytes, values: tuple[int, ...] | None = None
+    ) -> psycopg.AsyncCursor:
+        """Execute a statement that is answered at once or not at all."""
+        async with asyncio.timeout(TICK):
+            return await connection.execute(statement, values)
+
+
+_SILENT = Unavailable("PostgreSQL does not answer.", code="database_unavailable")

@@ -38,6 +38,8 @@ class Wire:
         self.mode = Mode.REFUSE
         self.port = 0
         self.refusal = ("53300", "sorry, too many clients already")
+        self.silent_to: bytes | None = None
+        """Once: a question that holds these bytes arrives, and nothing more is answered on its connection."""
         self.lose_commit_of: bytes | None = None
         """Once: the commit of the transaction in which these bytes were sent arrives, and the connection is reset
         instead of its answer."""
@@ -99,10 +101,10 @@ class Wire:
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._passing.wait()
         up_reader, up_writer = await asyncio.open_unix_connection(self._target)
-        losing = asyncio.Event()
+        losing, silent = asyncio.Event(), asyncio.Event()
         pumps = [
-            asyncio.create_task(self._ask(reader, up_writer, losing)),
-            asyncio.create_task(self._answer(up_reader, writer, losing)),
+            asyncio.create_task(self._ask(reader, up_writer, losing, silent)),
+            asyncio.create_task(self._answer(up_reader, writer, losing, silent)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -112,19 +114,26 @@ class Wire:
             await asyncio.gather(*pumps, return_exceptions=True)
             up_writer.transport.abort()
 
-    async def _ask(self, client: asyncio.StreamReader, server: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+    async def _ask(
+        self, client: asyncio.StreamReader, server: asyncio.StreamWriter, losing: asyncio.Event, silent: asyncio.Event
+    ) -> None:
         sought: bytes | None = None
         while data := await client.read(65_536):
             await self._passing.wait()
             if self.lose_commit_of is not None and self.lose_commit_of in data:
                 sought = self.lose_commit_of
+            if self.silent_to is not None and self.silent_to in data:
+                self.silent_to = None
+                silent.set()
             if sought is not None and sought == self.lose_commit_of and b"COMMIT" in data:
                 self.lose_commit_of = None
                 losing.set()
             server.write(data)
             await server.drain()
 
-    async def _answer(self, server: asyncio.StreamReader, client: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+    async def _answer(
+        self, server: asyncio.StreamReader, client: asyncio.StreamWriter, losing: asyncio.Event, silent: asyncio.Event
+    ) -> None:
         while data := await server.read(65_536):
             await self._passing.wait()
             if self.mode is Mode.RESET or losing.is_set():
@@ -133,6 +142,8 @@ class Wire:
                     await client.drain()
                 _reset(client)
                 return
+            if silent.is_set():
+                continue
             client.write(data)
             await client.drain()
 

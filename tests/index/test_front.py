@@ -221,6 +221,14 @@ async def test_an_alias_stands_for_its_collection_until_it_is_moved_or_its_colle
         assert (await front.get("/collections/now")).status_code == 404
 
 
+def nested(depth: int) -> dict[str, Any]:
+    """A filter in a filter in a filter."""
+    found: dict[str, Any] = {"key": "a", "match": {"value": "x"}}
+    for _ in range(depth):
+        found = {"must": [found]}
+    return found
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "words"),
     [
@@ -270,6 +278,16 @@ async def test_an_alias_stands_for_its_collection_until_it_is_moved_or_its_colle
             "POST", "/collections/c/points/count",
             {"filter": {"must": [{"key": "a", "match": {"value": True}}]}}, 400, "cannot be compared",
         ),
+        (
+            "POST", "/collections/c/points/count",
+            {"filter": {"must": [{"key": "a", "match": {"any": [True]}}]}}, 400, "cannot be compared",
+        ),
+        ("POST", "/collections/c/points/count", {"filter": {"must": False}}, 400, "must be an array"),
+        ("POST", "/collections/c/points/count", {"filter": {"must_not": ""}}, 400, "must be an array"),
+        ("POST", "/collections/c/points/count", {"filter": nested(400)}, 400, "Wrong input"),
+        ("POST", "/collections/c/points/delete", {"points": [1], "filter": {"must": []}}, 400, "together"),
+        ("PUT", "/collections/new", {"vectors": COSINE, "sparse_vectors": {"s": {}}}, 400, "sparse"),
+        ("PUT", "/collections/new", {"vectors": COSINE | {"multivector_config": {"c": 1}}}, 400, "several"),
         ("POST", "/collections/c/points", {"ids": ["nope"]}, 400, "not a valid point ID"),
         ("PUT", "/collections/c/index", {"field_name": "a", "field_schema": "geo"}, 400, "keywords"),
         ("POST", "/collections/aliases", {"actions": [{"rename_alias": {}}]}, 400, "create_alias"),

@@ -17,6 +17,7 @@ from sqlalchemy import text
 
 from app.config import Settings
 from app.database import most_connections
+from app.errors import Unavailable
 from app.mcp import relay
 from app.services import Services, Stores, open_services, open_stores
 from app.sessions import presence
@@ -200,15 +201,27 @@ async def test_a_session_that_ended_is_gone_for_every_process(
     assert refused(await pair.post(stream, tool("list_memories")))
 
 
-async def test_sessions_of_a_killed_process_are_not_found_and_removed(
-    pair: Pair, stores: Stores, short_folder: Path, new_user: str, eventually: Eventually
+async def test_sessions_of_a_killed_process_are_not_found_and_removed_in_a_while(
+    pair: Pair,
+    stores: Stores,
+    short_folder: Path,
+    new_user: str,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(presence, "TICK", 0.5)
     with another_process(stores, short_folder / "killed") as service:
         async with held_at(service, new_user) as stream:
             await shake_hands_elsewhere(pair, stream)
             service.process.kill()
             service.ended(10)
-            assert refused(await pair.post(stream, tool("list_memories")))
+
+            async def not_found() -> bool:
+                answer = await pair.post(stream, tool("list_memories"))
+                assert refused(answer) or (answer.status_code, answer.json()["error"]) == (503, "relay_busy")
+                return refused(answer)
+
+            await eventually(not_found, within=30)
 
     async def gone() -> bool:
         sessions = await pair.rows("SELECT FROM mcp_sessions WHERE user_name = :user", user=new_user)
@@ -264,13 +277,20 @@ async def test_a_process_that_dies_with_a_message_waiting_leaves_no_accepted_one
             posting = asyncio.create_task(pair.post(stream, tool("list_memories")))
             await eventually(lambda: waiting(pair))
             service.process.kill()
-            assert refused(await posting)
+            answer = await posting
+            assert (answer.status_code, answer.json()["error"]) == (503, "relay_busy")
             assert not await waiting(pair)
 
 
 async def test_a_message_of_unknown_fate_is_not_called_accepted(
-    pair: Pair, stores: Stores, short_folder: Path, new_user: str, eventually: Eventually
+    pair: Pair,
+    stores: Stores,
+    short_folder: Path,
+    new_user: str,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(relay, "PATIENCE", 1.0)
     with another_process(stores, short_folder / "silent") as service:
         async with held_at(service, new_user) as stream:
             await shake_hands_elsewhere(pair, stream)
@@ -295,6 +315,65 @@ async def test_sessions_outlive_the_connections_of_the_relay(pair: Pair, new_use
             **{"class": CLASS},
         )
         assert len(cut) == 2
+        assert listed(await pair.answer(stream, tool("list_memories"))) == []
+
+
+async def test_a_delivered_message_is_accepted_though_the_process_that_has_it_is_short_of_connections(
+    pair: Pair, new_user: str
+) -> None:
+    """The holder's pool is taken by slow requests, which may not make its acknowledgement late."""
+    database = pair.services.database
+
+    async def slow() -> None:
+        async with database.statement() as tx:
+            await tx.execute(text("SELECT pg_sleep(0.4)"))
+
+    async def busy() -> None:
+        for _ in range(4):
+            with suppress(Unavailable):
+                await slow()
+
+    async with pair.stream(new_user) as stream:
+        await shake_hands_elsewhere(pair, stream)
+        load = [asyncio.create_task(busy()) for _ in range(3 * 2 * Settings().database.pool_size)]
+        answers = await asyncio.gather(*(pair.post(stream, tool("list_memories")) for _ in range(4)))
+        assert {answer.status_code for answer in answers} == {202}, [answer.text for answer in answers]
+        await asyncio.gather(*load)
+
+
+async def test_a_session_that_was_taken_for_dead_is_entered_again_when_its_process_has_its_lock(
+    pair: Pair, new_user: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process asks whether we live while we connect anew, and removes our sessions after we entered them."""
+    lock, attempts = presence.Presence._lock, 0
+
+    async def of(user: str) -> list[int]:
+        rows = await pair.rows("SELECT holder FROM mcp_sessions WHERE user_name = :user", user=user)
+        return [row[0] for row in rows]
+
+    async with pair.stream(new_user) as stream:
+        await stream.shake_hands()
+        [holder] = await of(new_user)
+
+        async def disturbed(self: presence.Presence, connection: Any, number: int) -> bool:
+            nonlocal attempts
+            if number == holder:
+                attempts += 1
+                if attempts == 1:
+                    return False
+                await pair.rows("WITH gone AS (DELETE FROM mcp_sessions RETURNING id) SELECT FROM gone")
+            return await lock(self, connection, number)
+
+        monkeypatch.setattr(presence.Presence, "_lock", disturbed)
+        await pair.rows(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE classid = :class AND objid = :number",
+            **{"class": CLASS, "number": holder},
+        )
+
+        async def entered() -> bool:
+            return attempts >= 2 and await of(new_user) == [holder]
+
+        await eventually(entered)
         assert listed(await pair.answer(stream, tool("list_memories"))) == []
 
 
