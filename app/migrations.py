@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psycopg
 from alembic.config import Config
 from sqlalchemy import Engine, create_engine, exc, text
 from sqlalchemy.engine import make_url
@@ -19,6 +23,9 @@ OLDEST = 14
 
 CONNECT_TIMEOUT = 10
 """Seconds that a server has to answer at a start. One that does not answer then is a reason not to start."""
+
+LOOK = 10.0
+"""Seconds of an upgrade after which, again and again, the server is asked whether it is still there."""
 
 EXTENSIONS = ("btree_gin", "pg_trgm")
 
@@ -42,30 +49,77 @@ async def upgrade(url: str) -> None:
     Raises:
         SetupError: the server does not answer, is too old, or lacks an extension that the role may not create.
     """
-    await asyncio.to_thread(_upgrade, url)
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    done.add_done_callback(asyncio.Future.exception)  # it counts as seen, even if nobody waits for it any more
+
+    def settle(failure: BaseException | None) -> None:
+        if not done.done():
+            done.set_exception(failure) if failure is not None else done.set_result(None)
+
+    def work() -> None:
+        failure: BaseException | None = None
+        try:
+            _upgrade(url)
+        except BaseException as error:
+            failure = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, failure)
+
+    # A daemon: what waits for a server that fell silent must not keep the process.
+    threading.Thread(target=work, name="migrations", daemon=True).start()
+    while not (await asyncio.wait([done], timeout=LOOK))[0]:
+        await asyncio.to_thread(_answers, url)
+    done.result()
+
+
+def _answers(url: str) -> None:
+    """Whether the server still answers anybody: an upgrade may take long, or wait for another replica's.
+
+    Raises:
+        SetupError: it does not.
+    """
+    engine = engine_of(normal_url(url))
+    arguments, options = engine.dialect.create_connect_args(engine.url)
+    try:
+        # Nothing is asked on it: the driver bounds how long a connection may take, and no more.
+        psycopg.connect(*arguments, **{**options, **reaching(engine.url, CONNECT_TIMEOUT)}).close()
+    except psycopg.OperationalError as error:
+        raise _silent(error) from None
+
+
+def _silent(error: BaseException | None) -> SetupError:
+    reason = str(error).strip().splitlines()[0] if error else "no answer"
+    return SetupError(f"database.url: PostgreSQL does not answer: {reason}")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except exc.OperationalError as error:
+        raise _silent(error.orig) from None
+    except exc.ProgrammingError as error:
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
+        raise SetupError(f"database.url: the schema cannot be brought up to date: {reason}") from None
 
 
 def _upgrade(url: str) -> None:
     engine = engine_of(normal_url(url))
     try:
-        with engine.connect() as connection:
-            version = connection.scalar(text("SELECT current_setting('server_version_num')::int")) or 0
-            if version < OLDEST * 10_000:
-                raise SetupError(
-                    f"database.url: PostgreSQL {version // 10_000} is too old; needed is {OLDEST} or newer"
-                )
-            available = set(connection.scalars(text("SELECT name FROM pg_available_extensions")))
-            if missing := [name for name in EXTENSIONS if name not in available]:
-                raise SetupError(
-                    f"database.url: the server lacks the extensions {', '.join(missing)};"
-                    " install PostgreSQL's contrib package"
-                )
-        command.upgrade(configuration(url), "head")
-    except exc.OperationalError as error:
-        reason = str(error.orig).strip().splitlines()[0] if error.orig else "no answer"
-        raise SetupError(f"database.url: PostgreSQL does not answer: {reason}") from None
-    except exc.ProgrammingError as error:
-        reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
-        raise SetupError(f"database.url: the schema cannot be brought up to date: {reason}") from None
+        with _told():
+            with engine.connect() as connection:
+                version = connection.scalar(text("SELECT current_setting('server_version_num')::int")) or 0
+                if version < OLDEST * 10_000:
+                    raise SetupError(
+                        f"database.url: PostgreSQL {version // 10_000} is too old; needed is {OLDEST} or newer"
+                    )
+                available = set(connection.scalars(text("SELECT name FROM pg_available_extensions")))
+                if missing := [name for name in EXTENSIONS if name not in available]:
+                    raise SetupError(
+                        f"database.url: the server lacks the extensions {', '.join(missing)};"
+                        " install PostgreSQL's contrib package"
+                    )
+            command.upgrade(configuration(url), "head")
     finally:
         engine.dispose()

@@ -363,6 +363,25 @@ async def test_a_start_without_postgres_ends_with_2_and_one_line_that_says_why(
         await asyncio.to_thread(service.close)
 
 
+async def test_a_start_on_which_postgres_falls_silent_ends_with_2_and_one_line_that_says_why(
+    stage: Stage, short_folder: Path, eventually
+) -> None:
+    async def asked() -> bool:
+        return stage.wire.silent_to is None
+
+    stage.wire.silent_to = b"server_version_num"
+    service = Service("--data-dir", str(short_folder / "start-silent"), "--port", "0", **settings_for(stage.wire))
+    try:
+        await eventually(asked, within=30)
+        await stage.wire.switch(Mode.HANG)
+        assert await asyncio.to_thread(service.ended, 60) == 2
+        [line] = service.err.strip().splitlines()
+        assert "database.url: PostgreSQL does not answer: " in line
+    finally:
+        await stage.wire.switch(Mode.PASS)
+        await asyncio.to_thread(service.close)
+
+
 async def test_the_relay_gives_up_a_connection_on_which_it_is_not_answered(stage: Stage, eventually) -> None:
     async def holders() -> list[int]:
         rows = await stage.sql(f"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = {CLASS}")
