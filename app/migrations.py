@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -15,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
 from alembic import command
+from app.daemons import in_daemon
 from app.database import normal_url, reaching
 from app.errors import SetupError
 
@@ -49,28 +48,13 @@ async def upgrade(url: str) -> None:
     Raises:
         SetupError: the server does not answer, is too old, or lacks an extension that the role may not create.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[None] = loop.create_future()
-    done.add_done_callback(asyncio.Future.exception)  # it counts as seen, even if nobody waits for it any more
-
-    def settle(failure: BaseException | None) -> None:
-        if not done.done():
-            done.set_exception(failure) if failure is not None else done.set_result(None)
-
-    def work() -> None:
-        failure: BaseException | None = None
-        try:
-            _upgrade(url)
-        except BaseException as error:
-            failure = error
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(settle, failure)
-
-    # A daemon: what waits for a server that fell silent must not keep the process.
-    threading.Thread(target=work, name="migrations", daemon=True).start()
-    while not (await asyncio.wait([done], timeout=LOOK))[0]:
-        await asyncio.to_thread(_answers, url)
-    done.result()
+    upgrading = asyncio.create_task(in_daemon(partial(_upgrade, url), name="migrations"))
+    try:
+        while not (await asyncio.wait([upgrading], timeout=LOOK))[0]:
+            await asyncio.to_thread(_answers, url)
+    finally:
+        upgrading.cancel()  # what waits for a server that fell silent
+    await upgrading
 
 
 def _answers(url: str) -> None:
@@ -93,33 +77,26 @@ def _silent(error: BaseException | None) -> SetupError:
     return SetupError(f"database.url: PostgreSQL does not answer: {reason}")
 
 
-@contextmanager
-def _told() -> Iterator[None]:
+def _upgrade(url: str) -> None:
+    engine = engine_of(normal_url(url))
     try:
-        yield
+        with engine.connect() as connection:
+            version = connection.scalar(text("SELECT current_setting('server_version_num')::int")) or 0
+            if version < OLDEST * 10_000:
+                raise SetupError(
+                    f"database.url: PostgreSQL {version // 10_000} is too old; needed is {OLDEST} or newer"
+                )
+            available = set(connection.scalars(text("SELECT name FROM pg_available_extensions")))
+            if missing := [name for name in EXTENSIONS if name not in available]:
+                raise SetupError(
+                    f"database.url: the server lacks the extensions {', '.join(missing)};"
+                    " install PostgreSQL's contrib package"
+                )
+        command.upgrade(configuration(url), "head")
     except exc.OperationalError as error:
         raise _silent(error.orig) from None
     except exc.ProgrammingError as error:
         reason = str(error.orig).strip().splitlines()[0] if error.orig else str(error)
         raise SetupError(f"database.url: the schema cannot be brought up to date: {reason}") from None
-
-
-def _upgrade(url: str) -> None:
-    engine = engine_of(normal_url(url))
-    try:
-        with _told():
-            with engine.connect() as connection:
-                version = connection.scalar(text("SELECT current_setting('server_version_num')::int")) or 0
-                if version < OLDEST * 10_000:
-                    raise SetupError(
-                        f"database.url: PostgreSQL {version // 10_000} is too old; needed is {OLDEST} or newer"
-                    )
-                available = set(connection.scalars(text("SELECT name FROM pg_available_extensions")))
-                if missing := [name for name in EXTENSIONS if name not in available]:
-                    raise SetupError(
-                        f"database.url: the server lacks the extensions {', '.join(missing)};"
-                        " install PostgreSQL's contrib package"
-                    )
-            command.upgrade(configuration(url), "head")
     finally:
         engine.dispose()

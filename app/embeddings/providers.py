@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.config import EmbedderSettings
+from app.daemons import in_daemon
 from app.embeddings.port import EmbedderUnavailable, Vectors
 from app.errors import SetupError
 
@@ -137,7 +138,7 @@ class ProviderEmbedder:
         try:
             async with asyncio.timeout(deadline):
                 await slots.acquire()
-                return await _in_thread(function, slots.release)
+                return await in_daemon(function, name="embed-provider", ended=slots.release)
         except TimeoutError:
             failure = f"no answer within {deadline:g} s"
         except Exception as error:
@@ -252,42 +253,3 @@ def _patient(embedder: Any, seconds: float) -> Any:
 def _utf8(text: str) -> str:
     # A lone surrogate, which JSON can carry, is no UTF-8: clients fail on it in many ways.
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-async def _in_thread(function: Callable[[], T], ended: Callable[[], None]) -> T:
-    """Run in a thread of its own and call `ended` on the loop when it is over, even if nobody waits any more.
-
-    A daemon thread: unlike those of a pool, one that hangs in a provider's library cannot keep the process alive.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        ended()
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        result: T | None = None
-        failure: BaseException | None = None
-        try:
-            result = function()
-        except BaseException as error:  # a panic of a compiled library is no Exception
-            failure = error if isinstance(error, Exception) else RuntimeError(type(error).__name__)
-            if isinstance(error, StopIteration):  # no future takes one
-                failure = RuntimeError("StopIteration")
-        try:
-            loop.call_soon_threadsafe(settle, result, failure)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits
-
-    try:
-        threading.Thread(target=run, name="embed-provider", daemon=True).start()
-    except RuntimeError:
-        ended()
-        raise
-    return await answer

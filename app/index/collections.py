@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -76,29 +76,29 @@ def readable_payload_of(point: Point) -> dict[str, Any]:
     }
 
 
-def entry_of(id: UUID, payload: Mapping[str, Any] | None) -> bytes:
+def entry_of(id: UUID | int, payload: Mapping[str, Any] | None) -> bytes:
     """The packed entry of a stored point.
 
     A point that somebody else wrote has no owner of ours or no revision: it becomes an entry of nobody at revision 0,
-    which no search returns and which reconciliation finds to be wrong.
+    which no search returns and which reconciliation finds to be wrong. A number as id is a stranger's, for ours are
+    uuids: the uuid that stands for it begins with 64 zeros, as none of ours does, and so sorts as the engine sorts it.
     """
+    if isinstance(id, int):
+        id = UUID(int=id)
     try:
         return id.int.to_bytes(16, "big") + _ending(payload[TENANT], payload["revision"])  # type: ignore[index]
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return packed(id, NOBODY, 0)
 
 
-def id_of_number(number: int) -> UUID:
-    """The id that stands for a point whose id is a number, which is a stranger's: ours are uuids.
-
-    Its first half is zero, which no uuid of ours is, so that it sorts before them as the engine sorts the number.
-    """
-    return UUID(int=number)
-
-
-def number_of(id: UUID) -> int | None:
-    """The number that an id may stand for."""
-    return id.int if id.int < 2**64 else None
+def points_of(ids: Iterable[UUID]) -> list[UUID | int]:
+    """Every point that the ids may stand for: `entry_of` gives those that have numbers for ids a uuid."""
+    found: list[UUID | int] = []
+    for id_ in ids:
+        found.append(id_)
+        if id_.int < 2**64:
+            found.append(id_.int)
+    return found
 
 
 @lru_cache(maxsize=10_000, typed=True)

@@ -17,7 +17,7 @@ from app.index import marks
 from app.index.marks import Claimed
 from app.index.models import Kind
 from app.index.port import NOBODY, IndexUnavailable
-from app.index.space import KNOWN_GOOD, Space, Spaces
+from app.index.space import Space, Spaces
 from app.index.writing import Batch, Delivered, Source, Writer
 
 log = logging.getLogger(__name__)
@@ -121,10 +121,10 @@ class Deliverer:
                     if pause >= IDLE:
                         await marks.mend_times(tx)
                     due = await marks.next_due(tx)
+                pause = await self._flush()
                 # While it is known to be away nothing that is due is tried: what ends that wakes this up.
-                idle = due is None or self.breaker.state is not State.CLOSED
-                pause = IDLE if idle or due is None else min(IDLE, max(0.05, due))
-                pause = min(pause, await self._flush())
+                if due is not None and self.breaker.state is State.CLOSED:
+                    pause = min(pause, max(0.05, due))
             except Unavailable as error:  # of which the log hears from `database`
                 log.debug("delivery waits: %s", error)
                 pause = 1.0
@@ -167,10 +167,8 @@ class Deliverer:
     async def _forget(self, claimed: list[Claimed]) -> Delivered:
         try:
             done = await self._write(claimed)
-        except IndexUnavailable as error:
-            self._index_answers = False
-            return await self._postpone(claimed, error)
-        except FAILURES as error:  # of something that is wanted again meanwhile
+        except FAILURES as error:  # not of the index: of something that is wanted again meanwhile
+            self._index_answers = not isinstance(error, IndexUnavailable)
             return await self._postpone(claimed, error)
         async with self._database.transaction() as tx:
             await marks.settle(tx, claimed)
@@ -256,7 +254,7 @@ class Deliverer:
     async def _probe(self) -> None:
         """Whether the model and the index would take something now."""
         space = self._spaces.serving
-        await space.embedder.inner.query(KNOWN_GOOD)
+        await space.ask_model()
         await space.index.delete([NOBODY])
 
     def _resume(self) -> None:

@@ -24,9 +24,8 @@ from app.index.collections import (
     check_vectors,
     collection_name,
     entry_of,
-    id_of_number,
-    number_of,
     payload_of,
+    points_of,
 )
 from app.index.durable import replace_file
 from app.index.engine import CHUNK, buffer, guarded, in_thread, with_codes
@@ -223,14 +222,13 @@ async def _converted(points: Sequence[Point]) -> list[edge.Point]:
     return made
 
 
-def _update(folder: Path, shard: edge.EdgeShard, update: edge.UpdateOperation, size: int) -> None:
+def _update(folder: Path, shard: edge.EdgeShard, update: edge.UpdateOperation, size: int = 0) -> None:
     check_room(folder, size)
     shard.update(update)
 
 
 def _delete(folder: Path, shard: edge.EdgeShard, ids: Sequence[UUID]) -> None:
-    numbers = [number for id in ids if (number := number_of(id)) is not None]
-    _update(folder, shard, edge.UpdateOperation.delete_points([*ids, *numbers]), 0)
+    _update(folder, shard, edge.UpdateOperation.delete_points(cast("list[edge.PointId]", points_of(ids))))
 
 
 def _search(shard: edge.EdgeShard, vector: Vector, where: Filter, limit: int) -> list[Hit]:
@@ -255,8 +253,7 @@ def _page(
     records, following = shard.scroll(request)
     # Every look at a record's id makes it anew.
     found = cast(list[tuple[UUID | int, Any]], [(record.id, record.payload) for record in records])
-    packed = [entry_of(id_of_number(id_) if isinstance(id_, int) else id_, payload) for id_, payload in found]
-    return Entries(b"".join(packed)), following
+    return Entries(b"".join([entry_of(*one) for one in found])), following
 
 
 def _owned_by(user: UUID | None) -> edge.Filter | None:

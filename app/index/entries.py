@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, overload
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 from uuid import UUID
 
 _ID = 16
@@ -35,7 +35,7 @@ def ending(user: UUID, revision: int) -> bytes:
     return user.bytes + revision.to_bytes(4, "big", signed=True)
 
 
-class Entries(Sequence[Entry]):
+class Entries:
     """A page of entries in ascending order of id.
 
     One string of bytes rather than objects: pages that agree are found to do so by one comparison, and PostgreSQL makes
@@ -57,16 +57,6 @@ class Entries(Sequence[Entry]):
 
     def __iter__(self) -> Iterator[Entry]:
         return map(_entry, self.parts())
-
-    @overload
-    def __getitem__(self, at: int) -> Entry: ...
-    @overload
-    def __getitem__(self, at: slice) -> Entries: ...
-    def __getitem__(self, at: int | slice) -> Entry | Entries:
-        if isinstance(at, slice):
-            return Entries(b"".join(self.parts()[at]))
-        place = range(len(self))[at] * WIDTH
-        return _entry(self.data[place : place + WIDTH])
 
     def parts(self) -> list[bytes]:
         """The packed entries one by one."""

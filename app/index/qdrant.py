@@ -21,8 +21,7 @@ from app.index.collections import (
     check_vectors,
     collection_name,
     entry_of,
-    id_of_number,
-    number_of,
+    points_of,
     readable_payload_of,
 )
 from app.index.entries import Entries
@@ -106,8 +105,7 @@ class QdrantIndex:
 
     async def delete(self, ids: Sequence[UUID]) -> None:
         if ids:
-            numbers = [number for id in ids if (number := number_of(id)) is not None]
-            selected = models.PointIdsList(points=[*map(str, ids), *numbers])
+            selected = models.PointIdsList(points=[id if isinstance(id, int) else str(id) for id in points_of(ids)])
             async with self._call(self._patience):
                 await self._client.delete(self._name, selected, wait=True)
 
@@ -141,10 +139,7 @@ class QdrantIndex:
                     with_payload=list(RECONCILED),
                     with_vectors=False,
                 )
-                found = [
-                    entry_of(id_of_number(it.id) if isinstance(it.id, int) else UUID(str(it.id)), it.payload)
-                    for it in records
-                ]
+                found = [entry_of(it.id if isinstance(it.id, int) else UUID(str(it.id)), it.payload) for it in records]
             if found:
                 yield Entries(b"".join(found))
             if after is None:

@@ -14,7 +14,7 @@ from app.index.compare import Compared
 from app.index.deliver import Deliverer
 from app.index.models import Kind
 from app.index.port import IndexUnavailable
-from app.index.space import KNOWN_GOOD, Space
+from app.index.space import Space
 from app.index.writing import Batch, Delivered, Writer
 
 log = logging.getLogger(__name__)
@@ -78,8 +78,7 @@ class Repair:
         Raises:
             IndexUnavailable: the index does not answer.
         """
-        ids = [*part.stray, *part.outdated]
-        if ids:
+        if ids := [*part.stray, *part.outdated]:
             await space.index.delete(ids)
             if wanted := await self._writer.wanted(kind, ids):
                 await self._mark(kind, wanted)
@@ -91,7 +90,7 @@ class Repair:
             done.embedded += await self._writer.fill(space, batch)
             return [batch]
         except EmbedderUnavailable as error:
-            await space.embedder.inner.query(KNOWN_GOOD)
+            await space.ask_model()
             if len(batch.points) == 1:
                 id_ = batch.points[0].id
                 log.warning("no vector could be made of %s %s: %s", batch.kind.value, id_, error)

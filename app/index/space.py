@@ -14,9 +14,7 @@ from app.embeddings.port import EmbedderUnavailable
 from app.index.port import NOBODY, Filter, Hit, IndexUnavailable, Vector, VectorIndex
 
 _NOBODYS = Filter(NOBODY)
-
-KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
-"""A text that every model takes: if it refuses this one too, the model is away rather than the texts odd."""
+_KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +113,26 @@ class Space:
         await self.index_breaker.close()
         await self.index.close()
 
+    async def ask_model(self) -> None:
+        """Whether the model takes a text that every model takes: if not, it is away rather than the texts odd.
+
+        Raises:
+            EmbedderUnavailable: it is away.
+        """
+        # Not through the cache, which would go on answering.
+        await self.embedder.inner.query(_KNOWN_GOOD)
+
     async def _embedded(self, text: str) -> Vector:
         try:
             return await self.embedder.query(text)
         except EmbedderUnavailable as error:
             # Whose text a model refuses must not take it away from everybody.
-            await self.embedder.inner.query(KNOWN_GOOD)
+            await self.ask_model()
             raise _Refused(str(error)) from error
 
     async def _probe_embedder(self) -> None:
-        # Not through the cache, which would go on answering.
         async with asyncio.timeout(self._deadlines.embedder):
-            await self.embedder.inner.query(KNOWN_GOOD)
+            await self.ask_model()
 
     async def _probe_index(self) -> None:
         async with asyncio.timeout(self._deadlines.index):

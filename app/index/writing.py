@@ -32,8 +32,8 @@ class Source(Protocol):
         """The same with their documents."""
         ...
 
-    async def revisions(self, tx: Tx, ids: str) -> list[int | None]:
-        """The revision of each row of an array of ids, as PostgreSQL writes it, in the same order.
+    async def revisions(self, tx: Tx, ids: Sequence[UUID]) -> list[int | None]:
+        """The revision of each row, in the order of the ids.
 
         None for those that the index should not hold now.
         """
@@ -66,19 +66,16 @@ class Delivered:
 
 @dataclass(slots=True)
 class Batch:
-    """Rows of one kind as they were read: `points`, without vectors, belong into the index, those of `gone` do not.
-
-    `ids` are those of the points and then those that are gone, as PostgreSQL writes an array, for they are asked about
-    more than once.
-    """
+    """Rows of one kind as they were read: `points`, without vectors, belong into the index, those of `gone` do not."""
 
     kind: Kind
     points: list[Point]
     gone: list[UUID] = field(default_factory=list)
-    ids: str = ""
 
-    def __post_init__(self) -> None:
-        self.ids = array_of([*(point.id for point in self.points), *self.gone])
+    @property
+    def ids(self) -> list[UUID]:
+        """Those of the points, and then those that are gone."""
+        return [*(point.id for point in self.points), *self.gone]
 
     def replace(self, old: Sequence[Point], new: Sequence[Point]) -> None:
         """Put points that were read again in the place of older ones; those that were not found any more are gone."""
@@ -86,7 +83,6 @@ class Batch:
         stale = {point.id for point in old}
         self.gone += [id_ for id_ in stale if id_ not in found]
         self.points = [point for point in self.points if point.id not in stale] + [*new]
-        self.__post_init__()
 
     def __len__(self) -> int:
         return len(self.points) + len(self.gone)
@@ -133,7 +129,7 @@ class Writer:
         size = 4 * await space.dimension()
         async with self._database.statement() as tx:
             [(places, hashes, kept)] = await _KEPT.rows(
-                tx, {"ids": batch.ids, "kind": batch.kind.value, "model": space.model, "size": size}
+                tx, {"ids": array_of(batch.ids), "kind": batch.kind.value, "model": space.model, "size": size}
             )
         for point in batch.points:
             point.vector = NO_VECTOR
@@ -177,14 +173,14 @@ class Writer:
     async def wanted(self, kind: Kind, ids: Sequence[UUID]) -> list[UUID]:
         """Those of the items that the index should hold now."""
         async with self._database.statement() as tx:
-            revisions = await self._sources[kind].revisions(tx, array_of(ids))
+            revisions = await self._sources[kind].revisions(tx, ids)
         return [id_ for id_, revision in zip(ids, revisions, strict=True) if revision is not None]
 
     async def changed(self, batch: Batch) -> list[UUID]:
         """What is not as it was when the batch was read: a delivery of it may have come before the batch's writing."""
-        ids = [*(point.id for point in batch.points), *batch.gone]
+        ids = batch.ids
         async with self._database.statement() as tx:
-            now = await self._sources[batch.kind].revisions(tx, batch.ids)
+            now = await self._sources[batch.kind].revisions(tx, ids)
         then = [*(point.revision for point in batch.points), *(None for _ in batch.gone)]
         return [id_ for id_, revision, before in zip(ids, now, then, strict=True) if revision != before]
 

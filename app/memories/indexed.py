@@ -64,9 +64,9 @@ class IndexedMemories:
             ) in await _DOCUMENTS.rows(tx, {"ids": list(ids)})
         ]  # fmt: skip
 
-    async def revisions(self, tx: Tx, ids: str) -> list[int | None]:
+    async def revisions(self, tx: Tx, ids: Sequence[UUID]) -> list[int | None]:
         """The revisions of the memories that are active, in the order of the ids."""
-        [(revisions,)] = await _REVISIONS.rows(tx, {"ids": ids})
+        [(revisions,)] = await _REVISIONS.rows(tx, {"ids": array_of(ids)})
         return list(revisions or ())
 
     async def count(self, tx: Tx, *, user: UUID | None) -> int:

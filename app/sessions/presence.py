@@ -51,24 +51,20 @@ class Presence:
             Unavailable: PostgreSQL does not answer.
         """
         try:
-            async with asyncio.timeout(TICK):
-                connection = await self._database.dedicated()
+            connection = await self._connect()
+            try:
+                # Drawn again in the case that somebody has that number.
+                while not await self._lock(connection, number := secrets.randbelow(2**31)):
+                    continue
+                self.number = number
+                await self._listen(connection)
+                self.up.set()
+                await self._connected()
+            except BaseException:
+                await connection.close()
+                raise
         except TimeoutError:
-            raise _SILENT from None
-        try:
-            # Drawn again in the case that somebody has that number.
-            while not await self._lock(connection, number := secrets.randbelow(2**31)):
-                continue
-            self.number = number
-            await self._listen(connection)
-            self.up.set()
-            await self._connected()
-        except TimeoutError:
-            await connection.close()
-            raise _SILENT from None
-        except BaseException:
-            await connection.close()
-            raise
+            raise Unavailable("PostgreSQL does not answer.", code="database_unavailable") from None
         self._connection = connection
         self._task = asyncio.create_task(self._keep(connection), name="relay-presence")
 
@@ -130,8 +126,11 @@ class Presence:
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, max(0.05, 2 * pause))
             with suppress(Unavailable, OSError):
-                async with asyncio.timeout(TICK):
-                    return await self._database.dedicated(), pause
+                return await self._connect(), pause
+
+    async def _connect(self) -> psycopg.AsyncConnection:
+        async with asyncio.timeout(TICK):
+            return await self._database.dedicated()
 
     async def _listen(self, connection: psycopg.AsyncConnection) -> None:
         await self._ask(connection, f'LISTEN "{channel(self.number)}"'.encode())
@@ -147,6 +146,3 @@ class Presence:
         """Execute a statement that is answered at once or not at all."""
         async with asyncio.timeout(TICK):
             return await connection.execute(statement, values)
-
-
-_SILENT = Unavailable("PostgreSQL does not answer.", code="database_unavailable")

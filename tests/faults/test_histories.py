@@ -16,7 +16,6 @@ from typing import ClassVar
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -26,7 +25,6 @@ from hypothesis.stateful import (
     invariant,
     multiple,
     rule,
-    run_state_machine_as_test,
 )
 
 from app.access.caller import Caller
@@ -38,6 +36,7 @@ from app.memories.models import State
 from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from app.memories.transitions import ALLOWED
 from app.search.schemas import Method, SearchQuery
+from tests.faults.histories import live
 from tests.faults.world import STEPS, Crash, World, opened
 
 HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "24"))
@@ -380,29 +379,14 @@ def done(short_folder: Path):
         yield Histories.done
 
 
-def live(histories: int, steps: int, *, random: bool) -> None:
-    run_state_machine_as_test(
-        Histories,
-        settings=settings(
-            max_examples=histories,
-            stateful_step_count=steps,
-            deadline=None,
-            database=None,
-            derandomize=not random,
-            phases=[Phase.generate, Phase.shrink] if random else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_some_random_histories_break_no_rule(done: Counter[str]) -> None:
-    live(4, 25, random=False)
+    live(Histories, 4, 25, random=False)
     assert done["steps"] >= 100
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_many_random_histories_break_no_rule(done: Counter[str]) -> None:
-    live(HISTORIES, 50, random="OPENMEMORY_TEST_HISTORIES" in os.environ)
+    live(Histories, HISTORIES, 50, random="OPENMEMORY_TEST_HISTORIES" in os.environ)
     print(f"\n{', '.join(f'{number} {what}' for what, number in done.items())}; 0 violations")
     assert all(done[what] for what in FAULTS)

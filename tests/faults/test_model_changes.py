@@ -19,7 +19,6 @@ from typing import Any, ClassVar, TypeVar
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -27,7 +26,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from sqlalchemy import text
 
@@ -40,6 +38,7 @@ from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import SearchQuery
 from app.services import INDEX_FOLDER, Services, Stores, open_services, open_stores
 from tests.faults.embedding_server import EmbeddingServer
+from tests.faults.histories import live
 
 HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "8"))
 """Histories of the long run; asked for by number, they are new ones each time, and one that fails is made short."""
@@ -273,30 +272,15 @@ def done(short_folder: Path) -> Iterator[Counter[str]]:
         place.end()
 
 
-def live(histories: int, steps: int, *, random: bool) -> None:
-    run_state_machine_as_test(
-        Changes,
-        settings=settings(
-            max_examples=histories,
-            stateful_step_count=steps,
-            deadline=None,
-            database=None,
-            derandomize=not random,
-            phases=[Phase.generate, Phase.shrink] if random else [Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 @pytest.mark.timeout(120)
 def test_some_changes_of_the_model_leave_nothing_wrong(done: Counter[str]) -> None:
-    live(3, 15, random=False)
+    live(Changes, 3, 15, random=False)
     assert done["steps"] >= 25
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_many_changes_of_the_model_leave_nothing_wrong(done: Counter[str]) -> None:
-    live(HISTORIES, 40, random="OPENMEMORY_TEST_HISTORIES" in os.environ)
+    live(Changes, HISTORIES, 40, random="OPENMEMORY_TEST_HISTORIES" in os.environ)
     print(f"\n{', '.join(f'{number} {what}' for what, number in done.items())}; 0 violations")
     assert all(done[what] for what in FAULTS)

@@ -10,6 +10,8 @@ from uuid import UUID
 from app.access.caller import Caller
 from app.config import Settings
 from app.health import Collection
+from app.index.models import Kind
+from app.index.space import Space
 from app.memories.schemas import MemoryCreate
 from app.services import Services, open_services
 from tests.faults.embedding_server import EmbeddingServer
@@ -49,3 +51,18 @@ async def filled(folder: Path, count: int = 12) -> list[UUID]:
 async def collections(services: Services) -> dict[str, str]:
     found: list[Collection] = (await services.health.diagnose()).collections
     return {one.collection: one.state for one in found}
+
+
+async def begun(services: Services) -> Space:
+    """What the first half of a step does: the collection of the configured model is known, and empty."""
+    await services.rebuild._keeper.want()
+    await services.rebuild._keeper.follow()
+    building = services.spaces.building
+    assert building is not None
+    return building
+
+
+async def put(services: Services, space: Space, ids: list[UUID]) -> None:
+    """Write memories to a space, unverified."""
+    repair = services.reconciler._repair
+    await repair.put(space, await repair.prepare(space, Kind.MEMORY, ids))

@@ -19,7 +19,6 @@ from app.embeddings.breaker import State
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Unavailable
 from app.index import generations, marks
-from app.index.models import Kind
 from app.index.port import IndexUnavailable
 from app.index.space import Space
 from app.jobs.syncing import Syncing
@@ -27,7 +26,7 @@ from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import SearchQuery
 from app.services import INDEX_FOLDER, Services
 from tests.faults.embedding_server import EmbeddingServer
-from tests.index.models import LOCAL, ann, collections, filled, running
+from tests.index.models import LOCAL, ann, begun, collections, filled, put, running
 
 Ask = Callable[[Any], Awaitable[Any]]
 
@@ -209,10 +208,7 @@ async def test_a_collection_that_another_replica_rolled_back_to_stays_open(
     ids = await filled(folder)
     async with running(folder, server) as services:
         keeper = services.rebuild._keeper
-        await keeper.want()
-        await keeper.follow()
-        old, new = services.spaces.serving, services.spaces.building
-        assert new is not None
+        old, new = services.spaces.serving, await begun(services)
         async with services.database.transaction() as tx:
             assert await generations.activate(tx, new.collection)
             await generations.want(tx, LOCAL, old.model, 384, {"provider": "local"})
@@ -231,9 +227,7 @@ async def test_removing_an_old_collection_goes_on_where_it_was_cut_off(
 ) -> None:
     ids = await filled(folder)
     async with running(folder, server, keep=0) as services:
-        await services.rebuild._keeper.want()
-        await services.rebuild._keeper.follow()
-        await services.rebuild._build(services.spaces.building)  # type: ignore[arg-type]
+        await services.rebuild._build(await begun(services))
 
         async def away(*_: object) -> None:
             raise Unavailable("The database does not answer.", code="database_unavailable")
@@ -260,12 +254,8 @@ async def test_an_erasure_that_a_given_up_collection_missed_reaches_it_with_the_
     async with running(folder, server) as services:
         caller = await ann(services)
         keeper = services.rebuild._keeper
-        await keeper.want()
-        await keeper.follow()
-        new = services.spaces.building
-        assert new is not None
-        repair = services.reconciler._repair
-        await repair.put(new, await repair.prepare(new, Kind.MEMORY, ids))
+        new = await begun(services)
+        await put(services, new, ids)
 
         async def away(_ids: Sequence[UUID]) -> None:
             raise IndexUnavailable("not now")
@@ -302,12 +292,8 @@ async def test_what_changes_while_another_model_takes_over_is_delivered_to_it_to
     ids = await filled(folder)
     async with running(folder, server) as services:
         keeper = services.rebuild._keeper
-        await keeper.want()
-        await keeper.follow()
-        old, new = services.spaces.serving, services.spaces.building
-        assert new is not None
-        repair = services.reconciler._repair
-        await repair.put(new, await repair.prepare(new, Kind.MEMORY, ids))
+        old, new = services.spaces.serving, await begun(services)
+        await put(services, new, ids)
         real = old.index.delete
 
         async def overtaken(gone: Sequence[UUID]) -> None:

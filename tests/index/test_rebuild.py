@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.index.models import Kind
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import Method, SearchQuery
 from app.services import Services
 from tests.faults.embedding_server import EmbeddingServer
-from tests.index.models import LOCAL, ann, collections, filled, running
+from tests.index.models import LOCAL, ann, begun, collections, filled, put, running
 
 
 async def by_meaning(services: Services) -> int:
@@ -59,11 +58,7 @@ async def test_what_is_written_while_the_new_collection_is_filled_reaches_both(
     ids = await filled(folder)
     async with running(folder, server) as services:
         caller = await ann(services)
-        # What the first half of a step does: the new collection is known, and empty.
-        await services.rebuild._keeper.want()
-        await services.rebuild._keeper.follow()
-        building = services.spaces.building
-        assert building is not None
+        building = await begun(services)
         added = await services.memories.add(caller, MemoryCreate(text="tea is served at five"))
         await services.memories.update(caller, ids[0], MemoryUpdate(text="tea is never served"))
         await services.memories.delete(caller, [ids[1]])
@@ -78,12 +73,7 @@ async def test_what_is_written_while_the_new_collection_is_filled_reaches_both(
 async def test_a_rebuild_that_was_cut_off_embeds_nothing_twice(folder: Path, server: EmbeddingServer) -> None:
     ids = await filled(folder)
     async with running(folder, server) as services:
-        await services.rebuild._keeper.want()
-        await services.rebuild._keeper.follow()
-        building = services.spaces.building
-        assert building is not None
-        repair = services.reconciler._repair
-        await repair.put(building, await repair.prepare(building, Kind.MEMORY, ids[:7]))
+        await put(services, await begun(services), ids[:7])
     async with running(folder, server) as services:
         await services.rebuild.step()
         assert await services.index.count() == len(ids)

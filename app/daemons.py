@@ -1,0 +1,48 @@
+"""Threads that end with the process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_daemon(function: Callable[[], T], *, name: str, ended: Callable[[], None] = lambda: None) -> T:
+    """Run in a thread of its own and call `ended` on the loop when it is over, even if nobody waits any more.
+
+    A daemon thread: unlike those of a pool, one that hangs in somebody else's code cannot keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: Exception | None) -> None:
+        ended()
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result: T | None = None
+        failure: Exception | None = None
+        try:
+            result = function()
+        except BaseException as error:  # a panic of a compiled library is no Exception, and no future takes the other
+            told = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            failure = error if told else RuntimeError(type(error).__name__)  # type: ignore[assignment]
+        try:
+            loop.call_soon_threadsafe(settle, result, failure)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits
+
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError:
+        ended()
+        raise
+    return await answer
