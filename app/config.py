@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from app.errors import SetupError
 
 PREFIX = "OPENMEMORY_"
-_NOT_SETTINGS = ("OPENMEMORY_TEST_", "OPENMEMORY_CONFIG")
+_CLIENT_KEY = "OPENMEMORY_API_KEY"
+_NOT_SETTINGS = ("OPENMEMORY_TEST_", "OPENMEMORY_CONFIG", _CLIENT_KEY)
 
 
 class Section(BaseModel):
@@ -104,8 +105,12 @@ class Access(Section):
     default: Literal["user", "own_app"] = Field(
         "user", description="user: an app reads all active memories of its user; own_app: only those that it wrote."
     )
+    require: Literal["auto", "always"] = Field(
+        "auto",
+        description="auto: no credential on loopback, unless api_key, oauth or a foreign name in allowed_hosts is set.",
+    )
     api_key: SecretStr = Field(
-        SecretStr(""), description="A key that every request must carry; needed to listen beyond loopback."
+        SecretStr(""), description="An administrator's key kept here rather than made by `openmemory keys create`."
     )
     default_user: str = Field(
         "default_user", min_length=1, max_length=256, description="The user when a request names none."
@@ -130,7 +135,24 @@ class Limits(Section):
     )
     ids: int = Field(1_000, ge=1, le=100_000, description="Ids in one request.")
     batch: int = Field(1_000, ge=1, le=10_000, description="Memories in one batch of an import.")
+    sessions: int = Field(100, ge=1, le=10_000, description="SSE sessions of one key or token in one process.")
     body: int = Field(8_388_608, ge=1_024, le=1_073_741_824, description="Bytes of one request.")
+
+
+class Rates(Section):
+    """How often something may be done within a window of time. 0: as often as one likes."""
+
+    window: int = Field(60, ge=1, le=3600, description="Seconds.")
+    saves: int = Field(30, ge=0, le=1_000_000, description="Memories that an assistant's app may store or change.")
+    searches: int = Field(300, ge=0, le=1_000_000, description="Searches and lists of an assistant's app.")
+    requests: int = Field(6_000, ge=0, le=10_000_000, description="Requests with one key or token.")
+    failures: int = Field(20, ge=1, le=1_000_000, description="Wrong credentials from one address.")
+
+
+class Audit(Section):
+    """The log of who did what."""
+
+    keep: int = Field(365, ge=31, le=36_500, description="Days that it is kept.")
 
 
 class Log(Section):
@@ -147,7 +169,7 @@ class Settings(Section):
 
     data_dir: str = Field("", description="Folder of the built-in stores; empty: the platform's user data folder.")
     host: str = Field(
-        "127.0.0.1", min_length=1, description="Address to listen on; beyond loopback needs access.api_key."
+        "127.0.0.1", min_length=1, description="Address to listen on; beyond loopback needs a key or oauth."
     )
     port: int = Field(8765, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
     workers: int = Field(
@@ -161,6 +183,8 @@ class Settings(Section):
     sync: Sync = Sync()
     access: Access = Access()
     limits: Limits = Limits()
+    rates: Rates = Rates()
+    audit: Audit = Audit()
     log: Log = Log()
 
 
@@ -224,6 +248,11 @@ def load(
         raise SetupError(f"{at}: {first['msg']}") from None
 
 
+def client_key(environ: Mapping[str, str] | None = None) -> str | None:
+    """The key with which commands call a service, from `OPENMEMORY_API_KEY`: no setting of the service itself."""
+    return (os.environ if environ is None else environ).get(_CLIENT_KEY) or None
+
+
 def _which_file(file: Path | None, environ: Mapping[str, str]) -> Path | None:
     if file is None and environ.get("OPENMEMORY_CONFIG"):
         file = Path(environ["OPENMEMORY_CONFIG"])
@@ -274,12 +303,14 @@ def _nearest(name: str, known: list[str]) -> str:
 
 __all__ = [
     "Access",
+    "Audit",
     "Database",
     "EmbedderSettings",
     "Http",
     "Limits",
     "Log",
     "Qdrant",
+    "Rates",
     "Search",
     "Section",
     "Settings",

@@ -71,6 +71,16 @@ class Unavailable(OpenMemoryError):
         self.retry_after = retry_after
 
 
+class TooMany(OpenMemoryError):
+    """A limit on how often something may be done was reached. `retry_after` is in seconds."""
+
+    code = "too_many_requests"
+
+    def __init__(self, message: str, *, retry_after: float, code: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.retry_after = retry_after
+
+
 class SetupError(OpenMemoryError):
     """The service cannot start as it is configured; one line tells why. The process exits with 2."""
 

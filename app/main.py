@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from app.access.authentication import Authenticator
 from app.jobs.schedule import scheduled
-from app.mcp.doors import McpFirst, mcp_doors
+from app.mcp.doors import McpDoors, McpFirst
 from app.metrics.exposition import Metrics
 from app.rest.api import include_rest
 from app.rest.guard import Guard
@@ -19,7 +20,10 @@ from app.services import VERSION, Services
 def create_app(services: Services) -> FastAPI:
     """Every door over one set of services. The services are opened and closed by whoever calls this."""
     metrics = Metrics(services)
-    doors = mcp_doors(services, metrics.traffic)
+    authenticator = Authenticator(
+        services.settings, services.database, services.keys, services.rates, local_key=services.stores.local_key
+    )
+    doors = McpDoors(services, authenticator, metrics.traffic)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -37,6 +41,6 @@ def create_app(services: Services) -> FastAPI:
     app.state.metrics = metrics
     include_rest(app)
     app.add_middleware(McpFirst, doors=doors)
-    app.add_middleware(Guard, settings=services.settings)
+    app.add_middleware(Guard, settings=services.settings, authenticator=authenticator, rates=services.rates)
     app.add_middleware(Measure, traffic=metrics.traffic)
     return app

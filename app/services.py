@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from app import migrations
 from app.access.apps import Apps
+from app.access.authentication import credentials_required
+from app.access.denials import Denials
 from app.access.directory import Directory
 from app.access.grants import Grants
+from app.access.keys import Keys
+from app.access.rates import Rates
+from app.audit.service import Audit
 from app.config import EmbedderSettings, Settings
 from app.database import Database, most_connections
 from app.embedded.folder import DataFolder, default_data_dir
 from app.embedded.postgres import EmbeddedPostgres
 from app.embeddings.cache import CachedEmbedder
 from app.embeddings.opening import open_embedder, without_secrets
+from app.errors import SetupError
 from app.health import Health
 from app.index import marks
 from app.index.claim import claimed
@@ -48,12 +54,14 @@ class Stores:
     """The data folder, and where PostgreSQL is. `shared`: other processes may serve the same PostgreSQL.
 
     `index_socket`: the unix socket on which another process serves the built-in index; None: this one opens it.
+    `local_key`: the credential of those who may read the folder.
     """
 
     folder: Path
     database: str
     shared: bool
     index_socket: Path | None = None
+    local_key: str | None = field(default=None, repr=False)
 
 
 class Opened(NamedTuple):
@@ -75,6 +83,10 @@ class Services:
     apps: Apps
     search: Search
     grants: Grants
+    keys: Keys
+    audit: Audit
+    rates: Rates
+    denials: Denials
     health: Health
     reconciler: Reconciler
     rebuild: Rebuild
@@ -109,13 +121,17 @@ def data_dir(settings: Settings) -> Path:
 
 
 @asynccontextmanager
-async def open_stores(settings: Settings, *, listen: str = "", workers: int = 1) -> AsyncIterator[Opened]:
+async def open_stores(
+    settings: Settings, *, listen: str = "", workers: int = 1, serving: bool = False
+) -> AsyncIterator[Opened]:
     """Own the data folder, start the built-in PostgreSQL if no other is named, and bring the schema up to date.
 
-    `listen` is the address that a second owner of the data folder is told; `workers` how many processes will serve.
+    `listen` is the address that a second owner of the data folder is told; `workers` how many processes will serve;
+    `serving` whether others will be let in.
 
     Raises:
-        SetupError: the data folder or PostgreSQL cannot be used as configured, or serves with another index.
+        SetupError: the data folder or PostgreSQL cannot be used as configured, or serves with another index; or others
+            would be let in, and nobody has a credential.
     """
     async with AsyncExitStack() as stack:
         folder = DataFolder.claim(data_dir(settings), listen=listen)
@@ -135,7 +151,21 @@ async def open_stores(settings: Settings, *, listen: str = "", workers: int = 1)
                 await marks.end_leases(tx)
         else:
             await stack.enter_async_context(claimed(database, built_in=not settings.qdrant.url))
-        yield Opened(folder, Stores(folder.path, url, shared=workers > 1 or not alone))
+        if serving:
+            await _refuse_to_stand_open(settings, database)
+        yield Opened(folder, Stores(folder.path, url, workers > 1 or not alone, local_key=folder.local_key()))
+
+
+async def _refuse_to_stand_open(settings: Settings, database: Database) -> None:
+    """Where every request needs a credential there must be one, or the service is of no use to anybody."""
+    if not credentials_required(settings) or settings.access.api_key.get_secret_value():
+        return
+    if not await Keys(database, Directory(database, settings.access)).exist():
+        where = f" --data-dir {settings.data_dir}" if settings.data_dir else ""
+        raise SetupError(
+            f"host: {settings.host!r} lets other machines in, and there is no key yet; make the first administrator's "
+            f"with `openmemory keys create --admin NAME{where}`, then start again"
+        )
 
 
 @asynccontextmanager
@@ -163,17 +193,24 @@ async def open_services(
         directory = Directory(database, settings.access)
         await directory.caller(None, None)
         maintenance = Maintenance(database)
+        rates = Rates(database, settings.rates)
         reconciler = Reconciler(database, spaces, deliverer, source)
         services = Services(
             settings=settings,
             stores=stores,
             database=database,
             directory=directory,
-            memories=Memories(database, directory, deliverer, settings.limits, maintenance),
+            memories=Memories(
+                database, directory, deliverer, limits=settings.limits, maintenance=maintenance, rates=rates
+            ),
             maintenance=maintenance,
             apps=Apps(database),
-            search=Search(database, spaces, settings),
+            search=Search(database, spaces, settings, rates),
             grants=Grants(database),
+            keys=Keys(database, directory),
+            audit=Audit(database, settings.audit),
+            rates=rates,
+            denials=Denials(database, rates),
             health=Health(database, spaces, reconciler, VERSION),
             reconciler=reconciler,
             rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),

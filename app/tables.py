@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.access.models import AccessControl, App, User
+from app.access.models import AccessControl, ApiKey, App, AuditEvent, RateLimit, User
 from app.audit.models import MemoryAccessLog
 from app.database import Base
 from app.index.models import Embedding, IndexGeneration, IndexMark, SyncRun
@@ -13,7 +13,7 @@ from app.sessions.models import McpMessage, McpSession
 metadata = Base.metadata
 
 __all__ = [
-    "AccessControl", "App", "Category", "Embedding", "IndexGeneration", "IndexMark", "LexicalStatistics", "McpMessage",
-    "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "SyncRun",
-    "User", "metadata",
+    "AccessControl", "ApiKey", "App", "AuditEvent", "Category", "Embedding", "IndexGeneration", "IndexMark",
+    "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision",
+    "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
 ]  # fmt: skip

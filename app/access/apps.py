@@ -8,10 +8,12 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import ColumnElement, column, distinct, func, literal_column, select, table, update
 
+from app.access import journal
 from app.access.caller import Caller
+from app.access.journal import Event
 from app.access.models import App
 from app.database import Database
-from app.errors import Forbidden, NotFound
+from app.errors import NotFound
 
 AppSort = Literal["name", "memories", "memories_accessed"]
 
@@ -60,6 +62,7 @@ class Apps:
     ) -> AppPage:
         """A page of the user's apps. `name` is a part of the name, in any case."""
         _only_owner(caller)
+        caller.may_read()
         which: list[ColumnElement[bool]] = [App.owner_id == caller.user_id]
         if name:
             which.append(App.name.icontains(name, autoescape=True))
@@ -89,6 +92,7 @@ class Apps:
         async with self._database.transaction() as tx:
             apps = [AppSummary.model_validate(row) for row in await tx.execute(query)]
             total = await tx.scalar(select(func.count()).select_from(App).where(*which))
+            await journal.record(tx, caller, Event.APP_LIST)
         return AppPage(total=total or 0, page=page, page_size=page_size, apps=apps)
 
     async def set_active(self, caller: Caller, app_id: UUID, is_active: bool) -> None:
@@ -98,13 +102,14 @@ class Apps:
             NotFound: no such app of this user.
         """
         _only_owner(caller)
+        caller.may_write()
         mine = (App.id == app_id) & (App.owner_id == caller.user_id)
         changed = update(App).where(mine).values(is_active=is_active, updated_at=func.now())
         async with self._database.transaction() as tx:
             if (await tx.execute(changed)).rowcount == 0:
                 raise NotFound("App not found", code="app_not_found")
+            await journal.record(tx, caller, Event.APP_RESUME if is_active else Event.APP_PAUSE, [app_id])
 
 
 def _only_owner(caller: Caller) -> None:
-    if not caller.owner:
-        raise Forbidden("Only the user may see and pause their apps.", code="owner_only")
+    caller.must_be_owner("see and pause their apps")

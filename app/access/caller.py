@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
+from app.access.principal import LOCAL, Principal, Scope
+from app.errors import Forbidden
+
 Default = Literal["user", "own_app"]
 
 
@@ -15,6 +18,7 @@ class Caller:
 
     `owner` is true where the person themself asks (REST without an app, the page, the CLI): no app rule applies to
     them, and they may see memories that are not active. `app_id` is then only the name their reads are logged under.
+    What the `principal` behind them may not do, they may not.
     """
 
     user_id: UUID
@@ -23,8 +27,50 @@ class Caller:
     app: str
     owner: bool = False
     default: Default = "user"
+    principal: Principal = LOCAL
 
     @property
     def parameters(self) -> dict[str, Any]:
         """What `readable_by` binds."""
-        return {"caller_user_id": self.user_id, "caller_app_id": self.app_id}
+        namespaces = self.principal.namespaces
+        return {
+            "caller_user_id": self.user_id,
+            "caller_app_id": self.app_id,
+            "caller_namespaces": None if namespaces is None else list(namespaces),
+        }
+
+    def may_read(self) -> None:
+        """Refuse to read for a credential that was not made for it.
+
+        Raises:
+            Forbidden: it lacks the scope.
+        """
+        self.principal.must(Scope.READ)
+
+    def may_write(self, *namespaces: str) -> None:
+        """Refuse to write, and to write in these namespaces, for a credential that was not made for it.
+
+        Raises:
+            Forbidden: it lacks the scope, or a namespace is none of its own.
+        """
+        self.principal.must(Scope.WRITE)
+        allowed = self.principal.namespaces
+        if allowed is not None and not set(namespaces) <= set(allowed):
+            raise Forbidden(
+                "This credential does not reach the namespace that the request names.",
+                code="namespace_not_allowed",
+                hint=f"It reaches {', '.join(allowed)}.",
+            )
+
+    def must_be_owner(self, what: str) -> None:
+        """Refuse what only the user may do, with all of their namespaces before them.
+
+        Raises:
+            Forbidden: an app asks, or a credential that reaches only some namespaces.
+        """
+        if not self.owner:
+            raise Forbidden(f"Only the user may {what}.", code="owner_only")
+        if self.principal.namespaces is not None:
+            raise Forbidden(
+                f"Only a credential for all of the user's namespaces may {what}.", code="namespace_not_allowed"
+            )

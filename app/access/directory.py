@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.access.caller import Caller
 from app.access.models import App, User
+from app.access.principal import LOCAL, Principal
 from app.config import Access
 from app.database import Database
 from app.errors import NotFound
@@ -30,18 +31,45 @@ class Directory:
         self._settings = settings
         self._known: dict[tuple[str, str], tuple[tuple[UUID, UUID], float]] = {}
 
-    async def caller(self, user: str | None, app: str | None, *, owner: bool = False) -> Caller:
-        """The caller of these names, making the user and the app if they are new. None means the configured default."""
+    async def speaking(self, principal: Principal, user: str | None, app: str | None) -> Caller:
+        """The app that a principal speaks for, as an assistant; user and app are made if they are new.
+
+        Raises:
+            Forbidden: the credential does not allow what the names claim.
+        """
+        return await self.caller(principal.claimed_user(user), principal.claimed_app(app), principal=principal)
+
+    async def owner(self, principal: Principal, user: str | None, *, make: bool = False) -> Caller:
+        """The user themself; with a credential that is an app's, that app. The user must exist, or is made on demand.
+
+        Raises:
+            Forbidden: the credential does not allow what the name claims.
+            NotFound: no such user.
+        """
+        user = principal.claimed_user(user)
+        if principal.app is not None:
+            return await self.caller(user, principal.app, principal=principal)
+        if make or user == principal.user:
+            return await self.caller(user, None, owner=True, principal=principal)
+        return await self.existing(user, principal=principal)
+
+    async def caller(
+        self, user: str | None, app: str | None, *, owner: bool = False, principal: Principal = LOCAL
+    ) -> Caller:
+        """The caller of these names, making the user and the app if they are new. None means the configured default.
+
+        It checks no claim: what comes from a request goes through `speaking` or `owner`.
+        """
         user = user or self._settings.default_user
         app = app or self._settings.default_app
         ids = self._remembered(user, app)
         if ids is None:
             ids = await self._find(user, app) or await self._make(user, app)
             self._remember(user, app, ids)
-        return self._caller(user, app, ids, owner)
+        return self._caller(user, app, ids, owner, principal)
 
-    async def existing(self, user: str | None, *, owner: bool = True) -> Caller:
-        """The caller of a user that must exist already, speaking through the default app.
+    async def existing(self, user: str | None, *, principal: Principal = LOCAL) -> Caller:
+        """A user themself, who must exist already, under the name of the default app. It checks no claim.
 
         Raises:
             NotFound: no such user.
@@ -58,15 +86,15 @@ class Directory:
                     raise NotFound("User not found", code="user_not_found")
                 ids = await self._make(user, app)
             self._remember(user, app, ids)
-        return self._caller(user, app, ids, owner)
+        return self._caller(user, app, ids, True, principal)
 
     def forget(self, user: str) -> None:
         """Drop what is remembered of a user that was erased."""
         for key in [key for key in self._known if key[0] == user]:
             del self._known[key]
 
-    def _caller(self, user: str, app: str, ids: tuple[UUID, UUID], owner: bool) -> Caller:
-        return Caller(ids[0], user, ids[1], app, owner=owner, default=self._settings.default)
+    def _caller(self, user: str, app: str, ids: tuple[UUID, UUID], owner: bool, principal: Principal) -> Caller:
+        return Caller(ids[0], user, ids[1], app, owner=owner, default=self._settings.default, principal=principal)
 
     def _remember(self, user: str, app: str, ids: tuple[UUID, UUID]) -> None:
         if len(self._known) >= 10_000:

@@ -10,11 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Text, cast, delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
+from app.access import journal
 from app.access.caller import Caller
+from app.access.journal import Event
 from app.access.models import AccessControl, App
 from app.config import LONGEST_NAME
 from app.database import Database, Tx
-from app.errors import Forbidden, Invalid, NotFound
+from app.errors import Invalid, NotFound
 
 Effect = Literal["allow", "deny"]
 ObjectType = Literal["memory", "app", "namespace", "category", "all"]
@@ -69,6 +71,7 @@ class Grants:
             NotFound: the app or the object is not the user's.
         """
         _only_owner(caller)
+        caller.may_write()
         async with self._database.transaction() as tx:
             subject = None if new.app is None else await _app_id(tx, caller, new.app)
             values: dict[str, Any] = {"user_id": caller.user_id, "subject_id": subject, "effect": new.effect}
@@ -84,16 +87,21 @@ class Grants:
                 AccessControl.object_name.is_not_distinct_from(values.get("object_name")),
                 AccessControl.effect == new.effect,
             ]
-            return Grant.model_validate((await tx.execute(_grants().where(*same))).one())
+            grant = Grant.model_validate((await tx.execute(_grants().where(*same))).one())
+            await journal.record(tx, caller, Event.GRANT_CREATE, [grant.id], detail=_told(new))
+        return grant
 
     async def list(self, caller: Caller, *, app: str | None = None) -> list[Grant]:
         """The user's rules, those of one app or all, oldest first."""
         _only_owner(caller)
+        caller.may_read()
         query = _grants().where(AccessControl.user_id == caller.user_id)
         if app is not None:
             query = query.where(App.name == app)
-        async with self._database.statement() as tx:
-            return [Grant.model_validate(row) for row in await tx.execute(query.order_by(AccessControl.created_at))]
+        async with self._database.transaction() as tx:
+            found = [Grant.model_validate(row) for row in await tx.execute(query.order_by(AccessControl.created_at))]
+            await journal.record(tx, caller, Event.GRANT_LIST)
+        return found
 
     async def revoke(self, caller: Caller, grant_id: UUID) -> None:
         """End a rule.
@@ -102,15 +110,21 @@ class Grants:
             NotFound: no such rule of this user.
         """
         _only_owner(caller)
+        caller.may_write()
         mine = (AccessControl.id == grant_id) & (AccessControl.user_id == caller.user_id)
         async with self._database.transaction() as tx:
             if (await tx.execute(delete(AccessControl).where(mine))).rowcount == 0:
                 raise NotFound("Grant not found", code="grant_not_found")
+            await journal.record(tx, caller, Event.GRANT_REVOKE, [grant_id])
 
 
 def _only_owner(caller: Caller) -> None:
-    if not caller.owner:
-        raise Forbidden("Only the user may see and change the rules of their apps.", code="owner_only")
+    caller.must_be_owner("see and change the rules of their apps")
+
+
+def _told(new: GrantCreate) -> dict[str, Any]:
+    """What the audit log tells of a new rule."""
+    return {"effect": new.effect, "app": new.app, "object_type": new.object_type, "object": new.object}
 
 
 def _grants() -> Any:

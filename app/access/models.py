@@ -1,4 +1,4 @@
-"""Tables: who there is, and what apps may read."""
+"""Tables: who there is, what credentials they have, what apps may read, and what was done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, UniqueConstraint, func, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CheckConstraint,
+    Computed,
+    ForeignKey,
+    Identity,
+    Index,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -93,3 +106,76 @@ class AccessControl(Base):
     )
     effect: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class ApiKey(Base):
+    """A credential. Of the key itself only its SHA-256 is kept, and the prefix by which it is found and told.
+
+    Without a user it is everybody's; without an app it speaks for the user themself; without namespaces, for all.
+    """
+
+    __tablename__ = "api_keys"
+    __table_args__ = (
+        CheckConstraint("scopes <@ ARRAY['read', 'write', 'admin']", name="scopes"),
+        CheckConstraint("octet_length(hash) = 32", name="hash"),
+        Index("ix_api_keys_user_id", "user_id"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    prefix: Mapped[str] = mapped_column(unique=True)
+    hash: Mapped[bytes]
+    name: Mapped[str]
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    app: Mapped[str | None]
+    namespaces: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
+    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    created_by: Mapped[str]
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+
+
+class AuditEvent(Base):
+    """One thing that somebody did or was denied. It holds no text of a memory and no query, so it outlives both.
+
+    Triggers keep it append-only: nothing changes a row, and none younger than 30 days can be removed. No foreign keys:
+    what is told here has happened, whatever became of those it is about.
+    """
+
+    __tablename__ = "audit_events"
+    __table_args__ = (
+        Index("ix_audit_events_user_id", "user_id", "id"),
+        Index("ix_audit_events_event", "event", "id"),
+        Index("ix_audit_events_refused", "id", postgresql_where=text("result <> 'ok'")),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    event: Mapped[str]
+    result: Mapped[str] = mapped_column(server_default=text("'ok'"))
+    principal: Mapped[str]
+    principal_name: Mapped[str]
+    door: Mapped[str]
+    address: Mapped[str | None]
+    request: Mapped[str | None]
+    user_id: Mapped[UUID | None]
+    app_id: Mapped[UUID | None]
+    objects: Mapped[list[UUID] | None] = mapped_column(ARRAY(Uuid))
+    count: Mapped[int] = mapped_column(server_default=text("0"))
+    detail: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+
+
+class RateLimit(Base):
+    """How often something was done in the present period of time and in the one before, in any process.
+
+    Unlogged: a crash of PostgreSQL forgets it, and nothing else is lost.
+    """
+
+    __tablename__ = "rate_limits"
+    __table_args__ = ({"prefixes": ["UNLOGGED"]},)
+
+    bucket: Mapped[str] = mapped_column(primary_key=True)
+    period: Mapped[int] = mapped_column(BigInteger)
+    used: Mapped[int]
+    before: Mapped[int]

@@ -20,7 +20,7 @@ from sqlalchemy import (
     select,
     table,
 )
-from sqlalchemy.dialects.postgresql import array
+from sqlalchemy.dialects.postgresql import ARRAY, array
 
 from app.access.caller import Caller
 from app.access.models import AccessControl, App
@@ -33,10 +33,11 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     """The rows that `caller` may read, as a predicate over `rows`.
 
     `rows` is a mapped class with id, user_id, app_id, namespace, state, expires_at and valid_until. The predicate
-    binds `caller_user_id` and `caller_app_id`: execute with `caller.parameters`. So the statement is the same for all
-    callers of one sort, and is compiled once.
+    binds `caller_user_id`, `caller_app_id` and `caller_namespaces`: execute with `caller.parameters`. So the statement
+    is the same for all callers of one sort, and is compiled once.
 
-    1. The row is the caller's user's, in one of `states`, not expired, and still valid.
+    1. The row is the caller's user's, in one of `states`, not expired, still valid, and in a namespace that the
+       caller's credential reaches.
     2. The owner reads all of these. For an app, further:
     3. a paused app reads nothing;
     4. of the rules that speak of the row (itself, its app, namespace, categories, or everything) one decides:
@@ -46,6 +47,7 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     """
     mine = and_(
         rows.user_id == bindparam("caller_user_id"),
+        within_reach(rows),
         or_(*(rows.state == _constant(state, "::memory_state") for state in states)),
         or_(rows.expires_at.is_(None), rows.expires_at > func.now()),
         or_(rows.valid_until.is_(None), rows.valid_until > func.now()),
@@ -73,6 +75,12 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     # Evaluated once per statement, not per row: without any rule the verdict is never looked for.
     allowed = case((has_rules, ruled), else_=unruled)
     return and_(mine, app_is_active.correlate(None), allowed)
+
+
+def within_reach(rows: Any) -> ColumnElement[bool]:
+    """The rows in the namespaces that the caller's credential reaches: a part of `readable_by`."""
+    namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))
+    return or_(namespaces.is_(None), rows.namespace == func.any(namespaces))
 
 
 def _constant(value: str, cast: str = "") -> ColumnElement[Any]:

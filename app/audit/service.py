@@ -1,15 +1,19 @@
-"""Reading the log of accesses."""
+"""Reading the logs: the accesses to one memory, and the audit log; and ending what is older than it must be."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Integer, bindparam, func, select, text
 
-from app.access.models import App
+from app.access import journal
+from app.access.caller import Caller
+from app.access.models import App, AuditEvent, User
+from app.access.principal import Principal, Scope
 from app.audit.models import MemoryAccessLog
-from app.audit.schemas import AccessLogEntry, AccessLogPage
-from app.database import Tx
+from app.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, AuditPage, AuditQuery
+from app.config import Audit as AuditSettings
+from app.database import Database, Tx
 
 
 async def page(tx: Tx, memory_id: UUID, page: int, page_size: int) -> AccessLogPage:
@@ -34,3 +38,67 @@ async def page(tx: Tx, memory_id: UUID, page: int, page_size: int) -> AccessLogP
     logs = [AccessLogEntry.model_validate(row) for row in rows]
     total = await tx.scalar(select(func.count()).select_from(MemoryAccessLog).where(of_memory))
     return AccessLogPage(total=total or 0, page=page, page_size=page_size, logs=logs)
+
+
+class Audit:
+    """The audit log, for those who may see it."""
+
+    def __init__(self, database: Database, settings: AuditSettings) -> None:
+        self._database = database
+        self._settings = settings
+
+    async def read(self, who: Caller | Principal, wanted: AuditQuery) -> AuditPage:
+        """Events, newest first: of a caller's own user, or of everybody for an administrator.
+
+        Raises:
+            Forbidden: an app asks, or no administrator for everybody's.
+        """
+        which = []
+        if isinstance(who, Caller):
+            who.must_be_owner("see the audit log")
+            who.may_read()
+            which.append(AuditEvent.user_id == who.user_id)
+        else:
+            who.must(Scope.ADMIN)
+        if wanted.events:
+            which.append(AuditEvent.event == func.any(list(wanted.events)))
+        if wanted.denied:
+            which.append(AuditEvent.result != "ok")
+        if wanted.before is not None:
+            which.append(AuditEvent.id < wanted.before)
+        if wanted.since is not None:
+            which.append(AuditEvent.at >= wanted.since)
+        query = (
+            select(*AuditEvent.__table__.columns, User.user_id.label("user_name"), App.name.label("app_name"))
+            .outerjoin(User, User.id == AuditEvent.user_id)
+            .outerjoin(App, App.id == AuditEvent.app_id)
+            .where(*which)
+            .order_by(AuditEvent.id.desc())
+            .limit(wanted.limit + 1)
+        )
+        async with self._database.transaction() as tx:
+            rows = (await tx.execute(query)).all()
+            await journal.record(tx, who, journal.Event.AUDIT_READ)
+        events = [AuditEntry.model_validate(row) for row in rows[: wanted.limit]]
+        return AuditPage(events=events, next=events[-1].id if len(rows) > wanted.limit else None)
+
+    async def prune(self) -> int:
+        """Remove events that are older than `audit.keep`, some at a time so that nobody waits; returns how many."""
+        removed = 0
+        while True:
+            async with self._database.statement() as tx:
+                gone = (await tx.execute(_PRUNE, {"days": self._settings.keep, "some": PRUNED_AT_ONCE})).rowcount
+            removed += gone
+            if gone < PRUNED_AT_ONCE:
+                return removed
+
+
+PRUNED_AT_ONCE = 5_000
+
+_PRUNE = text("""
+DELETE FROM audit_events WHERE id IN (
+    SELECT id FROM (SELECT id, at FROM audit_events ORDER BY id LIMIT :some) AS oldest
+    WHERE at < now() - make_interval(days => :days)
+    FOR UPDATE SKIP LOCKED
+)
+""").bindparams(bindparam("days", type_=Integer), bindparam("some", type_=Integer))

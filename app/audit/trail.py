@@ -8,10 +8,15 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import ARRAY, String, Uuid, bindparam, cast, column, func, insert, literal_column, select, table
+from sqlalchemy.dialects.postgresql import JSONB
 
+from app.access import journal
 from app.access.caller import Caller
+from app.access.journal import Event
+from app.audit.models import MemoryAccessLog
 from app.database import Tx
+from app.prepared import Prepared
 
 
 class Access(StrEnum):
@@ -29,29 +34,47 @@ class Access(StrEnum):
     RESTORE = "restore"
 
 
-_RECORD = text(
-    """
-    INSERT INTO memory_access_logs (memory_id, app_id, access_type, metadata)
-    SELECT accessed.id, :app_id, :access_type, CAST(:metadata AS jsonb)
-    FROM unnest(CAST(:ids AS uuid[])) AS accessed(id)
-    WHERE EXISTS (SELECT FROM memories AS m WHERE m.id = accessed.id FOR KEY SHARE)
-    ORDER BY accessed.id
-    """
-)
-"""One that was erased since it was read has no log any more. In order of id, as all who lock several memories do."""
+_COLUMNS = ["memory_id", "app_id", "access_type", "metadata"]
+
+
+def _statement() -> Any:
+    """One access to each of the memories, and one event of the audit log about all of them."""
+    asked = select(func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id")).cte("asked")
+    memory = table("memories", column("id", Uuid))
+    # One that was erased since it was read has no log any more. In order of id, as all who lock several memories do.
+    there = select(memory.c.id).where(memory.c.id == asked.c.id).with_for_update(read=True, key_share=True)
+    logged = (
+        insert(MemoryAccessLog)
+        .from_select(
+            _COLUMNS,
+            select(
+                asked.c.id,
+                bindparam("app_id", type_=Uuid),
+                bindparam("access_type", type_=String),
+                cast(bindparam("metadata", type_=String), JSONB),
+            )
+            .where(there.correlate(asked).exists())
+            .order_by(asked.c.id),
+        )
+        .cte("logged")
+    )
+    return Prepared(select(literal_column("1")).add_cte(logged, journal.inserted(asked)))
+
+
+_RECORD = _statement()
 
 
 async def record(
     tx: Tx, caller: Caller, access: Access, ids: Sequence[UUID], metadata: dict[str, Any] | None = None
 ) -> None:
-    """Log one access to each of the memories, in one statement."""
-    if ids:
-        await tx.execute(
-            _RECORD,
-            {
-                "app_id": caller.app_id,
-                "access_type": access.value,
-                "ids": list(ids),
-                "metadata": orjson.dumps(metadata or {}).decode(),
-            },
-        )
+    """Log one access to each of the memories, and the whole in the audit log, in one statement."""
+    await _RECORD.rows(
+        tx,
+        {
+            "ids": list(ids),
+            "app_id": caller.app_id,
+            "access_type": access.value,
+            "metadata": orjson.dumps(metadata or {}).decode(),
+            **journal.parameters(caller, Event(f"memory.{access.value}"), detail=metadata),
+        },
+    )

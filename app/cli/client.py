@@ -95,7 +95,8 @@ async def service(settings: Settings, url: str | None = None) -> AsyncIterator[C
     found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
     if address := url or found:
         # A proxy of the environment may lead to another machine, never to our own.
-        async with _over_http(settings, address, proxies=found is None) as http:
+        key = given_key(settings) if found is None else credential(settings)
+        async with _over_http(key, address, proxies=found is None) as http:
             yield Client(http, settings)
         return
     async with _in_process(settings) as http:
@@ -132,10 +133,10 @@ def connected(command: Callable[Concatenate[Client, P], Awaitable[None]]) -> Cal
 
 
 @asynccontextmanager
-async def _over_http(settings: Settings, url: str, *, proxies: bool) -> AsyncIterator[AsyncClient]:
+async def _over_http(key: str | None, url: str, *, proxies: bool) -> AsyncIterator[AsyncClient]:
     import httpx
 
-    async with httpx.AsyncClient(base_url=url, headers=_key(settings), timeout=60, trust_env=proxies) as http:
+    async with httpx.AsyncClient(base_url=url, headers=_bearing(key), timeout=60, trust_env=proxies) as http:
         yield http
 
 
@@ -158,7 +159,7 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
         logs.set_up(quiet)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(
-            base_url="http://localhost", transport=transport, headers=_key(settings), timeout=60
+            base_url="http://localhost", transport=transport, headers=_bearing(services.stores.local_key), timeout=60
         ) as http:
             yield http
         try:
@@ -168,8 +169,22 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
             return
 
 
-def _key(settings: Settings) -> dict[str, str]:
-    key = settings.access.api_key.get_secret_value()
+def given_key(settings: Settings) -> str | None:
+    """The key that the environment or the settings give: never an option, which every account could see in `ps`."""
+    from app.config import client_key
+
+    return client_key() or settings.access.api_key.get_secret_value() or None
+
+
+def credential(settings: Settings) -> str | None:
+    """What opens the service of the data folder: a key that is given, else the right to read the folder."""
+    from app.cli.finding import data_folder
+    from app.embedded.folder import local_key
+
+    return given_key(settings) or local_key(data_folder(settings))
+
+
+def _bearing(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
@@ -187,7 +202,7 @@ def _refusal(answer: Response) -> OpenMemoryError:
         field, found, problem = message.partition(": ")
         return Invalid(field if found else "request", problem if found else message, code=code, hint=hint)
     if answer.status_code == 401:
-        return Unauthenticated(message, code=code, hint="set OPENMEMORY_ACCESS_API_KEY")
+        return Unauthenticated(message, code=code, hint="set OPENMEMORY_API_KEY to a key of that service")
     if answer.status_code in (502, 503, 504):
         return Unavailable(message, retry_after=_retry_after(answer), code=code, hint=hint)
     bases: dict[int, type[OpenMemoryError]] = {403: Forbidden, 404: NotFound, 409: Conflict}

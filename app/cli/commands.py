@@ -8,12 +8,14 @@ import typer
 
 from app.cli.add import add
 from app.cli.apps import apps
+from app.cli.audit import audit
 from app.cli.config import config
 from app.cli.doctor import doctor
 from app.cli.erase import erase
 from app.cli.export import export
 from app.cli.grants import grants
 from app.cli.import_ import import_
+from app.cli.keys import keys
 from app.cli.list_ import list_
 from app.cli.mcp import mcp
 from app.cli.search import search
@@ -62,5 +64,7 @@ cli.command()(sync)
 cli.command()(doctor)
 cli.add_typer(apps, name="apps")
 cli.add_typer(grants, name="grants")
+cli.add_typer(keys, name="keys")
+cli.command()(audit)
 cli.command()(erase)
 cli.command()(config)

@@ -24,6 +24,7 @@ def mcp(
     """
     import asyncio
 
+    from app.cli.client import credential
     from app.cli.finding import find_or_start
 
     settings = load_settings(config, data_dir=data_dir)
@@ -33,4 +34,4 @@ def mcp(
     url = find_or_start(settings, flags)
     from app.mcp.bridge import bridge
 
-    asyncio.run(bridge(url, settings, client=client, user=user))
+    asyncio.run(bridge(url, settings, credential(settings), client=client, user=user))

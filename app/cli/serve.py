@@ -32,14 +32,7 @@ def serve(
     config: ConfigFile = None,
 ) -> None:
     """Run the service until Ctrl-C; a second Ctrl-C ends it at once."""
-    from app.cli.sockets import is_loopback
-
     settings = load_settings(config, data_dir=data_dir, host=host, port=port, workers=workers)
-    if not is_loopback(settings.host) and not settings.access.api_key.get_secret_value():
-        raise SetupError(
-            f"host: {settings.host!r} can be reached from other machines, which needs a key that every client sends; "
-            "set OPENMEMORY_ACCESS_API_KEY"
-        )
     if sys.platform == "win32" and settings.workers > 1:
         raise SetupError("workers: Windows lets no two processes accept on one socket; set workers to 1")
     sockets = _listen(settings)

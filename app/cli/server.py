@@ -57,7 +57,7 @@ async def _serve(settings: Settings, sockets: list[socket]) -> None:
     url = url_of(settings.host, sockets)
     stopping = Stopping()
     with stopping.on_signals():
-        async with open_stores(settings, listen=url) as (folder, stores):
+        async with open_stores(settings, listen=url, serving=True) as (folder, stores):
 
             def ready() -> None:
                 folder.publish(url)

@@ -50,7 +50,7 @@ async def _serve(settings: Settings, sockets: list[socket]) -> None:
     with stopping.on_signals():
         async with AsyncExitStack() as stack:
             folder, stores = await stack.enter_async_context(
-                open_stores(settings, listen=url, workers=settings.workers)
+                open_stores(settings, listen=url, workers=settings.workers, serving=True)
             )
             if not settings.qdrant.url:
                 from app.cli.hosting import hosted_index

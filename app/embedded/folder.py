@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import time
 import weakref
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from app.errors import SetupError, Unavailable
 _SYSTEM_FOLDER = Path("/var/lib/openmemory")
 _LOCK = "openmemory.lock"
 _INFO = "service.json"
+_LOCAL_KEY = "local.key"
 _PATIENCE = 0.5
 """Seconds that an owner may need between taking the lock and saying who it is; a probe holds the lock far shorter."""
 
@@ -100,6 +102,24 @@ class DataFolder:
         except OSError as error:
             raise _unusable(self.path, error) from error
 
+    def local_key(self) -> str:
+        """The credential of those who may read this folder, and with it everything: made with the folder."""
+        path = self.path / _LOCAL_KEY
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            if key := local_key(self.path):
+                return key
+            path.unlink()  # a crash came between its making and its writing
+            return self.local_key()
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"local_{secrets.token_urlsafe(32)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return self.local_key()
+
     def release(self) -> None:
         """Give the folder up; calling it twice is fine."""
         if self._lock is None:
@@ -139,6 +159,14 @@ def default_data_dir() -> Path:
     if _holds_something(_SYSTEM_FOLDER) or obstacle(home, account):
         return _SYSTEM_FOLDER
     return home
+
+
+def local_key(path: Path) -> str | None:
+    """The credential of those who may read the folder; None for others, and where no service has been yet."""
+    try:
+        return (path.expanduser() / _LOCAL_KEY).read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def running_service(path: Path) -> ServiceInfo | None:

@@ -29,6 +29,12 @@ REBUILD_EVERY = 15
 CLOCK_EVERY = 20.0
 """Seconds between two looks at the clock."""
 
+KEYS_EVERY = 30
+"""Seconds between two notes of when keys were last used."""
+
+PRUNE_EVERY = 3_600
+"""Seconds between two looks for what the audit log need not keep, and for limits that nobody met lately."""
+
 log = logging.getLogger(__name__)
 
 
@@ -51,6 +57,8 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(partial(rebuild, services), "rebuild_index", REBUILD_EVERY, first=1)
     add(partial(refresh_statistics, services), "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
     add(partial(analyze, services), "analyze", ANALYZE_EVERY)
+    add(partial(note_use, services), "note_use_of_keys", KEYS_EVERY)
+    add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()
     watching = asyncio.create_task(watch_clock(scheduler, Clock()), name="clock")
     try:
@@ -86,6 +94,23 @@ async def analyze(services: Services) -> None:
         await services.maintenance.run()
     except Unavailable as error:  # of which the log hears from `database`, once
         log.debug("analyze: not now: %s", error)
+
+
+async def note_use(services: Services) -> None:
+    """Write down when keys were last used."""
+    try:
+        await services.keys.note_use()
+    except Unavailable as error:
+        log.debug("use of keys: not now: %s", error)
+
+
+async def prune(services: Services) -> None:
+    """Remove what is too old to be kept."""
+    try:
+        await services.rates.prune()
+        await services.audit.prune()
+    except Unavailable as error:
+        log.debug("prune: not now: %s", error)
 
 
 async def refresh_statistics(services: Services) -> None:

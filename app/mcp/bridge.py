@@ -46,16 +46,18 @@ FAREWELL = 10.0
 Message = dict[str, Any]
 
 
-async def bridge(url: str, settings: Settings, *, client: str | None = None, user: str | None = None) -> None:
+async def bridge(
+    url: str, settings: Settings, key: str | None, *, client: str | None = None, user: str | None = None
+) -> None:
     """Carry messages until standard input ends; what is under way then is still answered.
 
-    `url` is the address of the service. When nobody listens there any more, the data folder tells where a successor
-    does. Nothing but the protocol is written to standard output.
+    `url` is the address of the service, `key` a credential for it. When nobody listens there any more, the data folder
+    tells where a successor does. Nothing but the protocol is written to standard output.
     """
     app = quote(client or settings.access.default_app, safe="")
     name = quote(user or settings.access.default_user, safe="")
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-    if key := settings.access.api_key.get_secret_value():
+    if key:
         headers["Authorization"] = f"Bearer {key}"
     timeout = httpx.Timeout(ANSWER, connect=5)
     try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import UUID
@@ -13,17 +15,22 @@ from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.access.authentication import Authenticator
+from app.access.principal import LOCAL
 from app.config import Limits
-from app.errors import Invalid
+from app.errors import Forbidden, Invalid
 from app.mcp.forwarding import Forwarding, posted, status_of
-from app.mcp.identity import Identity, bind, from_path
+from app.mcp.identity import Identity, bind, identified, names_of
 from app.mcp.refusals import no_session, refuse
 from app.mcp.server import mcp_server
 from app.metrics.traffic import Traffic
+from app.sender import Sender, principal_of, sender_of
 from app.services import Services
+from app.sessions.storage import Owner
 
 MESSAGES = "/mcp/messages/"
 MAX_SESSIONS = 10_000
@@ -31,6 +38,20 @@ MAX_SESSIONS = 10_000
 
 _NAMED = re.compile("/mcp/([^/]*)/(http|sse)/([^/]*)((?:/messages)?/?)")
 _SESSION = re.compile(rb"session_id=([0-9a-f]{32})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """An open SSE session of this process."""
+
+    identity: Identity
+    owner: Owner
+
+    def admits(self, sender: Sender) -> bool:
+        """Whether a message may come from that sender: the same credential, or none where the client sends none."""
+        if sender.principal is None:
+            return self.owner.bearer
+        return sender.principal.id == self.owner.principal
 
 
 class McpDoors:
@@ -41,11 +62,14 @@ class McpDoors:
     that reach another process are forwarded, where there may be one.
     """
 
-    def __init__(self, services: Services, traffic: Traffic) -> None:
+    def __init__(self, services: Services, authenticator: Authenticator, traffic: Traffic) -> None:
         self._limits: Limits = services.settings.limits
+        self._authenticator = authenticator
+        self._denials = services.denials
         self._server: Server[Any] = mcp_server(services, traffic)
         self._sse = SseServerTransport(MESSAGES, max_request_body_size=self._limits.body)
-        self._identities: dict[str, Identity] = {}
+        self._sessions: dict[str, _Session] = {}
+        self._open: Counter[str] = Counter()
         self._forwarding = Forwarding(services.database, self._limits, self._deliver) if services.shared else None
         self._http = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=self._limits.body
@@ -78,11 +102,10 @@ class McpDoors:
                 scope, receive, send
             )
             return
-        try:
-            bind(scope, from_path(Request(scope), self._limits))
-        except Invalid as error:
-            await refuse(400, error.message)(scope, receive, send)
+        identity = await self._identity(scope, receive, send)
+        if identity is None:
             return
+        bind(scope, identity)
         await self._http.handle_request(scope, receive, send)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,16 +114,15 @@ class McpDoors:
                 scope, receive, send
             )
             return
-        try:
-            identity = from_path(Request(scope), self._limits)
-        except Invalid as error:
-            await refuse(400, error.message)(scope, receive, send)
+        identity = await self._identity(scope, receive, send)
+        if identity is None:
             return
-        if len(self._identities) >= MAX_SESSIONS:
-            await refuse(503, "Too many SSE sessions are open", hint="Try again later, or use streamable HTTP.")(
-                scope, receive, send
-            )
+        sender = sender_of(scope)
+        principal = identity.principal.id
+        if (refusal := self._full(identity)) is not None:
+            await refusal(scope, receive, send)
             return
+        owner = Owner(names_of(Request(scope), self._limits), principal, bearer=not sender.repeated)
         opened: list[str] = []
 
         async def noting_session(message: Message) -> None:
@@ -109,48 +131,83 @@ class McpDoors:
                 found = _SESSION.search(message.get("body", b""))
                 if found:
                     opened.append(found[1].decode())
-                    self._identities[opened[0]] = identity
+                    self._sessions[opened[0]] = _Session(identity, owner)
                     if self._forwarding is not None:
-                        await self._forwarding.relay.opened(UUID(opened[0]), identity)
+                        await self._forwarding.relay.opened(UUID(opened[0]), owner)
             await send(message)
 
+        self._open[principal] += 1
         try:
             async with self._sse.connect_sse(scope, receive, noting_session) as (incoming, outgoing):
                 await self._server.run(incoming, outgoing, self._server.create_initialization_options())
         finally:
+            self._open[principal] -= 1
+            if not self._open[principal]:
+                del self._open[principal]
             for session in opened:
-                self._identities.pop(session, None)
+                self._sessions.pop(session, None)
                 if self._forwarding is not None:
                     self._forwarding.relay.closed(UUID(session))
 
     async def _post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        session = request.query_params.get("session_id", "").replace("-", "").lower()
-        identity = self._identities.get(session)
-        if identity is None and self._forwarding is not None and scope["method"] == "POST":
+        given = request.query_params.get("session_id", "").replace("-", "").lower()
+        session = self._sessions.get(given)
+        if session is None and self._forwarding is not None and scope["method"] == "POST":
             await self._forwarding.post(scope, receive, send)
             return
-        if identity is not None and "user" in request.path_params and not self._is(identity, request):
-            identity = None
-        if identity is None and scope["method"] == "POST" and session:
+        sender = sender_of(scope)
+        if session is not None and not (session.admits(sender) and self._is_named(session, request)):
+            session = None
+        if session is None and scope["method"] == "POST" and given:
             await no_session()(scope, receive, send)
             return
-        if identity is not None:
-            bind(scope, identity)
+        if session is not None:
+            if not await self._authenticator.still_valid(session.identity.principal):
+                await refuse(401, "The credential that opened this session has ended", hint="Connect again.")(
+                    scope, receive, send
+                )
+                return
+            bind(scope, session.identity.at(sender))
         await self._sse.handle_post_message(scope, receive, send)
 
     async def _deliver(self, session: UUID, body: bytes) -> int:
         """Hand a message that another process got to a session of this one; the HTTP status of the answer."""
-        identity = self._identities.get(session.hex)
-        if identity is None:
+        found = self._sessions.get(session.hex)
+        if found is None or not await self._authenticator.still_valid(found.identity.principal):
             return 404
         scope = posted(MESSAGES, session, body)
-        bind(scope, identity)
+        bind(scope, found.identity)
         return await status_of(self._sse.handle_post_message, scope, body)
 
-    def _is(self, identity: Identity, request: Request) -> bool:
+    async def _identity(self, scope: Scope, receive: Receive, send: Send) -> Identity | None:
+        """Who asks; None if the request was refused, because of its names or of what its credential does not allow."""
+        principal = principal_of(scope)
         try:
-            return from_path(request, self._limits) == identity
+            return identified(principal, names_of(Request(scope), self._limits))
+        except Invalid as error:
+            await refuse(400, error.message)(scope, receive, send)
+        except Forbidden as error:
+            await self._denials.note(principal, error, f"{scope['method']} {scope['route'].path}")
+            await refuse(403, error.message, hint=error.hint, code=error.code)(scope, receive, send)
+        return None
+
+    def _full(self, identity: Identity) -> Response | None:
+        hint = "Try again later, or use streamable HTTP."
+        if len(self._sessions) >= MAX_SESSIONS:
+            return refuse(503, "Too many SSE sessions are open", hint=hint)
+        limit = self._limits.sessions
+        if identity.principal.id != LOCAL.id and self._open[identity.principal.id] >= limit:
+            words = f"This credential has {limit} SSE sessions open already (limits.sessions)"
+            return refuse(429, words, hint=hint, code="too_many_sessions", retry_after=10)
+        return None
+
+    def _is_named(self, session: _Session, request: Request) -> bool:
+        """Whether the address names nobody, or whom it named when the session was opened."""
+        if "user" not in request.path_params:
+            return True
+        try:
+            return names_of(request, self._limits) == session.owner.names
         except Invalid:
             return False
 
@@ -193,11 +250,6 @@ def _with_slashes(scope: Scope) -> _Named | None:
         return None
     client, transport, user, rest = found.groups()
     return _Named(f"/mcp/-/{transport}/-{rest}", {"client": unquote(client), "user": unquote(user)})
-
-
-def mcp_doors(services: Services, traffic: Traffic) -> McpDoors:
-    """The MCP doors over the services; calls of tools are counted in `traffic`."""
-    return McpDoors(services, traffic)
 
 
 class _Endpoint:

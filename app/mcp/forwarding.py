@@ -17,9 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.config import Limits
 from app.database import Database
 from app.errors import Invalid, Unavailable
-from app.mcp.identity import from_path
+from app.mcp.identity import names_of
 from app.mcp.refusals import no_session, refuse
 from app.mcp.relay import Deliver, Relay
+from app.sender import sender_of
+from app.sessions.storage import Poster
 
 log = logging.getLogger(__name__)
 
@@ -56,16 +58,17 @@ class Forwarding:
 
     async def _answer(self, request: Request, session: UUID) -> Response:
         try:
-            identity = from_path(request, self._limits) if "user" in request.path_params else None
+            names = names_of(request, self._limits) if "user" in request.path_params else None
         except Invalid:
             return no_session()
+        principal = sender_of(request.scope).principal
         body = await request.body()
         try:
             jsonrpc_message_adapter.validate_json(body, by_name=False)
         except ValidationError:
             return Response("Could not parse message", status_code=400)
         try:
-            status = await self.relay.forward(session, identity, body)
+            status = await self.relay.forward(session, Poster(names, None if principal is None else principal.id), body)
         except Unavailable as error:
             return refuse(503, error.message, hint=error.hint, code=error.code, retry_after=1)
         if status == 404:

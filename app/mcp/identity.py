@@ -1,37 +1,55 @@
-"""Whose request this is: the user and app that the address names."""
+"""Whose request this is: the user and app that the address names, as far as the credential allows them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.requests import Request
 from starlette.types import Scope
 
+from app.access.principal import Principal
 from app.config import Limits
 from app.errors import Invalid
 from app.memories import checks
+from app.sender import Sender
+from app.sessions.storage import Names
 
 _KEY = "openmemory.identity"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Names as the address has them; None means the configured default."""
+    """Who calls tools: a principal, and the names that it claims and may claim."""
 
+    principal: Principal
     user: str | None
     app: str | None
 
+    def at(self, sender: Sender) -> Identity:
+        """The same, for a message that came from there."""
+        principal = replace(self.principal, address=sender.address, request=sender.request)
+        return Identity(principal, self.user, self.app)
 
-def from_path(request: Request, limits: Limits) -> Identity:
+
+def names_of(request: Request, limits: Limits) -> Names:
     """The names in `/mcp/{client}/…/{user}`, or none.
 
     Raises:
         Invalid: one is blank, too long, or cannot be stored.
     """
     if not request.path_params:
-        return Identity(None, None)
-    return Identity(_name(request, "user", limits), _name(request, "client", limits))
+        return Names(None, None)
+    return Names(_name(request, "user", limits), _name(request, "client", limits))
+
+
+def identified(principal: Principal, names: Names) -> Identity:
+    """Who calls, if the credential allows the names.
+
+    Raises:
+        Forbidden: it does not.
+    """
+    return Identity(principal, principal.claimed_user(names.user), principal.claimed_app(names.app))
 
 
 def _name(request: Request, part: str, limits: Limits) -> str:

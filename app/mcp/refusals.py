@@ -6,6 +6,7 @@ from starlette.responses import JSONResponse
 
 _CODES = {
     400: "invalid",
+    401: "unauthenticated",
     404: "session_not_found",
     405: "method_not_allowed",
     503: "too_many_sessions",

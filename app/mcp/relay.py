@@ -27,10 +27,9 @@ from sqlalchemy.exc import IntegrityError
 
 from app.database import Database, Tx
 from app.errors import Unavailable
-from app.mcp.identity import Identity
 from app.sessions import storage
 from app.sessions.presence import Presence
-from app.sessions.storage import Message, Names
+from app.sessions.storage import Message, Owner, Poster
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class Relay:
         self._database = database
         self._deliver = deliver
         self._presence = Presence(database, connected=self._enter_all, heard=self._heard, tick=self._tick)
-        self._mine: dict[UUID, Names] = {}
+        self._mine: dict[UUID, Owner] = {}
         self._not_entered: set[UUID] = set()
         self._not_left: set[UUID] = set()
         self._suspects: set[int] = set()
@@ -94,9 +93,9 @@ class Relay:
                 log.info("relay: the sessions are left to the others to remove: %s", error)
             await self._presence.stop()
 
-    async def opened(self, session: UUID, identity: Identity) -> None:
+    async def opened(self, session: UUID, owner: Owner) -> None:
         """Let the other processes know of a session, before its client does."""
-        self._mine[session] = Names(identity.user, identity.app)
+        self._mine[session] = owner
         try:
             async with self._database.statement() as tx:
                 await storage.enter(tx, self._presence.number, {session: self._mine[session]})
@@ -112,8 +111,8 @@ class Relay:
         if self._leaving is None or self._leaving.done():
             self._leaving = asyncio.create_task(self._leave())
 
-    async def forward(self, session: UUID, identity: Identity | None, body: bytes) -> int:
-        """Pass a message on; the HTTP status of the session's answer, 404 if there is no such session of that identity.
+    async def forward(self, session: UUID, poster: Poster, body: bytes) -> int:
+        """Pass a message on; the HTTP status of the session's answer, 404 if there is no such session of that poster.
 
         Raises:
             Unavailable: it could not be passed on, and the message says so.
@@ -127,21 +126,20 @@ class Relay:
         ticket, answer = next(self._tickets), asyncio.get_running_loop().create_future()
         self._waiting[ticket] = answer
         try:
-            sent = await self._send(session, identity, ticket, body)
+            sent = await self._send(session, poster, ticket, body)
             if sent is None or sent.number is None:
                 return 404
             return await self._answered(answer, session, sent.holder, sent.number)
         finally:
             del self._waiting[ticket]
 
-    async def _send(self, session: UUID, identity: Identity | None, ticket: int, body: bytes) -> storage.Sent | None:
-        names = None if identity is None else Names(identity.user, identity.app)
+    async def _send(self, session: UUID, poster: Poster, ticket: int, body: bytes) -> storage.Sent | None:
         deadline = time.monotonic() + GRACE
         while True:
             try:
                 async with self._database.statement() as tx:
                     sender = self._presence.number
-                    sent = await storage.send(tx, session, names, sender=sender, ticket=ticket, body=body)
+                    sent = await storage.send(tx, session, poster, sender=sender, ticket=ticket, body=body)
                     if sent is None or sent.number is not None:
                         return sent
                 if time.monotonic() > deadline:
@@ -233,7 +231,7 @@ class Relay:
         self._not_entered |= self._mine.keys()
         await self._tick()
 
-    async def _enter(self, sessions: dict[UUID, Names]) -> None:
+    async def _enter(self, sessions: dict[UUID, Owner]) -> None:
         if not sessions:
             return
         async with self._database.statement() as tx:

@@ -9,7 +9,9 @@ import orjson
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
+from app.access import journal
 from app.access.caller import Caller
+from app.access.journal import Event
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.index.port import IndexUnavailable
@@ -35,6 +37,9 @@ class SyncResult(BaseModel):
 
 
 async def _sync(services: Services, caller: Caller, _: NoArguments) -> Answer:
+    caller.may_write()
+    async with services.database.statement() as tx:
+        await journal.record(tx, caller, Event.INDEX_SYNC)
     try:
         done = await services.reconciler.sync(trigger="mcp", user=caller.user_id)
     except SyncRunning as error:

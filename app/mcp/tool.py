@@ -81,9 +81,10 @@ class Tool(Generic[ArgumentsT]):
         except ValidationError as error:
             return failure(f"{self.failing}: {_first(error)}"), Outcome.REFUSED
         try:
-            caller = await services.directory.caller(identity.user, identity.app)
+            caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
             answer = await self.run(services, caller, parsed)
         except OpenMemoryError as error:
+            await services.denials.note(identity.principal, error, f"tool {self.name}")
             outcome = Outcome.UNAVAILABLE if isinstance(error, Unavailable) else Outcome.REFUSED
             return failure(self._words(error)), outcome
         content = [TextContent(type="text", text=answer.text)]

@@ -16,7 +16,9 @@ from sqlalchemy import ColumnElement, and_, delete, exc, exists, func, insert, l
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.orm import aliased
 
+from app.access import journal
 from app.access.caller import Caller
+from app.access.journal import Event as AuditEvent
 from app.access.models import AccessControl, App, User
 from app.database import Tx, violated
 from app.errors import Conflict, NotFound
@@ -51,9 +53,10 @@ _ADD = text(
         SELECT new.id, c.category_id
         FROM jsonb_to_recordset(CAST(:filings AS jsonb)) AS c(memory_id uuid, category_id uuid)
         JOIN new ON new.id = c.memory_id
-    ), marked AS ({_RAISE})
+    ), marked AS ({_RAISE}
+    ), audited AS ({journal.OF_NEW})
     SELECT id FROM new
-    """  # noqa: S608 - the one thing put in is a constant
+    """  # noqa: S608 - only constants are put in
 )
 
 _TWINS = text(
@@ -142,6 +145,7 @@ async def _insert(tx: Tx, caller: Caller, rows: list[dict[str, Any]], filings: l
                 "user_id": caller.user_id,
                 "rows": orjson.dumps(sorted(rows, key=_order)).decode(),
                 "filings": orjson.dumps(filings).decode(),
+                **journal.parameters(caller, AuditEvent.MEMORY_ADD),
             },
         )
     except exc.IntegrityError as error:

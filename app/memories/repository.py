@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from app.access.caller import Caller
 from app.access.models import App, User
-from app.access.readable import readable_by
+from app.access.readable import readable_by, within_reach
 from app.database import Tx
 from app.errors import Invalid
 from app.memories.models import (
@@ -129,8 +129,9 @@ def _conditions(query: MemoryQuery) -> list[ColumnElement[bool]]:
 
 async def states_of(tx: Tx, caller: Caller, ids: list[UUID]) -> dict[UUID, State]:
     """The states of those of `ids` that belong to the caller's user, readable or not to the caller's app."""
-    query = select(Memory.id, Memory.state).where(Memory.id == func.any(ids), Memory.user_id == caller.user_id)
-    return {row.id: row.state for row in await tx.execute(query)}
+    mine = (Memory.user_id == caller.user_id, within_reach(Memory))
+    query = select(Memory.id, Memory.state).where(Memory.id == func.any(ids), *mine)
+    return {row.id: row.state for row in await tx.execute(query, caller.parameters)}
 
 
 async def history(tx: Tx, memory_id: UUID) -> tuple[list[StateChange], list[Revision]]:

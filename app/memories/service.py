@@ -9,9 +9,12 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, func, select
 
+from app.access import journal
 from app.access.caller import Caller
 from app.access.directory import Directory
+from app.access.journal import Event as AuditEvent
 from app.access.models import App
+from app.access.rates import Rates
 from app.access.readable import readable_by
 from app.audit import service as accesses
 from app.audit import trail
@@ -47,14 +50,17 @@ class Memories:
         database: Database,
         directory: Directory,
         delivery: Deliverer,
+        *,
         limits: Limits,
         maintenance: Maintenance,
+        rates: Rates,
     ) -> None:
         self._database = database
         self._directory = directory
         self._delivery = delivery
         self._limits = limits
         self._maintenance = maintenance
+        self._rates = rates
         self.written: Counter[str] = Counter()
         """Memories written since the start, by operation: add, duplicate, update, erase, or the new state."""
 
@@ -70,12 +76,14 @@ class Memories:
     async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
         """Remember texts verbatim, all or none, in order."""
         checks.count(news, "memories", self._limits.batch, "limits.batch")
+        caller.may_write(*{new.namespace for new in news})
         checked = [self.checked(new) for new in news]
-        apps: dict[str, UUID] = {}
-        for name in {new.app for new in checked if new.app}:
+        apps = {caller.app: caller.app_id}
+        for name in {new.app for new in checked if new.app} - apps.keys():
             if not caller.owner:
                 raise Forbidden("Only the user may write in the name of another app.", code="not_your_app")
             apps[name] = (await self._directory.caller(caller.user, name, owner=True)).app_id
+        await self._paced(caller, len(news))
         async with self._database.transaction() as tx:
             await self._refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in checked})
             try:
@@ -95,6 +103,7 @@ class Memories:
         Raises:
             NotFound: there is none, or the caller may not read it.
         """
+        caller.may_read()
         async with self._database.transaction() as tx:
             record = await repository.get(tx, caller, memory_id)
             if record is None:
@@ -117,7 +126,10 @@ class Memories:
         self, caller: Caller, query: MemoryQuery, *, offset: int, limit: int
     ) -> tuple[Sequence[MemoryRecord], int]:
         """Some of the memories that `list` pages through, wherever they lie, and how many there are in all."""
+        caller.may_read()
         query = self._checked_query(caller, query)
+        if caller.principal.assistant:
+            await self._rates.search(str(caller.app_id))
         async with self._database.transaction() as tx:
             items, total = await repository.matches(tx, caller, query, offset=offset, limit=limit)
             await trail.record(tx, caller, Access.LIST, [item.id for item in items])
@@ -130,7 +142,9 @@ class Memories:
             NotFound: there is none, or the caller may not read it.
             Conflict: it is deleted, or another active memory says this already.
         """
+        caller.may_write()
         change = self._checked_change(change)
+        await self._paced(caller, 1)
         states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)
         async with self._database.transaction() as tx:
             if not caller.owner:
@@ -156,6 +170,7 @@ class Memories:
             NotFound: an id (without `strict`: every id) is unknown or not the caller's.
             Conflict: the change is not allowed from the memory's state, or the same text is active already.
         """
+        caller.may_write()
         ids = list(dict.fromkeys(ids))
         checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
         async with self._database.transaction() as tx:
@@ -177,6 +192,7 @@ class Memories:
 
     async def change_state_where(self, caller: Caller, query: MemoryQuery, target: State) -> int:
         """Bring every memory that matches, and that the caller may read, into a state; returns how many changed."""
+        caller.may_write()
         query = self._checked_query(caller, query)
         async with self._database.transaction() as tx:
             if not caller.owner:
@@ -209,6 +225,7 @@ class Memories:
             NotFound: one is unknown or not the caller's.
         """
         _only_owner(caller)
+        caller.may_write()
         ids = list(dict.fromkeys(ids))
         checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
         async with self._database.transaction() as tx:
@@ -216,15 +233,18 @@ class Memories:
             if len(found) < len(ids):
                 raise _no_memory()
             erased = await changes.erase(tx, ids)
+            await journal.record(tx, caller, AuditEvent.MEMORY_ERASE, ids)
         self.written["erase"] += erased
         self._delivery.wake()
         return erased
 
     async def erase_user(self, caller: Caller) -> int:
         """Remove a user with all memories, apps, rules, logs and vectors for good; returns the number of memories."""
-        _only_owner(caller)
+        caller.must_be_owner("erase themself")
+        caller.may_write()
         async with self._database.transaction() as tx:
             erased = await changes.erase_user(tx, caller.user_id)
+            await journal.record(tx, caller, AuditEvent.USER_ERASE, detail={"memories": erased})
         self.written["erase"] += erased
         self._directory.forget(caller.user)
         self._delivery.wake()
@@ -232,6 +252,7 @@ class Memories:
 
     async def history(self, caller: Caller, memory_id: UUID) -> History:
         """All states and texts of one memory, oldest first."""
+        caller.may_read()
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
@@ -240,12 +261,21 @@ class Memories:
         return History(memory_id=memory_id, states=states, revisions=revisions)
 
     async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
-        """Who accessed one memory, newest first. Looking at the log is not an access."""
+        """Who accessed one memory, newest first. Looking at the log is not an access.
+
+        Raises:
+            Forbidden: an app asks: the log tells what others have searched for.
+            NotFound: there is none, or it is not the caller's.
+        """
+        if not caller.owner:
+            raise Forbidden("Only the user may see who accessed a memory.", code="owner_only")
+        caller.may_read()
         checks.between(page, "page", 1, 1_000_000)
         checks.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
+            await journal.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
             return await accesses.page(tx, memory_id, page, page_size)
 
     def checked(self, new: MemoryCreate) -> MemoryCreate:
@@ -288,6 +318,11 @@ class Memories:
             if moment is not None and moment.tzinfo is None:
                 raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
         return query if caller.owner else replace(query, states=(State.ACTIVE,))
+
+    async def _paced(self, caller: Caller, count: int) -> None:
+        """Count what an assistant's app stores; people and programs of theirs store as much as they like."""
+        if caller.principal.assistant:
+            await self._rates.save(str(caller.app_id), count)
 
     async def _refuse_paused(self, tx: Tx, apps: set[UUID]) -> None:
         paused = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))

@@ -12,7 +12,7 @@ from app.access.caller import Caller
 from app.errors import Invalid
 from app.memories.models import State
 from app.memories.schemas import MemoryQuery
-from app.rest.caller import TheServices, owner_by_either, owner_of
+from app.rest.caller import TheAsking, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
 from app.rest.schemas import MemoriesOfUser, Message
@@ -45,9 +45,10 @@ class PauseBody(BaseModel):
     state: State | None = Field(default=None, description="The state to come; left out: paused.")
 
 
-@router.post("/archive", responses=documented(404, 409, 413))
+@router.post("/archive", responses=documented(403, 404, 409, 413))
 async def archive_memories(
     services: TheServices,
+    asking: TheAsking,
     which: Annotated[
         IdsOrObject,
         Body(openapi_examples={"ids": {"value": [_ID]}, **_SOME}),
@@ -60,14 +61,15 @@ async def archive_memories(
     ids, user = (which, user_id) if isinstance(which, list) else (which.memory_ids, which.user_id)
     if user is None:
         raise Invalid("user_id", "must be given in the query when the body is a list of ids")
-    caller = await owner_by_either(services, user)
+    caller = await asking.as_owner_by_either(user)
     count = await services.memories.change_state(caller, ids, State.ARCHIVED)
     return Message(message=f"Successfully archived {count} memories")
 
 
-@router.post("/pause", responses=documented(400, 404, 409, 413))
+@router.post("/pause", responses=documented(400, 403, 404, 409, 413))
 async def pause_memories(
     services: TheServices,
+    asking: TheAsking,
     which: Annotated[
         PauseBody,
         Body(
@@ -80,7 +82,7 @@ async def pause_memories(
     ],
 ) -> Message:
     """Pause memories, or bring them into the state that is given; always within the user's own."""
-    caller = await owner_of(services, which.user_id)
+    caller = await asking.as_owner(which.user_id)
     return Message(message=await _pause(services, caller, which))
 
 
@@ -104,21 +106,21 @@ async def _pause(services: Services, caller: Caller, which: PauseBody) -> str:
     raise HTTPException(400, "Invalid pause request parameters")
 
 
-@router.post("/restore", responses=documented(404, 409, 413))
+@router.post("/restore", responses=documented(403, 404, 409, 413))
 async def restore_memories(
-    services: TheServices, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
+    services: TheServices, asking: TheAsking, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
 ) -> Message:
     """Make memories active again, deleted ones too. All or none."""
-    caller = await owner_of(services, which.user_id)
+    caller = await asking.as_owner(which.user_id)
     count = await services.memories.restore(caller, which.memory_ids)
     return Message(message=f"Successfully restored {count} memories")
 
 
-@router.post("/erase", responses=documented(404, 413))
+@router.post("/erase", responses=documented(403, 404, 413))
 async def erase_memories(
-    services: TheServices, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
+    services: TheServices, asking: TheAsking, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
 ) -> Message:
     """Remove memories for good, with their history, access log and vectors. All or none."""
-    caller = await owner_of(services, which.user_id)
+    caller = await asking.as_owner(which.user_id)
     count = await services.memories.erase(caller, which.memory_ids)
     return Message(message=f"Successfully erased {count} memories")

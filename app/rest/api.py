@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.rest import actions, apps, batch, grants, health, memories, metrics, search, sync, users
+from app.rest import actions, apps, audit, batch, grants, health, keys, memories, metrics, search, sync, users
 from app.rest.errors import add_error_handlers
 
 ROUTERS = (
@@ -15,6 +15,8 @@ ROUTERS = (
     memories.router,
     actions.router,
     grants.router,
+    keys.router,
+    audit.router,
     apps.router,
     users.router,
     sync.router,

@@ -24,7 +24,7 @@ class AppUpdated(BaseModel):
     message: str = "Updated app details successfully"
 
 
-@router.get("", responses=documented(404))
+@router.get("", responses=documented(403, 404))
 async def list_apps(
     *,
     services: TheServices,
@@ -50,7 +50,7 @@ async def list_apps(
     )
 
 
-@router.put("/{app_id}", responses=documented(404))
+@router.put("/{app_id}", responses=documented(403, 404))
 async def update_app(services: TheServices, caller: OwnerOrDefault, app_id: UUID, is_active: bool) -> AppUpdated:
     """Pause an app (`is_active=false`), or let it go on. A paused app neither reads nor writes."""
     await services.apps.set_active(caller, app_id, is_active)

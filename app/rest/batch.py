@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app.errors import Invalid
 from app.memories import checks
 from app.memories.schemas import Event, MemoryCreate
-from app.rest.caller import TheServices, new_owner_of
+from app.rest.caller import TheAsking, TheServices
 from app.rest.errors import Problem, documented, not_valid
 from app.rest.routing import Router
 from app.rest.schemas import NewMemory
@@ -54,6 +54,7 @@ class BatchAnswer(BaseModel):
 @router.post("", responses=documented(403, 413))
 async def add_memories(
     services: TheServices,
+    asking: TheAsking,
     batch: Annotated[
         BatchBody,
         Body(
@@ -73,7 +74,7 @@ async def add_memories(
 ) -> BatchAnswer:
     """Remember many texts verbatim. Those that can be used are stored, all or none; the others are told apart."""
     checks.count(batch.memories, "memories", services.settings.limits.batch, "limits.batch")
-    caller = await new_owner_of(services, batch.user_id)
+    caller = await asking.as_new_owner(batch.user_id)
     checked = [_checked(services, entry) for entry in batch.memories]
     news = [new for new in checked if isinstance(new, MemoryCreate)]
     added = iter(await services.memories.add_many(caller, news) if news else ())

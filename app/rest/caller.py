@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
 
@@ -9,8 +10,10 @@ from fastapi import Depends, Query, Request
 
 from app.access import users
 from app.access.caller import Caller
-from app.errors import NotFound
+from app.access.principal import Principal
+from app.errors import Forbidden, NotFound
 from app.memories import checks
+from app.sender import principal_of
 from app.services import Services
 
 
@@ -22,59 +25,78 @@ async def _services(request: Request) -> Services:
 TheServices = Annotated[Services, Depends(_services)]
 
 
-async def owner_of(services: Services, user: str | None, field: str = "user_id") -> Caller:
-    """A user themself, who must exist; None means the configured default user.
-
-    Raises:
-        NotFound: no such user.
-    """
-    if user is not None:
-        checks.name(user, field, services.settings.limits)
-    return await services.directory.existing(user)
+async def _principal(request: Request) -> Principal:
+    return principal_of(request.scope)
 
 
-async def new_owner_of(services: Services, user: str) -> Caller:
-    """A user themself, made on first use."""
-    checks.name(user, "user_id", services.settings.limits)
-    return await services.directory.caller(user, None, owner=True)
+ThePrincipal = Annotated[Principal, Depends(_principal)]
+"""What the credential of the request proves."""
 
 
-async def owner_by_either(services: Services, user: str) -> Caller:
-    """A user themself, by name or by the internal id, which OpenMemory's archive action took."""
-    try:
-        return await owner_of(services, user)
-    except NotFound:
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks, before it is known for which user."""
+
+    services: Services
+    principal: Principal
+
+    async def as_owner(self, user: str | None, field: str = "user_id") -> Caller:
+        """A user themself, who must exist; None means the credential's user, or the configured default.
+
+        Raises:
+            Forbidden: the credential does not speak for that user.
+            NotFound: no such user.
+        """
+        if user is not None:
+            checks.name(user, field, self.services.settings.limits)
+        return await self.services.directory.owner(self.principal, user)
+
+    async def as_new_owner(self, user: str) -> Caller:
+        """A user themself, made on first use."""
+        checks.name(user, "user_id", self.services.settings.limits)
+        return await self.services.directory.owner(self.principal, user, make=True)
+
+    async def as_owner_by_either(self, user: str) -> Caller:
+        """A user themself, by name or by the internal id, which OpenMemory's archive action took."""
         try:
-            name = await users.name_of(services.database, UUID(user))
-        except ValueError:
-            name = None
-        if name is None:
-            raise
-        return await services.directory.existing(name)
+            return await self.as_owner(user)
+        except (NotFound, Forbidden):
+            try:
+                name = await users.name_of(self.services.database, UUID(user))
+            except ValueError:
+                name = None
+            if name is None or self.principal.user not in (None, name):
+                raise
+            return await self.services.directory.owner(self.principal, name)
+
+    async def as_app(self, user: str, app: str | None) -> Caller:
+        """An app of a user; both are made on first use. None means the credential's, or the configured default app."""
+        limits = self.services.settings.limits
+        checks.name(user, "user_id", limits)
+        if app is not None:
+            checks.name(app, "app", limits)
+        return await self.services.directory.speaking(self.principal, user, app)
 
 
-async def app_of(services: Services, user: str, app: str | None) -> Caller:
-    """An app of a user; both are made on first use. None means the configured default app."""
-    limits = services.settings.limits
-    checks.name(user, "user_id", limits)
-    if app is not None:
-        checks.name(app, "app", limits)
-    return await services.directory.caller(user, app)
+async def _asking(services: TheServices, principal: ThePrincipal) -> Asking:
+    return Asking(services, principal)
 
+
+TheAsking = Annotated[Asking, Depends(_asking)]
 
 _USER = Query(description="The user's name.", examples=["default_user"])
 UserName = Annotated[str, _USER]
 
 
-async def _owner(services: TheServices, user_id: UserName) -> Caller:
-    return await owner_of(services, user_id)
+async def _owner(asking: TheAsking, user_id: UserName) -> Caller:
+    return await asking.as_owner(user_id)
 
 
 async def _owner_or_default(
-    services: TheServices,
+    asking: TheAsking,
     user_id: Annotated[str | None, Query(description="The user's name; left out: the default user.")] = None,
 ) -> Caller:
-    return await owner_of(services, user_id)
+    return await asking.as_owner(user_id)
 
 
 Owner = Annotated[Caller, Depends(_owner)]

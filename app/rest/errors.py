@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -21,9 +22,11 @@ from app.errors import (
     NotFound,
     OpenMemoryError,
     TooLarge,
+    TooMany,
     Unauthenticated,
     Unavailable,
 )
+from app.sender import principal_of
 
 
 class Problem(BaseModel):
@@ -42,6 +45,7 @@ _STATUS: tuple[tuple[type[OpenMemoryError], int], ...] = (
     (Unauthenticated, 401),
     (Forbidden, 403),
     (Conflict, 409),
+    (TooMany, 429),
     (Unavailable, 503),
 )
 _CODES = {
@@ -53,13 +57,14 @@ _CODES = {
 }
 _MEANINGS = {
     400: "The request contradicts itself or is not JSON.",
-    401: "The API key is missing or wrong.",
-    403: "Known, but not allowed: for example a paused app.",
+    401: "The credential is missing, wrong or has ended.",
+    403: "Known, but not allowed: a paused app, a missing scope, another user's credential.",
     404: "No such thing, or not this user's.",
     409: "Contradicts the present state.",
     413: "Over a limit; the detail names its setting.",
     415: "The body is not declared as application/json.",
     422: "A field cannot be used; the detail names it and says what would be valid.",
+    429: "Too often; `Retry-After` says when there is room again.",
     503: "Something that is needed does not answer; `Retry-After` says when to try again.",
 }
 SHOWN_PROBLEMS = 5
@@ -86,14 +91,26 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
 
 
-async def _expected(_: Request, error: Exception) -> Response:
+async def _expected(request: Request, error: Exception) -> Response:
     assert isinstance(error, OpenMemoryError)
+    try:
+        ids = [value for value in request.path_params.values() if isinstance(value, UUID)]
+        what = f"{request.method} {getattr(request.scope.get('route'), 'path', '')}"
+        await request.app.state.services.denials.note(principal_of(request.scope), error, what, ids)
+    except Unavailable as away:
+        return refused(away)
+    return refused(error)
+
+
+def refused(error: OpenMemoryError) -> Response:
+    """The answer that tells of an expected failure."""
     status = next((status for base, status in _STATUS if isinstance(error, base)), 500)
     headers: dict[str, str] = {}
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable | TooMany):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if isinstance(error, Unauthenticated):
-        headers["WWW-Authenticate"] = "Bearer"
+        wrong = ', error="invalid_token"' if error.code != Unauthenticated.code else ""
+        headers["WWW-Authenticate"] = f'Bearer realm="openmemory"{wrong}'
     return problem(status, error.code, error.message, error.hint, headers)
 
 

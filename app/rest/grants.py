@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from app.access.grants import Grant, GrantCreate
 from app.memories import checks
-from app.rest.caller import Owner, OwnerOrDefault, TheServices, new_owner_of
+from app.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
 from app.rest.schemas import Message
@@ -30,9 +30,10 @@ class GrantList(BaseModel):
     grants: list[Grant]
 
 
-@router.post("", responses=documented(404), status_code=201)
+@router.post("", responses=documented(403, 404), status_code=201)
 async def create_grant(
     services: TheServices,
+    asking: TheAsking,
     new: Annotated[
         GrantOfUser,
         Body(
@@ -59,11 +60,11 @@ async def create_grant(
         value = getattr(new, field)
         if value is not None:
             checks.name(value, field, limits)
-    caller = await new_owner_of(services, new.user_id)
+    caller = await asking.as_new_owner(new.user_id)
     return await services.grants.create(caller, GrantCreate.model_validate(new.model_dump(exclude={"user_id"})))
 
 
-@router.get("", responses=documented(404))
+@router.get("", responses=documented(403, 404))
 async def list_grants(
     services: TheServices,
     caller: OwnerOrDefault,
@@ -75,7 +76,7 @@ async def list_grants(
     return GrantList(grants=await services.grants.list(caller, app=app))
 
 
-@router.delete("/{grant_id}", responses=documented(404))
+@router.delete("/{grant_id}", responses=documented(403, 404))
 async def revoke_grant(services: TheServices, caller: Owner, grant_id: UUID) -> Message:
     """End a rule."""
     await services.grants.revoke(caller, grant_id)

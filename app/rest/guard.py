@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import ipaddress
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote_plus
 from uuid import uuid4
 
@@ -15,16 +13,22 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.access.authentication import Authenticator, Given, credentials_required, is_loopback
+from app.access.principal import Door
+from app.access.rates import Rates
 from app.config import Settings
-from app.rest.errors import problem
+from app.errors import OpenMemoryError
+from app.rest.errors import problem, refused
+from app.sender import Sender, bind
 
 log = logging.getLogger(__name__)
 
 _PROBES = frozenset({"/health/live", "/health/ready"})
 _OPEN = _PROBES | {"/"}
-_SESSION_POSTS = frozenset({"/mcp/messages", "/mcp/messages/"})
+_METADATA = "/.well-known/oauth-protected-resource"
+_SESSION_POST = re.compile("/mcp/(messages|[^/]*/sse/[^/]*/messages)/?")
 """Old MCP clients send their key only when they connect. The id of the session they are then given, which nobody can
-guess and which ends with their stream, stands for it."""
+guess and which ends with their stream, stands for it; the door that knows the session decides."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
@@ -54,6 +58,7 @@ class _Exchange:
     path: str
     headers: dict[bytes, bytes]
     query_key: bytes | None
+    address: str | None
     added: list[tuple[bytes, bytes]] = field(default_factory=list)
     started: bool = False
     too_long: bool = False
@@ -69,10 +74,11 @@ class Guard:
     answered with that id alone.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: Rates) -> None:
         self._app = app
         self._limit = settings.limits.body
-        self._key = settings.access.api_key.get_secret_value().encode()
+        self._authenticator = authenticator
+        self._rates = rates
         self._hosts = _accepted_hosts(settings)
         self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.http.cors_origins)
 
@@ -85,7 +91,10 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         exchange = _Exchange(
-            scope["path"], {name: value for name, value in scope["headers"] if name in _HEADERS}, _take_key(scope)
+            scope["path"],
+            {name: value for name, value in scope["headers"] if name in _HEADERS},
+            _take_key(scope),
+            scope["client"][0] if scope.get("client") else None,
         )
         request_id = exchange.headers.get(b"x-request-id", b"")
         if not _SANE_ID.fullmatch(request_id):
@@ -96,21 +105,16 @@ class Guard:
             self._wrong_host(exchange)
             or self._preflight(scope["method"], exchange, origin_known)
             or self._wrong_origin(exchange, origin_known)
-            or self._no_key(exchange, scope)
         )
         answer = _answering(exchange, send)
-        if refusal is None and (refusal := self._too_large(exchange)) is not None:
-            await _drain(exchange, receive)
         if refusal is not None:
             await refusal(scope, receive, answer)
             return
-        if b"content-length" not in exchange.headers or b"transfer-encoding" in exchange.headers:
-            receive = self._counting(exchange, receive)
-        await self._pass_on(exchange, scope, receive, answer)
+        await self._answered(exchange, scope, receive, answer)
 
-    async def _pass_on(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
+    async def _answered(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
         try:
-            await self._app(scope, receive, answer)
+            await self._admitted(exchange, scope, receive, answer)
         except ClientDisconnect:
             return
         except Exception as error:
@@ -128,6 +132,17 @@ class Guard:
             exchange.too_long = False
             await _drain(exchange, receive)
             await _over_limit(f"is longer than {self._limit:,} bytes", self._limit)(scope, receive, answer)
+
+    async def _admitted(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
+        refusal = await self._unknown(exchange, scope)
+        if refusal is None and (refusal := self._too_large(exchange)) is not None:
+            await _drain(exchange, receive)
+        if refusal is not None:
+            await refusal(scope, receive, answer)
+            return
+        if b"content-length" not in exchange.headers or b"transfer-encoding" in exchange.headers:
+            receive = self._counting(exchange, receive)
+        await self._app(scope, receive, answer)
 
     def _wrong_host(self, exchange: _Exchange) -> Response | None:
         if self._hosts is None or exchange.path in _PROBES:
@@ -176,21 +191,26 @@ class Guard:
             "Add the origin to http.cors_origins.",
         )
 
-    def _no_key(self, exchange: _Exchange, scope: Scope) -> Response | None:
-        if not self._key or exchange.path in _OPEN:
+    async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
+        """Note on the request who sent it, or refuse it."""
+        path = exchange.path
+        given = Given(_credentials(exchange), exchange.address, exchange.added[0][1].decode())
+        if path in _OPEN or path.startswith(_METADATA):
             return None
-        if exchange.path in _SESSION_POSTS and b"session_id=" in scope["query_string"]:
+        if not given.credentials and _SESSION_POST.fullmatch(path) and b"session_id=" in scope["query_string"]:
+            bind(scope, Sender(None, exchange.address, given.request))
             return None
-        given = _given_keys(exchange)
-        if any(hmac.compare_digest(key, self._key) for key in given):
-            return None
-        return problem(
-            401,
-            "unauthenticated",
-            "The API key is wrong." if given else "An API key is needed.",
-            "Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`; MCP clients may append ?key=KEY to the URL.",
-            {"WWW-Authenticate": 'Bearer realm="openmemory"' + (', error="invalid_token"' if given else "")},
-        )
+        try:
+            principal = await self._authenticator.principal(given)
+            if principal.id.startswith(("key:", "token:")):
+                await self._rates.request(principal.id)
+        except OpenMemoryError as error:
+            return refused(error)
+        door = Door.MCP if path.startswith("/mcp") else Door.REST
+        sender = replace(principal, door=door, address=exchange.address, request=given.request)
+        repeated = len(given.credentials) > (exchange.query_key is not None)
+        bind(scope, Sender(sender, exchange.address, given.request, repeated))
+        return None
 
     def _too_large(self, exchange: _Exchange) -> Response | None:
         length = exchange.headers.get(b"content-length")
@@ -257,21 +277,14 @@ def _over_limit(what: str, limit: int) -> Response:
 def _accepted_hosts(settings: Settings) -> frozenset[str] | None:
     """The names by which the service may be called; None for any.
 
-    Beyond loopback a key protects, which a page that was rebound does not have; there only a list that is given counts.
+    Beyond loopback a credential protects, which a page that was rebound does not have; there only a list that is given
+    counts.
     """
     given = [name.lower() for name in settings.http.allowed_hosts]
-    beyond = bool(settings.access.api_key.get_secret_value()) and not _is_loopback(settings.host)
-    if "*" in given or (beyond and not given):
+    if "*" in given or (not is_loopback(settings.host) and not given and credentials_required(settings)):
         return None
     own = f"[{settings.host}]" if ":" in settings.host else settings.host
     return frozenset([*_LOOPBACK, own.lower(), *given])
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _host(exchange: _Exchange) -> bytes:
@@ -284,12 +297,11 @@ def _without_port(host: str) -> str:
     return host.partition(":")[0].rstrip(".")
 
 
-def _given_keys(exchange: _Exchange) -> list[bytes]:
-    keys = [exchange.headers.get(b"x-api-key"), exchange.query_key]
-    scheme, _, credential = exchange.headers.get(b"authorization", b"").partition(b" ")
-    if scheme.lower() == b"bearer":
-        keys.append(credential.strip())
-    return [key for key in keys if key]
+def _credentials(exchange: _Exchange) -> list[str]:
+    """What a request carries to prove itself, the most binding first."""
+    scheme, _, bearer = exchange.headers.get(b"authorization", b"").partition(b" ")
+    given = [bearer.strip() if scheme.lower() == b"bearer" else None, exchange.headers.get(b"x-api-key")]
+    return [each.decode("utf-8", "replace") for each in (*given, exchange.query_key) if each]
 
 
 def _take_key(scope: Scope) -> bytes | None:

@@ -15,7 +15,7 @@ from app.errors import Invalid, NotFound
 from app.memories import repository
 from app.memories.models import State
 from app.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
-from app.rest.caller import Owner, OwnerOrDefault, TheServices, app_of, owner_of
+from app.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
 from app.rest.schemas import (
@@ -43,7 +43,7 @@ MemoryId = Annotated[UUID, Path(description="The memory's id.")]
 _ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
 
 
-@router.get("", responses=documented(404))
+@router.get("", responses=documented(403, 404))
 async def list_memories(
     *,
     services: TheServices,
@@ -87,6 +87,7 @@ async def list_memories(
 @router.post("", responses=documented(403, 413))
 async def add_memory(
     services: TheServices,
+    asking: TheAsking,
     new: Annotated[
         NewMemoryOfUser,
         Body(
@@ -109,7 +110,7 @@ async def add_memory(
     ],
 ) -> MemoryRowAdded:
     """Remember one text. An identical active one of the same app and namespace is answered instead (`NONE`)."""
-    caller = await app_of(services, new.user_id, new.app)
+    caller = await asking.as_app(new.user_id, new.app)
     # The time is set here, so that the row of a new memory is known without reading it back.
     created_at = new.created_at or datetime.now(UTC)
     create = replace(new.create(), created_at=created_at)
@@ -120,22 +121,24 @@ async def add_memory(
     return MemoryRowAdded.of_twin(await _stored(services, caller, added.id), added.event, note)
 
 
-@router.delete("", responses=documented(404, 413))
+@router.delete("", responses=documented(403, 404, 413))
 async def delete_memories(
     services: TheServices,
+    asking: TheAsking,
     which: Annotated[
         MemoriesOfUser, Body(openapi_examples={"one": {"value": {"memory_ids": [_ID], "user_id": "alice"}}})
     ],
 ) -> Message:
     """Delete memories softly; `actions/restore` brings them back. All or none."""
-    caller = await owner_of(services, which.user_id)
+    caller = await asking.as_owner(which.user_id)
     count = await services.memories.delete(caller, which.memory_ids)
     return Message(message=f"Successfully deleted {count} memories")
 
 
-@router.post("/filter", responses=documented(400, 404))
+@router.post("/filter", responses=documented(400, 403, 404))
 async def filter_memories(
     services: TheServices,
+    asking: TheAsking,
     wanted: Annotated[
         MemoryFilter,
         Body(
@@ -148,7 +151,7 @@ async def filter_memories(
 ) -> MemoryPage:
     """List a user's active and paused memories, and the archived ones on demand."""
     sort, descending = _filter_sorting(wanted)
-    caller = await owner_of(services, wanted.user_id)
+    caller = await asking.as_owner(wanted.user_id)
     archived = (State.ARCHIVED,) if wanted.show_archived else ()
     query = MemoryQuery(
         states=(State.ACTIVE, State.PAUSED, *archived),
@@ -165,15 +168,16 @@ async def filter_memories(
     return MemoryPage.of(await services.memories.list(caller, query))
 
 
-@router.get("/{memory_id}", responses=documented(404))
+@router.get("/{memory_id}", responses=documented(403, 404))
 async def get_memory(services: TheServices, caller: OwnerOrDefault, memory_id: MemoryId) -> MemoryDetail:
     """Show one memory, in whatever state it is."""
     return MemoryDetail.of(await services.memories.get(caller, memory_id))
 
 
-@router.put("/{memory_id}", responses=documented(404, 409, 413))
+@router.put("/{memory_id}", responses=documented(403, 404, 409, 413))
 async def update_memory(
     services: TheServices,
+    asking: TheAsking,
     memory_id: MemoryId,
     change: Annotated[
         MemoryChange,
@@ -188,19 +192,19 @@ async def update_memory(
     """Change the text, metadata or categories of one memory; its vector follows, its history keeps the old text."""
     if change.memory_content is None and change.metadata is None and change.categories is None:
         raise Invalid("memory_content", "must be given, or metadata, or categories")
-    caller = await owner_of(services, change.user_id)
+    caller = await asking.as_owner(change.user_id)
     categories = None if change.categories is None else tuple(change.categories)
     update = MemoryUpdate(change.memory_content, change.metadata, categories)
     return MemoryRow.of(await services.memories.update(caller, memory_id, update))
 
 
-@router.get("/{memory_id}/history", responses=documented(404))
+@router.get("/{memory_id}/history", responses=documented(403, 404))
 async def get_history(services: TheServices, caller: OwnerOrDefault, memory_id: MemoryId) -> History:
     """Show all states and texts that one memory has had, oldest first."""
     return await services.memories.history(caller, memory_id)
 
 
-@router.get("/{memory_id}/access-log", responses=documented(404))
+@router.get("/{memory_id}/access-log", responses=documented(403, 404))
 async def get_access_log(
     services: TheServices,
     caller: OwnerOrDefault,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from app.metrics.exposition import CONTENT_TYPE, Metrics
+from app.rest.caller import ThePrincipal
 from app.rest.routing import Router
 
 router = Router("/metrics", "operation")
@@ -15,7 +16,8 @@ _SHAPE = {
 
 
 @router.get("", response_class=Response, responses={200: _SHAPE | {"description": "The metrics, one sample a line."}})
-async def metrics(request: Request) -> Response:
+async def metrics(request: Request, principal: ThePrincipal) -> Response:
     """Count and measure the service in the text format of Prometheus. Answers while PostgreSQL is away, and says so."""
+    principal.must_operate()
     found: Metrics = request.app.state.metrics
     return Response(await found.exposition(), media_type=CONTENT_TYPE)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Body, Query
 
-from app.rest.caller import Owner, TheServices, app_of, owner_of
+from app.rest.caller import Owner, TheAsking, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
 from app.rest.schemas import SearchBody, listed, moment
@@ -15,7 +15,7 @@ from app.search.schemas import SearchAnswer, SearchQuery
 router = Router("/api/v1/memories/search", "search")
 
 
-@router.get("", responses=documented(404, 413))
+@router.get("", responses=documented(403, 404, 413))
 async def search_by_query(
     services: TheServices,
     caller: Owner,
@@ -26,9 +26,10 @@ async def search_by_query(
     return await services.search.search(caller, SearchQuery(query, limit))
 
 
-@router.post("", responses=documented(404, 413))
+@router.post("", responses=documented(403, 404, 413))
 async def search_memories(
     services: TheServices,
+    asking: TheAsking,
     wanted: Annotated[
         SearchBody,
         Body(
@@ -48,9 +49,9 @@ async def search_memories(
     ],
 ) -> SearchAnswer:
     """Find memories by meaning and by words, best first. The answer says how it was found and why in this order."""
-    caller = await owner_of(services, wanted.user_id)
+    caller = await asking.as_owner(wanted.user_id)
     if wanted.app is not None:
-        caller = await app_of(services, wanted.user_id, wanted.app)
+        caller = await asking.as_app(wanted.user_id, wanted.app)
     query = SearchQuery(
         text=wanted.query,
         limit=wanted.limit,

@@ -9,12 +9,15 @@ from typing import Annotated, Literal
 from fastapi import Query
 from pydantic import BaseModel
 
+from app.access import journal
+from app.access.journal import Event
+from app.access.principal import Scope
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.health import Diagnosis
 from app.index.reconcile import IndexUnavailable, SyncRunning, SyncStatistics
 from app.index.runs import Run
-from app.rest.caller import TheServices, owner_of
+from app.rest.caller import TheAsking, ThePrincipal, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
 
@@ -35,32 +38,46 @@ class SyncRuns(BaseModel):
     runs: list[Run]
 
 
-@router.post("/sync", responses=documented(404, 409))
-@short.post("/sync", responses=documented(404, 409), include_in_schema=False)
+@router.post("/sync", responses=documented(403, 404, 409))
+@short.post("/sync", responses=documented(403, 404, 409), include_in_schema=False)
 async def sync(
     services: TheServices,
+    asking: TheAsking,
     dry_run: Annotated[bool, Query(description="Only count what would be done.")] = False,
     full: Annotated[bool, Query(description="Write every item anew.")] = False,
     user_id: Annotated[str | None, Query(description="Only this user's; left out: everybody's.")] = None,
 ) -> SyncAnswer:
     """Make the vector index equal to PostgreSQL. `partial`: some items could not be delivered and stay marked."""
-    user = None if user_id is None else (await owner_of(services, user_id)).user_id
+    user = None if user_id is None else await asking.as_owner(user_id)
+    if user is None:
+        asking.principal.must(Scope.ADMIN)
+    else:
+        user.may_write()
+    who = user or asking.principal
+    async with services.database.statement() as tx:
+        await journal.record(tx, who, Event.INDEX_SYNC, detail={"dry_run": dry_run, "full": full})
     with _in_words():
-        statistics = await services.reconciler.sync(trigger="rest", user=user, dry_run=dry_run, full=full)
+        statistics = await services.reconciler.sync(
+            trigger="rest", user=None if user is None else user.user_id, dry_run=dry_run, full=full
+        )
     return SyncAnswer(status="partial" if statistics.errors else "success", statistics=statistics)
 
 
-@router.get("/sync/runs", responses=documented(422))
+@router.get("/sync/runs", responses=documented(403))
 async def runs(
-    services: TheServices, limit: Annotated[int, Query(ge=1, le=1000, description="How many runs at most.")] = 20
+    services: TheServices,
+    principal: ThePrincipal,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many runs at most.")] = 20,
 ) -> SyncRuns:
     """List what the last runs of the sync found and did, and how far one has come that goes on."""
+    principal.must_operate()
     return SyncRuns(runs=await services.reconciler.runs(limit))
 
 
-@router.get("/doctor")
-async def doctor(services: TheServices) -> Diagnosis:
+@router.get("/doctor", responses=documented(403))
+async def doctor(services: TheServices, principal: ThePrincipal) -> Diagnosis:
     """Look at every dependency, and at how far PostgreSQL and the index are apart."""
+    principal.must_operate()
     with _in_words():
         return await services.health.diagnose()
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query
 
 from app.errors import Invalid
-from app.rest.caller import TheServices, owner_of
+from app.rest.caller import TheAsking, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
 from app.rest.schemas import Message
@@ -15,9 +15,10 @@ from app.rest.schemas import Message
 router = Router("/api/v1/users", "access")
 
 
-@router.delete("/{user_id:path}", responses=documented(404))
+@router.delete("/{user_id:path}", responses=documented(403, 404))
 async def erase_user(
     services: TheServices,
+    asking: TheAsking,
     user_id: Annotated[str, Path(description="The user's name.", examples=["alice"])],
     confirm: Annotated[str, Query(description="The user's name once more.", examples=["alice"])] = "",
 ) -> Message:
@@ -26,6 +27,6 @@ async def erase_user(
         user_id = user_id.removesuffix("/")
     if confirm != user_id:
         raise Invalid("confirm", "must repeat the user's name, because this cannot be undone")
-    caller = await owner_of(services, user_id)
+    caller = await asking.as_owner(user_id)
     count = await services.memories.erase_user(caller)
     return Message(message=f"Successfully erased the user and {count} memories")

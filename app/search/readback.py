@@ -25,7 +25,9 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import UUID as PgUUID
 from sqlalchemy.orm import aliased
 
+from app.access import journal
 from app.access.caller import Caller
+from app.access.journal import Event
 from app.access.models import App
 from app.access.readable import readable_by
 from app.audit.models import MemoryAccessLog
@@ -84,7 +86,8 @@ async def readback(
 ) -> list[Any]:
     """The best `limit` of the candidates (id and score, best first) that the caller may read, as rows, in order.
 
-    One statement: rows that match the query's filters and `readable_by`, and a log entry for each of them.
+    One statement: rows that match the query's filters and `readable_by`, a log entry for each of them, and an event of
+    the audit log.
     """
     return await _statement(caller.owner, caller.default).rows(
         tx,
@@ -97,6 +100,7 @@ async def readback(
             "query": query.text,
             "method": method,
             "log_app_id": caller.app_id,
+            **journal.parameters(caller, Event.MEMORY_SEARCH, detail={"method": method}),
         },
     )
 
@@ -163,4 +167,4 @@ def _statement(owner: bool, default: Any) -> Prepared:
         )
         .cte("logged")
     )
-    return Prepared(select(readable).add_cte(logged).order_by(readable.c.position))
+    return Prepared(select(readable).add_cte(logged, journal.inserted(readable)).order_by(readable.c.position))

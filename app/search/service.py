@@ -12,7 +12,10 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_
 
+from app.access import journal
 from app.access.caller import Caller, Default
+from app.access.journal import Event
+from app.access.rates import Rates
 from app.access.readable import readable_by
 from app.config import Settings
 from app.database import Database
@@ -56,6 +59,7 @@ class _Found:
     """What a search has read back so far: rows that the caller may read by id, and every id that was `tried`."""
 
     limit: int
+    logged: bool = False
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)
 
@@ -67,10 +71,11 @@ class _Found:
 class Search:
     """Finds memories."""
 
-    def __init__(self, database: Database, spaces: Spaces, settings: Settings) -> None:
+    def __init__(self, database: Database, spaces: Spaces, settings: Settings, rates: Rates) -> None:
         self._database = database
         self._spaces = spaces
         self._settings = settings
+        self._rates = rates
         self.answered: Counter[tuple[Method, str | None]] = Counter()
         """Answers since the start, by method and note."""
 
@@ -84,7 +89,10 @@ class Search:
             Invalid: the query or a filter cannot be used.
             Unavailable: Postgres does not answer.
         """
+        caller.may_read()
         limit = self._checked(query)
+        if caller.principal.assistant:
+            await self._rates.search(str(caller.app_id))
         asked = max(CANDIDATES, 3 * limit)
         strict = False
         found = _Found(limit)
@@ -103,6 +111,9 @@ class Search:
                 break
             asked *= WIDENING
             strict = True
+        if not found.logged:
+            async with self._database.statement() as tx:
+                await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
         best = sorted((fused[id_] for id_ in found.rows), key=lambda hit: -hit.score)
         self.answered[method, dense.note] += 1
         results = [_result(found.rows[hit.id], hit) for hit in best]
@@ -119,6 +130,7 @@ class Search:
             missing = found.limit - len(found.rows)
             async with self._database.statement() as tx:
                 rows = await readback(tx, caller, query, some, limit=missing, method=method)
+            found.logged = True
             found.rows |= {row.id: row for row in rows}
             found.tried.update(id_ for id_, _ in some)
             start, count = start + count, len(hits)
@@ -130,7 +142,7 @@ class Search:
         filter would let few through: reading back passes it over anyway, and most callers may read most."""
         where = LexicalFilter(
             caller.user_id,
-            namespaces=query.namespaces,
+            namespaces=query.namespaces or caller.principal.namespaces or (),
             thread=query.threads[0] if len(query.threads) == 1 else None,
             kinds=query.kinds,
             apps=query.app_ids,
@@ -147,7 +159,8 @@ class Search:
 
     async def _dense(self, caller: Caller, query: SearchQuery, limit: int) -> _Dense:
         space = self._spaces.serving
-        where = Filter(caller.user_id, namespaces=query.namespaces, kinds=query.kinds, apps=query.app_ids)
+        namespaces = query.namespaces or caller.principal.namespaces or ()
+        where = Filter(caller.user_id, namespaces=namespaces, kinds=query.kinds, apps=query.app_ids)
         try:
             vector = await space.query(query.text)
             return _Dense(await space.search(vector, where, limit))

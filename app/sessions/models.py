@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import BigInteger, ForeignKey, Identity, Index
+from sqlalchemy import BigInteger, ForeignKey, Identity, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.access.models import NOW
@@ -18,6 +18,8 @@ from app.database import Base
 
 class McpSession(Base):
     """An open SSE session. `user_name` and `app_name` are as its address has them; null: the configured default.
+
+    `principal` is who opened it; with `bearer` its id alone admits messages, because its client sends no credential.
 
     `holder` names the process by the advisory lock that it keeps while it lives.
     """
@@ -28,6 +30,8 @@ class McpSession(Base):
     id: Mapped[UUID] = mapped_column(primary_key=True)
     user_name: Mapped[str | None]
     app_name: Mapped[str | None]
+    principal: Mapped[str] = mapped_column(server_default=text("''"))
+    bearer: Mapped[bool] = mapped_column(server_default=text("false"))
     holder: Mapped[int]
     opened_at: Mapped[datetime] = mapped_column(server_default=NOW)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Integer, LargeBinary, String, Uuid, bindparam, text
+from sqlalchemy import ARRAY, BigInteger, Boolean, Integer, LargeBinary, String, Uuid, bindparam, text
 
 from app.database import Tx
 
@@ -29,6 +29,22 @@ class Names(NamedTuple):
 
     user: str | None
     app: str | None
+
+
+class Owner(NamedTuple):
+    """Whose a session is: its names, and the principal whose credential opened it. `bearer`: who knows the session's
+    id needs no other credential, because its client sends none."""
+
+    names: Names
+    principal: str
+    bearer: bool
+
+
+class Poster(NamedTuple):
+    """Who sends a message to a session: names, if the address has them, and the principal, if there is a credential."""
+
+    names: Names | None
+    principal: str | None
 
 
 class Sent(NamedTuple):
@@ -61,14 +77,17 @@ def channel(number: int) -> str:
 
 
 _ENTER = text("""
-insert into mcp_sessions (id, user_name, app_name, holder)
-select id, user_name, app_name, :holder from unnest(:ids, :users, :apps) as entered(id, user_name, app_name)
+insert into mcp_sessions (id, user_name, app_name, principal, bearer, holder)
+select id, user_name, app_name, principal, bearer, :holder
+from unnest(:ids, :users, :apps, :principals, :bearers) as entered(id, user_name, app_name, principal, bearer)
 on conflict (id) do update set holder = excluded.holder
 """).bindparams(
     bindparam("holder", type_=Integer),
     bindparam("ids", type_=ARRAY(Uuid)),
     bindparam("users", type_=ARRAY(String)),
     bindparam("apps", type_=ARRAY(String)),
+    bindparam("principals", type_=ARRAY(String)),
+    bindparam("bearers", type_=ARRAY(Boolean)),
 )
 
 _LEAVE = text("delete from mcp_sessions where id = any(:ids)").bindparams(bindparam("ids", type_=ARRAY(Uuid)))
@@ -81,6 +100,7 @@ with found as materialized (
   select id, holder, pg_try_advisory_xact_lock_shared({CLASS}, holder) as dead from mcp_sessions
   where id = :session
     and (:anybody or (user_name is not distinct from :user and app_name is not distinct from :app))
+    and (principal = :principal or (bearer and CAST(:principal AS text) is null))
 ), sent as (
   insert into mcp_messages (session_id, sender, ticket, body)
   select id, :sender, :ticket, :body from found where not dead
@@ -93,6 +113,7 @@ from found left join sent on true
     bindparam("session", type_=Uuid),
     bindparam("user", type_=String),
     bindparam("app", type_=String),
+    bindparam("principal", type_=String),
     bindparam("sender", type_=Integer),
     bindparam("ticket", type_=BigInteger),
     bindparam("body", type_=LargeBinary),
@@ -133,10 +154,16 @@ delete from mcp_sessions s using dead where s.holder = dead.holder
 _NOTIFY = text("select pg_notify(:channel, :payload)")
 
 
-async def enter(tx: Tx, holder: int, sessions: Mapping[UUID, Names]) -> None:
+async def enter(tx: Tx, holder: int, sessions: Mapping[UUID, Owner]) -> None:
     """Say that a process holds these sessions."""
-    names = list(sessions.values())
-    values = {"ids": list(sessions), "users": [one.user for one in names], "apps": [one.app for one in names]}
+    owners = list(sessions.values())
+    values = {
+        "ids": list(sessions),
+        "users": [owner.names.user for owner in owners],
+        "apps": [owner.names.app for owner in owners],
+        "principals": [owner.principal for owner in owners],
+        "bearers": [owner.bearer for owner in owners],
+    }
     await tx.execute(_ENTER, values | {"holder": holder})
 
 
@@ -150,16 +177,15 @@ async def leave_all(tx: Tx, holder: int) -> None:
     await tx.execute(_LEAVE_ALL, {"holder": holder})
 
 
-async def send(tx: Tx, session: UUID, names: Names | None, *, sender: int, ticket: int, body: bytes) -> Sent | None:
-    """Store a message for a session and tell the process that holds it; None if there is no such session.
-
-    `names`: whose the session must be; None if the address does not say.
+async def send(tx: Tx, session: UUID, poster: Poster, *, sender: int, ticket: int, body: bytes) -> Sent | None:
+    """Store a message for a session and tell the process that holds it; None if the poster has no such session.
 
     Raises:
         IntegrityError: the session was closed at that very moment.
     """
-    user, app = names or Names(None, None)
-    values = {"session": session, "anybody": names is None, "user": user, "app": app}
+    user, app = poster.names or Names(None, None)
+    anybody = poster.names is None
+    values = {"session": session, "anybody": anybody, "user": user, "app": app, "principal": poster.principal}
     row = (await tx.execute(_SEND, values | {"sender": sender, "ticket": ticket, "body": body})).one_or_none()
     return None if row is None else Sent(row[0], row[1])
 

@@ -115,7 +115,7 @@ class World:
         spaces = Spaces(Space(services.embedder, self.index, collection=services.spaces.serving.collection))
         self.deliverer = Deliverer(services.database, spaces, sources)
         self.reconciler = Reconciler(services.database, spaces, self.deliverer, sources[Kind.MEMORY])
-        self.search = Search(services.database, spaces, services.settings)
+        self.search = Search(services.database, spaces, services.settings, services.rates)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it and wait for it, a minute at most. A `Crash` passes through like any exception."""

@@ -146,12 +146,23 @@ def test_a_port_taken_by_another_program_is_told_on_one_line(serve: Serve, folde
     assert not folder.exists()
 
 
-def test_beyond_loopback_a_key_is_needed(serve: Serve, folder: Path) -> None:
+def test_beyond_loopback_a_key_is_needed_and_the_command_that_is_told_makes_it(serve: Serve, folder: Path) -> None:
     service = serve("--host", "0.0.0.0")
     assert service.ended(within=START) == 2
-    [line] = service.err.splitlines()
-    assert "OPENMEMORY_ACCESS_API_KEY" in line
-    assert not folder.exists()
+    line = service.err.splitlines()[-1]
+    assert f"openmemory keys create --admin NAME --data-dir {folder}" in line
+    made = _command("keys", "create", "--admin", "root", "--data-dir", str(folder))
+    key = made.stdout.strip()
+    assert re.fullmatch("om_[a-z0-9]{8}_[A-Za-z0-9_-]{43}", key), made.stderr
+    url = serve("--host", "0.0.0.0").ready()
+    about = {"params": {"user_id": "default_user"}}
+    assert httpx.get(f"{url}/api/v1/memories", **about).status_code == 401
+    assert httpx.get(f"{url}/api/v1/memories", **about, headers={"X-API-Key": key}).status_code == 200
+    # Who may read the data folder needs no key.
+    assert _command("keys", "list", "--data-dir", str(folder)).stdout.startswith(key[:11])
+    assert _command("keys", "revoke", key[:11], "--url", url, OPENMEMORY_API_KEY=key).returncode == 0
+    assert httpx.get(f"{url}/api/v1/memories", **about, headers={"X-API-Key": key}).status_code == 401
+    assert key not in (folder / "service.json").read_text()
 
 
 def test_with_a_key_it_listens_beyond_loopback_and_asks_for_it(serve: Serve) -> None:
@@ -163,8 +174,8 @@ def test_with_a_key_it_listens_beyond_loopback_and_asks_for_it(serve: Serve) -> 
     assert httpx.get(f"{url}/api/v1/memories", **about, headers=key).status_code == 200
     refused = _command("list", "--url", url)
     assert refused.returncode == 2
-    assert "set OPENMEMORY_ACCESS_API_KEY" in refused.stderr
-    assert _command("list", "--url", url, OPENMEMORY_ACCESS_API_KEY="a-long-key").returncode == 0
+    assert "set OPENMEMORY_API_KEY" in refused.stderr
+    assert _command("list", "--url", url, OPENMEMORY_API_KEY="a-long-key").returncode == 0
 
 
 def test_the_stop_command_ends_it(serve: Serve, folder: Path) -> None:

@@ -247,7 +247,8 @@ async def test_every_read_is_logged_with_its_app_and_sort(services: Services, ne
     await services.memories.get(claude, added.id)
     await services.memories.list(claude, MemoryQuery())
     await services.search.search(claude, SearchQuery("Esperanto"))
-    log = await services.memories.access_log(claude, added.id)
+    user = await services.directory.caller(new_user, None, owner=True)
+    log = await services.memories.access_log(user, added.id)
     assert [entry.access_type for entry in log.logs] == ["search", "list", "get"]
     assert {entry.app_name for entry in log.logs} == {"claude"}
     assert log.logs[0].metadata_["query"] == "Esperanto"

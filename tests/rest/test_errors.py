@@ -4,6 +4,7 @@ import httpx
 import pytest
 from fastapi import FastAPI, HTTPException
 
+from app.access.principal import LOCAL
 from app.errors import (
     Conflict,
     Forbidden,
@@ -12,21 +13,29 @@ from app.errors import (
     OpenMemoryError,
     SetupError,
     TooLarge,
+    TooMany,
     Unauthenticated,
     Unavailable,
 )
 from app.rest.errors import add_error_handlers, not_valid
+from app.sender import Sender, bind
+from app.services import Services
 
 
-async def answer_to(error: Exception) -> httpx.Response:
+async def answer_to(services: Services, error: Exception) -> httpx.Response:
     app = FastAPI()
+    app.state.services = services
     add_error_handlers(app)
 
     @app.get("/")
     async def fail() -> None:
         raise error
 
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+    async def sent(scope, receive, send):
+        bind(scope, Sender(LOCAL, None, "1"))
+        await app(scope, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(sent), base_url="http://localhost") as client:
         return await client.get("/")
 
 
@@ -39,11 +48,17 @@ async def answer_to(error: Exception) -> httpx.Response:
             ("memory_not_found", "Memory not found", None),
             {},
         ),
-        (Unauthenticated("no"), 401, ("unauthenticated", "no", None), {"www-authenticate": "Bearer"}),
+        (
+            Unauthenticated("no"),
+            401,
+            ("unauthenticated", "no", None),
+            {"www-authenticate": 'Bearer realm="openmemory"'},
+        ),
         (Forbidden("no", hint="ask"), 403, ("forbidden", "no", "ask"), {}),
         (Invalid("text", "is bad"), 422, ("invalid", "text: is bad", None), {}),
         (TooLarge("text", "is long"), 413, ("too_large", "text: is long", None), {}),
         (Conflict("no"), 409, ("conflict", "no", None), {}),
+        (TooMany("often", retry_after=2.2), 429, ("too_many_requests", "often", None), {"retry-after": "3"}),
         (Unavailable("away", retry_after=0.1), 503, ("unavailable", "away", None), {"retry-after": "1"}),
         (Unavailable("away", retry_after=2.2), 503, ("unavailable", "away", None), {"retry-after": "3"}),
         (SetupError("odd"), 500, ("setup", "odd", None), {}),
@@ -52,8 +67,8 @@ async def answer_to(error: Exception) -> httpx.Response:
         (Invalid("x", "half \ud83d of a pair"), 422, ("invalid", "x: half \ud83d of a pair", None), {}),
     ],
 )
-async def test_every_expected_failure_has_one_shape(error, status, body, headers):
-    answer = await answer_to(error)
+async def test_every_expected_failure_has_one_shape(services, error, status, body, headers):
+    answer = await answer_to(services, error)
     assert answer.status_code == status
     assert answer.json() == dict(zip(("error", "detail", "hint"), body, strict=True))
     assert {name: answer.headers[name] for name in headers} == headers

@@ -5,16 +5,20 @@ import json
 import logging
 import socket
 from collections.abc import AsyncIterator
+from itertools import count
 
 import httpx
 import pytest
 import uvicorn
 
+from app.access.authentication import Authenticator
 from app.config import Settings
 from app.rest.guard import Guard
+from app.services import Services
 
 KEY = "correct horse battery staple"
 PAGE = "http://localhost:3000"
+_addresses = count(1)
 PATH = "/api/v1/memories?user_id=default_user"
 
 
@@ -33,9 +37,30 @@ async def fails(scope, receive, send):
     raise RuntimeError("the secret of the house")
 
 
-def guarded(app=answers, base_url="http://localhost:8765", **settings) -> httpx.AsyncClient:
-    guard = Guard(app, Settings.model_validate(settings))
-    return httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url=base_url)
+@pytest.fixture(scope="module")
+def guard(services: Services):
+    """Makes a guard over an application, with other settings."""
+
+    def make(app=answers, **settings) -> Guard:
+        changed = Settings.model_validate(settings)
+        authenticator = Authenticator(changed, services.database, services.keys, services.rates)
+        return Guard(app, changed, authenticator, services.rates)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def guarded(guard):
+    """Makes a client of a guarded application."""
+
+    def make(app=answers, base_url="http://localhost:8765", **settings) -> httpx.AsyncClient:
+        # An address of its own: wrong keys from one address are counted.
+        client = (f"198.51.100.{next(_addresses) % 250}", 1)
+        return httpx.AsyncClient(
+            transport=httpx.ASGITransport(guard(app, **settings), client=client), base_url=base_url
+        )
+
+    return make
 
 
 async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
@@ -56,7 +81,7 @@ async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
         ("/mcp/messages/?session_id=8d1f", {}),
     ],
 )
-async def test_the_key_opens_and_some_paths_are_open(path, headers):
+async def test_the_key_opens_and_some_paths_are_open(guarded, path, headers):
     async with guarded(access={"api_key": KEY}) as client:
         assert (await client.get(path, headers=headers)).status_code == 200
 
@@ -65,39 +90,39 @@ async def test_the_key_opens_and_some_paths_are_open(path, headers):
     ("path", "headers", "detail"),
     [
         ("/x", {}, "An API key is needed."),
-        ("/x", {"Authorization": "Bearer wrong"}, "The API key is wrong."),
+        ("/x", {"Authorization": "Bearer wrong"}, "The API key is wrong, or it has ended."),
         ("/x", {"Authorization": f"Basic {KEY}"}, "An API key is needed."),
-        ("/x", {"X-API-Key": KEY[:-1]}, "The API key is wrong."),
-        ("/x", {"X-API-Key": "ключ".encode()}, "The API key is wrong."),
-        ("/x?key=wrong", {}, "The API key is wrong."),
+        ("/x", {"X-API-Key": KEY[:-1]}, "The API key is wrong, or it has ended."),
+        ("/x", {"X-API-Key": "ключ".encode()}, "The API key is wrong, or it has ended."),
+        ("/x?key=wrong", {}, "The API key is wrong, or it has ended."),
         ("/x?keys=" + KEY, {}, "An API key is needed."),
         ("/mcp/messages/", {}, "An API key is needed."),
         ("/docs", {}, "An API key is needed."),
         ("/health", {}, "An API key is needed."),
     ],
 )
-async def test_without_the_key_every_door_is_shut(path, headers, detail):
+async def test_without_the_key_every_door_is_shut(guarded, path, headers, detail):
     async with guarded(access={"api_key": KEY}) as client:
         answer = await client.get(path, headers=headers)
-    assert (answer.status_code, answer.json()["error"], answer.json()["detail"]) == (401, "unauthenticated", detail)
+    code = "unauthenticated" if detail == "An API key is needed." else "invalid_credential"
+    assert (answer.status_code, answer.json()["error"], answer.json()["detail"]) == (401, code, detail)
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize("settings", [{}, {"access": {"api_key": KEY}}])
-async def test_a_key_in_the_address_is_taken_out_of_it(settings):
-    async with guarded(**settings) as client:
+async def test_a_key_in_the_address_is_taken_out_of_it(guarded):
+    async with guarded(access={"api_key": KEY}) as client:
         answer = await client.get("/x", params={"a": "1", "key": KEY, "b": "2"})
     assert answer.json()["query"] == "a=1&b=2"
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8765", "[::1]:8765", "LOCALHOST:1", "localhost."])
-async def test_loopback_names_are_accepted(host):
+async def test_loopback_names_are_accepted(guarded, host):
     async with guarded() as client:
         assert (await client.get("/x", headers={"Host": host})).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8765", "[::2]", ""])
-async def test_a_foreign_host_is_refused_with_the_setting_that_would_allow_it(host):
+async def test_a_foreign_host_is_refused_with_the_setting_that_would_allow_it(guarded, host):
     async with guarded() as client:
         answer = await client.get("/x", headers={"Host": host})
     assert (answer.status_code, answer.json()["error"]) == (421, "host_not_allowed")
@@ -107,24 +132,25 @@ async def test_a_foreign_host_is_refused_with_the_setting_that_would_allow_it(ho
 @pytest.mark.parametrize(
     ("settings", "status"),
     [
-        ({"http": {"allowed_hosts": ["memory.example"]}}, 200),
-        ({"http": {"allowed_hosts": ["Memory.example:8765"]}}, 200),
+        ({"http": {"allowed_hosts": ["memory.example"]}}, 401),
+        ({"http": {"allowed_hosts": ["Memory.example:8765"]}}, 401),
         ({"http": {"allowed_hosts": ["memory.example:1"]}}, 421),
-        ({"http": {"allowed_hosts": ["*"]}}, 200),
-        ({"host": "memory.example"}, 200),
-        ({"host": "0.0.0.0"}, 421),
+        ({"http": {"allowed_hosts": ["*"]}}, 401),
+        ({"host": "memory.example"}, 401),
+        ({"host": "0.0.0.0"}, 401),
         ({"host": "0.0.0.0", "access": {"api_key": KEY}}, 200),
         ({"host": "::", "access": {"api_key": KEY}}, 200),
         ({"host": "127.0.0.1", "access": {"api_key": KEY}}, 421),
         ({"host": "0.0.0.0", "access": {"api_key": KEY}, "http": {"allowed_hosts": ["other.example"]}}, 421),
     ],
 )
-async def test_which_hosts_are_accepted_follows_from_the_settings(settings, status):
+async def test_which_hosts_are_accepted_follows_from_the_settings(guarded, settings, status):
+    key = {"X-API-Key": KEY} if "access" in settings else {}
     async with guarded(base_url="http://memory.example:8765", **settings) as client:
-        assert (await client.get("/x", headers={"X-API-Key": KEY})).status_code == status
+        assert (await client.get("/x", headers=key)).status_code == status
 
 
-async def test_a_preflight_of_a_known_page_needs_no_key():
+async def test_a_preflight_of_a_known_page_needs_no_key(guarded):
     headers = {
         "Origin": PAGE, "Access-Control-Request-Method": "PUT", "Access-Control-Request-Headers": "x-api-key",
     }  # fmt: skip
@@ -138,7 +164,7 @@ async def test_a_preflight_of_a_known_page_needs_no_key():
 
 
 @pytest.mark.parametrize(("headers", "status"), [({}, 401), ({"X-API-Key": KEY}, 200)])
-async def test_a_known_page_may_read_answers_and_refusals(headers, status):
+async def test_a_known_page_may_read_answers_and_refusals(guarded, headers, status):
     async with guarded(access={"api_key": KEY}) as client:
         answer = await client.get("/x", headers=headers | {"Origin": PAGE})
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, PAGE)
@@ -147,7 +173,7 @@ async def test_a_known_page_may_read_answers_and_refusals(headers, status):
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3001", "https://localhost:3000"])
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
-async def test_a_page_of_another_site_is_refused_with_the_setting_that_would_allow_it(method, origin):
+async def test_a_page_of_another_site_is_refused_with_the_setting_that_would_allow_it(guarded, method, origin):
     headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
     async with guarded() as client:
         answer = await client.request(method, "/x", headers=headers)
@@ -156,12 +182,12 @@ async def test_a_page_of_another_site_is_refused_with_the_setting_that_would_all
     assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_a_page_of_the_service_itself_may_call():
+async def test_a_page_of_the_service_itself_may_call(guarded):
     async with guarded() as client:
         assert (await client.post("/x", headers={"Origin": "http://localhost:8765"})).status_code == 200
 
 
-async def test_any_page_may_call_if_that_is_configured():
+async def test_any_page_may_call_if_that_is_configured(guarded):
     async with guarded(http={"cors_origins": ["*"]}) as client:
         answer = await client.get("/x", headers={"Origin": "https://any.example"})
     assert answer.headers["access-control-allow-origin"] == "https://any.example"
@@ -176,7 +202,7 @@ async def test_any_page_may_call_if_that_is_configured():
         (chunks(b"x" * 512, b"x" * 513), 413),
     ],
 )
-async def test_a_body_over_the_limit_is_refused_declared_or_streamed(content, status):
+async def test_a_body_over_the_limit_is_refused_declared_or_streamed(guarded, content, status):
     async with guarded(limits={"body": 1024}) as client:
         answer = await client.post("/x", content=content)
     assert answer.status_code == status
@@ -197,14 +223,14 @@ async def test_a_streamed_body_over_the_limit_is_refused_by_the_api_too(make_cli
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "٣", "9" * 30])
-async def test_a_length_that_is_none_is_refused(length):
+async def test_a_length_that_is_none_is_refused(guarded, length):
     async with guarded() as client:
         answer = await client.post("/x", headers={"Content-Length": length.encode()})
     assert answer.status_code == 400
 
 
-async def test_an_unexpected_failure_is_logged_under_the_id_that_the_answer_names(caplog):
-    async with guarded(fails) as client:
+async def test_an_unexpected_failure_is_logged_under_the_id_that_the_answer_names(guarded, caplog):
+    async with guarded(fails, access={"api_key": "no secret in logs"}) as client:
         with caplog.at_level(logging.ERROR, logger="app.rest.guard"):
             answer = await client.get("/x", params={"key": "no secret in logs"})
     assert (answer.status_code, answer.json()["error"]) == (500, "internal_error")
@@ -217,14 +243,14 @@ async def test_an_unexpected_failure_is_logged_under_the_id_that_the_answer_name
 
 
 @pytest.mark.parametrize(("given", "kept"), [("a-1.b:C_2", True), ("x" * 129, False), ("a b", False), ("", False)])
-async def test_a_sane_request_id_is_kept_and_any_other_replaced(given, kept):
+async def test_a_sane_request_id_is_kept_and_any_other_replaced(guarded, given, kept):
     async with guarded() as client:
         answer = await client.get("/x", headers={"X-Request-ID": given})
     assert (answer.headers["x-request-id"] == given) is kept
     assert answer.headers["x-request-id"]
 
 
-async def test_a_stream_passes_unbuffered():
+async def test_a_stream_passes_unbuffered(guard):
     first_was_read = asyncio.Event()
 
     async def streams(scope, receive, send):
@@ -244,24 +270,24 @@ async def test_a_stream_passes_unbuffered():
     scope = {
         "type": "http", "method": "GET", "path": "/x", "query_string": b"", "headers": [(b"host", b"localhost")],
     }  # fmt: skip
-    await Guard(streams, Settings())(scope, None, send)
+    await guard(streams)(scope, None, send)
     assert sent == [b"", b"first", b"second"]
 
 
-async def test_websockets_are_refused():
+async def test_websockets_are_refused(guard):
     sent = []
 
     async def send(message):
         sent.append(message)
 
-    await Guard(answers, Settings())({"type": "websocket", "path": "/x"}, None, send)
+    await guard()({"type": "websocket", "path": "/x"}, None, send)
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_a_client_that_sends_everything_first_is_still_told_why(declared):
+async def test_a_client_that_sends_everything_first_is_still_told_why(guard, declared):
     """Over TCP, where closing on unread bytes would break the connection before the answer is seen."""
-    guard = Guard(answers, Settings.model_validate({"limits": {"body": 1024}}))
+    guard = guard(**{"limits": {"body": 1024}})
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(guard, lifespan="off", log_config=None, access_log=False)
@@ -278,7 +304,7 @@ async def test_a_client_that_sends_everything_first_is_still_told_why(declared):
     assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
 
 
-async def test_a_body_that_ends_over_the_limit_is_refused_at_once():
+async def test_a_body_that_ends_over_the_limit_is_refused_at_once(guard):
     """The body is read to its end already: nothing more comes that could be waited for."""
     messages = [
         {"type": "http.request", "body": b"x" * 1000, "more_body": True},
@@ -296,5 +322,5 @@ async def test_a_body_that_ends_over_the_limit_is_refused_at_once():
     scope = {
         "type": "http", "method": "POST", "path": "/x", "query_string": b"", "headers": [(b"host", b"localhost")],
     }  # fmt: skip
-    await Guard(answers, Settings.model_validate({"limits": {"body": 1024}}))(scope, receive, send)
+    await guard(**{"limits": {"body": 1024}})(scope, receive, send)
     assert sent[0]["status"] == 413

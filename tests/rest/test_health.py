@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.access.directory import Directory
+from app.access.principal import LOCAL
 from app.config import Database as DatabaseSettings
 from app.database import Database
 from app.health import Health
@@ -21,6 +22,7 @@ from app.index.reconcile import Reconciler
 from app.index.space import Space, Spaces
 from app.memories.indexed import IndexedMemories
 from app.rest.api import include_rest
+from app.sender import Sender, bind
 from app.services import Services
 
 
@@ -29,7 +31,12 @@ async def client_of(services: Services, **broken: Any) -> AsyncIterator[httpx.As
     app = FastAPI()
     app.state.services = replace(services, **broken)
     include_rest(app)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+
+    async def sent(scope, receive, send):
+        bind(scope, Sender(LOCAL, None, "1"))
+        await app(scope, receive, send)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(sent), base_url="http://localhost") as http:
         yield http
 
 

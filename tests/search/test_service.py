@@ -52,7 +52,7 @@ async def searching(services: Services) -> AsyncIterator[Searching]:
     def make(embedder=None, index=None) -> Search:
         model = services.embedder if embedder is None else CachedEmbedder(embedder)
         made.append(Space(model, index or services.index))
-        return Search(services.database, Spaces(made[-1]), services.settings)
+        return Search(services.database, Spaces(made[-1]), services.settings, services.rates)
 
     yield make
     for space in made:

@@ -1,0 +1,137 @@
+"""Whose a request is: the credential that it carries, checked; what is wrong, counted and logged."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from app.access import journal
+from app.access.journal import Event
+from app.access.keys import Keys
+from app.access.principal import LOCAL, Principal
+from app.access.rates import Rates
+from app.config import Settings
+from app.database import Database
+from app.errors import TooMany, Unauthenticated
+
+SETTINGS_ID = "settings"
+_SHUT_OUT_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a request carries: credentials, the most binding first, and where it came from."""
+
+    credentials: Sequence[str]
+    address: str | None
+    request: str
+
+
+class Authenticator:
+    """Checks credentials. Where none is needed, a request without one is this machine's."""
+
+    def __init__(
+        self, settings: Settings, database: Database, keys: Keys, rates: Rates, *, local_key: str | None = None
+    ) -> None:
+        self.required = credentials_required(settings)
+        self._static = settings.access.api_key.get_secret_value()
+        self._local = local_key
+        self._database = database
+        self._keys = keys
+        self._rates = rates
+        self._shut_out: dict[str | None, float] = {}
+
+    async def principal(self, given: Given) -> Principal:
+        """Who asks. If several credentials are given, the first counts.
+
+        Raises:
+            Unauthenticated: one is needed and not given, or it is wrong, expired or revoked.
+            TooMany: too many wrong ones came from that address; known ones are let through all the same.
+            Unavailable: PostgreSQL does not answer.
+        """
+        if not given.credentials:
+            if self.required:
+                raise Unauthenticated("An API key is needed.", hint=_HOW)
+            return LOCAL
+        credential = given.credentials[0]
+        if (known := self._known(credential)) is not None:
+            return known
+        shut = self._shut_out.get(given.address, 0.0) - time.monotonic()
+        if shut > 0:
+            raise TooMany("Too many wrong credentials came from this address.", retry_after=shut, hint=_later(shut))
+        found = await self._keys.find(credential)
+        if found is None:
+            await self._refuse(given)
+        assert found is not None
+        return found
+
+    async def still_valid(self, principal: Principal) -> bool:
+        """Whether the credential that opened a session is still good."""
+        kind, _, id_ = principal.id.partition(":")
+        return kind != "key" or await self._keys.in_force(UUID(id_))
+
+    def _known(self, credential: str) -> Principal | None:
+        """What needs no look into PostgreSQL."""
+        as_bytes = credential.encode("utf-8", "surrogatepass")
+        if self._local and hmac.compare_digest(as_bytes, self._local.encode()):
+            return LOCAL
+        if self._static and hmac.compare_digest(as_bytes, self._static.encode()):
+            return Principal(SETTINGS_ID, "access.api_key")
+        return self._keys.remembered(credential)
+
+    async def _refuse(self, given: Given) -> None:
+        try:
+            await self._rates.failure(given.address)
+        except TooMany as error:
+            if len(self._shut_out) >= _SHUT_OUT_MOST:
+                self._shut_out.clear()
+            self._shut_out[given.address] = time.monotonic() + error.retry_after
+            raise
+        nobody = Principal("nobody", _prefix(given.credentials[0]), address=given.address, request=given.request)
+        async with self._database.statement() as tx:
+            await journal.record(tx, nobody, Event.CREDENTIAL_REFUSED, result="invalid_credential")
+        raise Unauthenticated("The API key is wrong, or it has ended.", code="invalid_credential", hint=_HOW)
+
+
+_HOW = "Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`; MCP clients may append ?key=KEY to the URL."
+
+
+def credentials_required(settings: Settings) -> bool:
+    """Whether every request must carry one: whenever the service can be reached by another name than this machine's."""
+    return (
+        settings.access.require == "always"
+        or bool(settings.access.api_key.get_secret_value())
+        or beyond_loopback(settings)
+    )
+
+
+def beyond_loopback(settings: Settings) -> bool:
+    """Whether others than this machine may reach the service: by its address, or through a proxy that names it."""
+    names = (settings.host, *settings.http.allowed_hosts)
+    return not all(is_loopback(name) for name in names)
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or an address, with or without a port, means this machine and no other."""
+    host = name[: name.find("]") + 1] if name.startswith("[") else name
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+
+
+def _prefix(credential: str) -> str:
+    """What of a wrong credential may be told: the public part, if it looks like a key of ours."""
+    name, _, rest = credential.removeprefix("om_").partition("_")
+    return f"om_{name}" if credential.startswith("om_") and len(name) == 8 and name.isalnum() and rest else "unknown"
+
+
+def _later(seconds: float) -> str:
+    return f"Try again in {math.ceil(seconds)} s."

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import asyncio
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from app.access.rates import Pace, Rates, periods_until_room
+from app.config import Rates as RateSettings
+from app.errors import TooMany
+from app.services import Services
+
+FIVE = Pace("things", "rates.things", 5)
+
+
+def rates(services: Services, **settings: int) -> Rates:
+    return Rates(services.database, RateSettings.model_validate({"window": 3600} | settings))
+
+
+async def count_until_full(limits: list[Rates], bucket: str, pace: Pace, **how: int) -> int:
+    taken = 0
+    while True:
+        try:
+            await limits[taken % len(limits)].take(bucket, pace, **how)
+        except TooMany:
+            return taken
+        taken += 1
+
+
+async def test_processes_share_a_limit(services):
+    bucket = f"test:{uuid4()}"
+    assert await count_until_full([rates(services), rates(services)], bucket, FIVE) == 5
+
+
+async def test_at_once_no_more_than_the_limit_pass(services):
+    bucket, limit = f"test:{uuid4()}", rates(services)
+    results = await asyncio.gather(*(limit.take(bucket, FIVE) for _ in range(20)), return_exceptions=True)
+    assert sum(result is None for result in results) == 5
+    assert all(result is None or isinstance(result, TooMany) for result in results)
+
+
+async def test_several_at_once_count_as_several_and_more_than_the_limit_never_pass(services):
+    bucket, limit = f"test:{uuid4()}", rates(services)
+    await limit.take(bucket, FIVE, cost=3)
+    with pytest.raises(TooMany):
+        await limit.take(bucket, FIVE, cost=3)
+    await limit.take(bucket, FIVE, cost=2)
+    with pytest.raises(TooMany) as refused:
+        await limit.take(f"test:{uuid4()}", FIVE, cost=6)
+    assert "send fewer" in refused.value.hint
+    assert "at most 5 in 3600 s (rates.things)" in refused.value.message
+
+
+async def test_processes_that_take_several_in_advance_stay_within_the_limit(services):
+    bucket, pace = f"test:{uuid4()}", Pace("things", "rates.things", 100)
+    both = [rates(services), rates(services)]
+    assert 90 <= await count_until_full(both, bucket, pace, chunk=5) <= 100
+
+
+async def test_no_limit_is_none(services):
+    limit = rates(services, saves=0)
+    for _ in range(50):
+        await limit.save("app", 100)
+
+
+async def test_there_is_room_again_when_it_was_said(services):
+    bucket, limit = f"test:{uuid4()}", rates(services)
+    for _ in range(5):
+        await limit.take(bucket, FIVE)
+    with pytest.raises(TooMany) as refused:
+        await limit.take(bucket, FIVE)
+    assert 0 < refused.value.retry_after <= 2 * 3600
+    # As if two windows had passed.
+    async with services.database.statement() as tx:
+        await tx.execute(text("UPDATE rate_limits SET period = period - 2 WHERE bucket = :b"), {"b": bucket})
+    await limit.take(bucket, FIVE)
+
+
+async def test_half_of_the_window_before_still_counts_at_its_half(services):
+    """`before` counts by the share of it that lies within a whole window back from now."""
+    bucket, limit = f"test:{uuid4()}", rates(services)
+    await limit.take(bucket, FIVE)
+    async with services.database.statement() as tx:
+        await tx.execute(
+            text("UPDATE rate_limits SET period = period - 1, used = 1000000 WHERE bucket = :b"), {"b": bucket}
+        )
+    with pytest.raises(TooMany):
+        await limit.take(bucket, FIVE)
+
+
+async def test_what_no_limit_looks_at_any_more_is_removed(services):
+    bucket, limit = f"test:{uuid4()}", rates(services)
+    await limit.take(bucket, FIVE)
+    look = text("SELECT count(*) FROM rate_limits WHERE bucket = :b")
+    async with services.database.statement() as tx:
+        await limit.prune()
+        assert await tx.scalar(look, {"b": bucket}) == 1
+        await tx.execute(text("UPDATE rate_limits SET period = period - 2 WHERE bucket = :b"), {"b": bucket})
+        await limit.prune()
+        assert await tx.scalar(look, {"b": bucket}) == 0
+
+
+@given(
+    used=st.integers(0, 50), before=st.integers(0, 50), share=st.floats(0, 0.999), most=st.integers(0, 50)
+)  # fmt: skip
+def test_after_the_wait_that_is_told_there_is_room(used, before, share, most):
+    """Weighted as the statement weighs it: `used + before * (1 - share)`, the period turning at 1."""
+    if used + before * (1 - share) <= most:
+        return
+    at = share + periods_until_room(used, before, share, most)
+    counted = used + before * (1 - at) if at < 1 else used * (1 - (at - 1))
+    assert counted <= most + 1e-6
+    assert 0 < at - share <= 2
