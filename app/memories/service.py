@@ -143,6 +143,7 @@ class Memories:
             Conflict: it is deleted, or another active memory says this already.
         """
         caller.may_write()
+        caller.may_read()  # the answer shows the memory
         change = self._checked_change(change)
         await self._paced(caller, 1)
         states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)

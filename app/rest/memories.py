@@ -10,8 +10,9 @@ from uuid import UUID
 from fastapi import Body, HTTPException, Path, Query
 
 from app.access.caller import Caller
+from app.access.principal import Scope
 from app.audit.schemas import AccessLogPage
-from app.errors import Invalid, NotFound
+from app.errors import Invalid
 from app.memories import repository
 from app.memories.models import State
 from app.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
@@ -116,9 +117,11 @@ async def add_memory(
     create = replace(new.create(), created_at=created_at)
     added = await services.memories.add(caller, create)
     note = NO_LLM if new.infer else None
-    if added.event is Event.ADD:
-        return MemoryRowAdded.new(caller, added.id, create, created_at, note)
-    return MemoryRowAdded.of_twin(await _stored(services, caller, added.id), added.event, note)
+    twin = None if added.event is Event.ADD else await _readable(services, caller, added.id)
+    if twin is None:
+        # Of a memory that says the same and that the caller may not see, it is told what the caller has said.
+        return MemoryRowAdded.new(caller, added, create, created_at, note)
+    return MemoryRowAdded.of_twin(twin, added.event, note)
 
 
 @router.delete("", responses=documented(403, 404, 413))
@@ -216,13 +219,12 @@ async def get_access_log(
     return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size)
 
 
-async def _stored(services: Services, caller: Caller, memory_id: UUID) -> MemoryRecord:
-    """What says the text that the caller wrote again, readable to them or not. No access of its own, so not logged."""
+async def _readable(services: Services, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
+    """A memory that the caller wrote again, if they may see it. No access of its own, so not logged."""
+    if Scope.READ not in caller.principal.scopes:
+        return None
     async with services.database.statement() as tx:
-        record = await repository.get(tx, replace(caller, owner=True), memory_id)
-    if record is None:
-        raise NotFound("Memory not found", code="memory_not_found")
-    return record
+        return await repository.get(tx, caller, memory_id)
 
 
 def _states(text: str) -> tuple[State, ...]:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.access.caller import Caller
 from app.memories.models import State
-from app.memories.schemas import Event, MemoryCreate, MemoryRecord, Page
+from app.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryRecord, Page
 from app.times import EpochSeconds, NaiveTime
 
 _YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
@@ -146,11 +146,11 @@ class MemoryRowAdded(MemoryRow):
 
     @classmethod
     def new(
-        cls, caller: Caller, memory_id: UUID, create: MemoryCreate, created_at: datetime, note: str | None
+        cls, caller: Caller, added: MemoryAdded, create: MemoryCreate, created_at: datetime, note: str | None
     ) -> MemoryRowAdded:
-        """The row that the caller has just made."""
+        """The row as the caller has just made it."""
         return cls.model_construct(
-            id=memory_id,
+            id=added.id,
             user_id=caller.user_id,
             app_id=caller.app_id,
             content=create.text,
@@ -161,7 +161,7 @@ class MemoryRowAdded(MemoryRow):
             archived_at=None,
             deleted_at=None,
             vector=None,
-            event=Event.ADD,
+            event=added.event,
             note=note,
         )
 

@@ -1,0 +1,326 @@
+"""Every door of the product, called with everything that might be somebody else's."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from tests.security.world import Actor, World, rule_of
+
+MEMORIES = "/api/v1/memories"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One request. `user` and `app` are what it claims (None: nothing); `exact` names the list that must be exactly
+    what may be read, `total` whether its count must be too."""
+
+    door: str
+    method: str
+    path: str
+    params: dict[str, Any] | None = None
+    body: Any = None
+    user: str | None = None
+    app: str | None = None
+    as_app: bool = False
+    exact: Callable[[Any], list[str]] | None = None
+    states: tuple[str, ...] = ()
+    writes: bool = False
+
+
+class Attempts:
+    """Makes random attempts for an actor."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._doors: dict[str, Callable[[Actor], Attempt]] = {
+            "GET /api/v1/memories": self._list,
+            "POST /api/v1/memories": self._add,
+            "DELETE /api/v1/memories": self._delete,
+            "POST /api/v1/memories/filter": self._filter,
+            "POST /api/v1/memories/batch": self._batch,
+            "GET /api/v1/memories/search": self._search_by_query,
+            "POST /api/v1/memories/search": self._search,
+            "GET /api/v1/memories/{memory_id}": self._of_memory(""),
+            "GET /api/v1/memories/{memory_id}/history": self._of_memory("/history"),
+            "GET /api/v1/memories/{memory_id}/access-log": self._of_memory("/access-log"),
+            "PUT /api/v1/memories/{memory_id}": self._update,
+            "POST /api/v1/memories/actions/archive": self._archive,
+            "POST /api/v1/memories/actions/pause": self._pause,
+            "POST /api/v1/memories/actions/restore": self._action("restore"),
+            "POST /api/v1/memories/actions/erase": self._action("erase"),
+            "GET /api/v1/apps": self._of_user("/api/v1/apps", page_size=100),
+            "PUT /api/v1/apps/{app_id}": self._pause_app,
+            "GET /api/v1/grants": self._of_user("/api/v1/grants"),
+            "POST /api/v1/grants": self._grant,
+            "DELETE /api/v1/grants/{grant_id}": self._revoke,
+            "GET /api/v1/audit": self._of_user("/api/v1/audit", limit=20),
+            "DELETE /api/v1/users/{user_id}": self._erase_user,
+            "GET /api/v1/keys": self._plain("GET", "/api/v1/keys"),
+            "POST /api/v1/keys": self._make_key,
+            "DELETE /api/v1/keys/{key_id}": self._unknown_key("DELETE", ""),
+            "POST /api/v1/keys/{key_id}/rotate": self._unknown_key("POST", "/rotate"),
+            "POST /api/v1/sync": self._sync,
+            "GET /api/v1/sync/runs": self._plain("GET", "/api/v1/sync/runs"),
+            "GET /api/v1/doctor": self._plain("GET", "/api/v1/doctor"),
+            "GET /metrics": self._plain("GET", "/metrics"),
+            "GET /health": self._plain("GET", "/health"),
+            "GET /health/live": self._plain("GET", "/health/live"),
+            "GET /health/ready": self._plain("GET", "/health/ready"),
+            "tool add_memories": self._tool("add_memories", self._text, writes=True),
+            "tool search_memory": self._tool("search_memory", self._query),
+            "tool list_memories": self._tool("list_memories", lambda: {}, exact=_listed_by_tool),
+            "tool update_memory": self._tool("update_memory", self._new_text, writes=True),
+            "tool delete_memories": self._tool("delete_memories", self._some, writes=True),
+            "tool delete_all_memories": self._tool("delete_all_memories", lambda: {}, writes=True),
+            "tool restore_memories": self._tool("restore_memories", self._some, writes=True),
+            "tool sync_vector_store": self._tool("sync_vector_store", lambda: {}),
+        }
+        # Looking is tried more often than what changes much, or concerns nobody.
+        rare = {"tool delete_all_memories", "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor"}
+        self._names = [name for name in self._doors for _ in range(1 if name in rare or "health" in name else 12)]
+
+    @property
+    def doors(self) -> set[str]:
+        """The operations that are tried."""
+        return set(self._doors)
+
+    def next(self, actor: Actor) -> Attempt:
+        """A random attempt."""
+        return self._doors[self._rng.choice(self._names)](actor)
+
+    # What requests name: mostly what is the actor's own, often what is somebody else's.
+
+    def _user(self, actor: Actor) -> str:
+        if actor.user is not None and self._rng.random() < 0.6:
+            return actor.user
+        return self._rng.choice([*self._world.users, "nobody-at-all"])
+
+    def _id(self) -> str:
+        return self._rng.choice([*self._world.rows, *self._world.memory_of.values(), str(UUID(int=7))])
+
+    def _ids(self) -> list[str]:
+        return [self._id() for _ in range(self._rng.randint(1, 3))]
+
+    def _app_of(self, user: str) -> str:
+        names = [name for owner, name, _ in self._world.apps.values() if owner == user]
+        return self._rng.choice(names or ["openmemory"])
+
+    def _app_id(self) -> str:
+        return self._rng.choice([*self._world.apps, str(UUID(int=8))])
+
+    def _namespace(self) -> str:
+        return self._rng.choice(self._world.namespaces[self._rng.choice(self._world.users)])
+
+    def _category(self) -> str:
+        return self._rng.choice(self._world.categories[self._rng.choice(self._world.users)])
+
+    def _text(self) -> dict[str, Any]:
+        return {"text": f"An alpaca was seen at {self._rng.random()}.", "infer": False}
+
+    def _new_text(self) -> dict[str, Any]:
+        return {"memory_id": self._id(), "text": f"The alpaca moved to {self._rng.random()}."}
+
+    def _some(self) -> dict[str, Any]:
+        return {"memory_ids": self._ids()}
+
+    def _query(self) -> dict[str, Any]:
+        more = {"namespace": self._namespace()} if self._rng.random() < 0.3 else {}
+        if self._rng.random() < 0.2:
+            more["categories"] = [self._category()]
+        return {"query": self._rng.choice(["alpaca", "what does it like", "carrots"]), "limit": 50} | more
+
+    # The doors.
+
+    def _list(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        states = self._rng.choice([("active",), ("active", "paused", "archived", "deleted")])
+        params: dict[str, Any] = {"user_id": user, "size": 100, "state": ",".join(states)}
+        more = self._rng.random()
+        if more < 0.15:
+            params["app_id"] = self._app_id()
+        elif more < 0.3:
+            params["namespace"] = self._namespace()
+        elif more < 0.4:
+            params["categories"] = self._category()
+        elif more < 0.5:
+            params["search_query"] = "alpaca"
+        return Attempt(
+            "list", "GET", MEMORIES, params, user=user, exact=_listed if len(params) == 3 else None, states=states
+        )
+
+    def _filter(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body: dict[str, Any] = {"user_id": user, "size": 100, "show_archived": True}
+        exact: Any = _listed
+        if self._rng.random() < 0.3:
+            body["app_ids"], exact = [self._app_id()], None
+        states = ("active", "paused", "archived")
+        return Attempt("filter", "POST", f"{MEMORIES}/filter", None, body, user=user, exact=exact, states=states)
+
+    def _add(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = self._text() | {"user_id": user, "namespace": self._namespace()}
+        app = self._app_of(user) if self._rng.random() < 0.5 else None
+        if app is not None:
+            body["app"] = app
+        return Attempt("add", "POST", MEMORIES, None, body, user=user, app=app, as_app=True, writes=True)
+
+    def _batch(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        entry = {"text": f"An alpaca of a batch at {self._rng.random()}.", "namespace": self._namespace()}
+        if self._rng.random() < 0.5:
+            entry["app"] = self._app_of(user)
+        body = {"user_id": user, "memories": [entry]}
+        return Attempt("batch", "POST", f"{MEMORIES}/batch", None, body, user=user, writes=True)
+
+    def _delete(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        return Attempt("delete", "DELETE", MEMORIES, None, {"user_id": user, **self._some()}, user=user, writes=True)
+
+    def _search_by_query(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        params = {"user_id": user, "query": "alpaca", "limit": 50}
+        return Attempt("search", "GET", f"{MEMORIES}/search", params, user=user)
+
+    def _search(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {"user_id": user} | self._query()
+        app = self._app_of(user) if self._rng.random() < 0.4 else None
+        if app is not None:
+            body["app"] = app
+        if self._rng.random() < 0.2:
+            body["app_ids"] = [self._app_id()]
+        path = f"{MEMORIES}/search"
+        return Attempt("search", "POST", path, None, body, user=user, app=app, as_app=app is not None)
+
+    def _of_memory(self, part: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            user = self._user(actor) if self._rng.random() < 0.7 else None
+            params = {} if user is None else {"user_id": user}
+            return Attempt(f"get{part}", "GET", f"{MEMORIES}/{self._id()}{part}", params, user=user)
+
+        return make
+
+    def _update(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        change = self._rng.choice(
+            [
+                {"memory_content": f"The alpaca moved to {self._rng.random()}."},
+                {"categories": [self._category()]},
+                {"metadata": {"moved": self._rng.random()}},
+            ]
+        )
+        path = f"{MEMORIES}/{self._id()}"
+        return Attempt("update", "PUT", path, None, {"user_id": user} | change, user=user, writes=True)
+
+    def _archive(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        path = f"{MEMORIES}/actions/archive"
+        if self._rng.random() < 0.5:
+            return Attempt("archive", "POST", path, {"user_id": user}, self._ids(), user=user, writes=True)
+        return Attempt("archive", "POST", path, None, {"user_id": user, **self._some()}, user=user, writes=True)
+
+    def _pause(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        which = self._rng.choice(
+            [{"global_pause": True}, {"app_id": self._app_id()}, self._some(), self._some() | {"all_for_app": True}]
+        )
+        body = {"user_id": user, "state": self._rng.choice(["active", "paused"])} | which
+        return Attempt("pause", "POST", f"{MEMORIES}/actions/pause", None, body, user=user, writes=True)
+
+    def _action(self, name: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            user = self._user(actor)
+            # What is erased is gone for good: most attempts are about one memory of another user.
+            ids = self._ids() if name != "erase" else [self._id()]
+            body = {"user_id": user, "memory_ids": ids}
+            return Attempt(name, "POST", f"{MEMORIES}/actions/{name}", None, body, user=user, writes=True)
+
+        return make
+
+    def _of_user(self, path: str, **more: Any) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            user = self._user(actor)
+            return Attempt(path, "GET", path, {"user_id": user} | more, user=user)
+
+        return make
+
+    def _pause_app(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        # Paused and resumed in turn, so that apps do not all end paused.
+        params = {"user_id": user, "is_active": self._rng.random() < 0.7}
+        return Attempt("pause app", "PUT", f"/api/v1/apps/{self._app_id()}", params, user=user, writes=True)
+
+    def _grant(self, actor: Actor) -> Attempt:
+        user, about = self._user(actor), self._rng.choice(self._world.users)
+        apps = [name for owner, name, _ in self._world.apps.values() if owner == about]
+        rule = rule_of(self._rng, self._world, about, apps).model_dump()
+        return Attempt("grant", "POST", "/api/v1/grants", None, {"user_id": user} | rule, user=user, writes=True)
+
+    def _revoke(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        id_ = self._rng.choice([rule.id for rule in self._world.rules] or [str(UUID(int=9))])
+        return Attempt("revoke", "DELETE", f"/api/v1/grants/{id_}", {"user_id": user}, user=user, writes=True)
+
+    def _erase_user(self, actor: Actor) -> Attempt:
+        others = [user for user in self._world.users if user != actor.user] if actor.user else ["nobody-at-all"]
+        user = self._rng.choice(others)
+        return Attempt("erase user", "DELETE", f"/api/v1/users/{user}", {"confirm": user}, user=user, writes=True)
+
+    def _plain(self, method: str, path: str) -> Callable[[Actor], Attempt]:
+        return lambda _: Attempt(path, method, path)
+
+    def _make_key(self, actor: Actor) -> Attempt:
+        # An administrator may; it is not tried who then does anything with it.
+        user = self._user(actor)
+        return Attempt("make key", "POST", "/api/v1/keys", None, {"name": "k", "user_id": user, "scopes": []})
+
+    def _unknown_key(self, method: str, part: str) -> Callable[[Actor], Attempt]:
+        return lambda _: Attempt("key", method, f"/api/v1/keys/{UUID(int=10)}{part}")
+
+    def _sync(self, actor: Actor) -> Attempt:
+        if self._rng.random() < 0.5:
+            return Attempt("sync", "POST", "/api/v1/sync", {"dry_run": True})
+        user = self._user(actor)
+        return Attempt("sync", "POST", "/api/v1/sync", {"user_id": user, "dry_run": True}, user=user)
+
+    def _tool(
+        self,
+        name: str,
+        arguments: Callable[[], dict[str, Any]],
+        *,
+        writes: bool = False,
+        exact: Callable[[Any], list[str]] | None = None,
+    ) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            body = {
+                "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                "params": {"name": name, "arguments": arguments()},
+            }  # fmt: skip
+            if actor.user is not None and self._rng.random() < 0.3:
+                return Attempt(f"tool {name}", "POST", "/mcp", None, body, as_app=True, exact=exact, writes=writes)
+            user = self._user(actor)
+            app = actor.app if actor.app is not None and self._rng.random() < 0.6 else self._app_of(user)
+            path = f"/mcp/{app}/http/{user}"
+            return Attempt(
+                f"tool {name}", "POST", path, None, body, user=user, app=app, as_app=True, exact=exact, writes=writes,
+                states=("active",),
+            )  # fmt: skip
+
+        return make
+
+
+def _listed(answer: Any) -> list[str]:
+    assert answer["total"] == len(answer["items"])
+    return [item["id"] for item in answer["items"]]
+
+
+def _listed_by_tool(answer: Any) -> list[str]:
+    found = answer["result"]["structuredContent"]
+    assert found["total"] == len(found["result"])
+    return [item["id"] for item in found["result"]]

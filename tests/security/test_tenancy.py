@@ -1,0 +1,306 @@
+"""Nobody reads or changes what is not theirs, through whatever door, whatever they name.
+
+Random users, apps, keys, rules and states; every door called as every principal with the ids of everybody. Each answer
+is searched for whatever belongs to somebody else, lists are compared with a plain model, and after each change it is
+looked whether anything changed that was not the caller's. `OPENMEMORY_TEST_ATTEMPTS` sets how many are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.access import directory
+from app.access.caller import Caller
+from app.access.principal import Principal, Scope
+from app.config import Settings
+from app.main import create_app
+from app.mcp.server import TOOLS
+from app.memories import repository
+from app.memories.models import Memory
+from app.search import readback
+from app.services import Services, open_services
+from tests.security.attempts import Attempt, Attempts
+from tests.security.world import ID, TOKEN, Actor, Row, World, populate
+
+UNLIMITED = {"saves": 0, "searches": 0, "requests": 0, "failures": 1_000_000}
+HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+class Leak(AssertionError):
+    """Somebody saw or changed what is not theirs."""
+
+
+@pytest.fixture(scope="module")
+async def tenancy(short_folder: Path) -> AsyncIterator[tuple[Services, httpx.AsyncClient]]:
+    settings = Settings.model_validate(
+        {"data_dir": str(short_folder / "tenancy"), "access": {"require": "always"}, "rates": UNLIMITED}
+    )
+    async with open_services(settings) as services:
+        app, started, over = create_app(services), asyncio.Event(), asyncio.Event()
+
+        async def live() -> None:
+            async with app.router.lifespan_context(app):
+                started.set()
+                await over.wait()
+
+        # In a task of its own: pytest leaves a fixture in another task than it entered it in.
+        living = asyncio.create_task(live())
+        await asyncio.wait_for(started.wait(), 30)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=HEADERS) as http:
+            yield services, http
+        over.set()
+        await living
+
+
+class Trial:
+    """Makes attempts on a world and looks at what comes of them."""
+
+    def __init__(self, world: World, http: httpx.AsyncClient, rng: random.Random) -> None:
+        self.world = world
+        self.http = http
+        self.rng = rng
+        self.attempts = Attempts(world, rng)
+        self.done: Counter[str] = Counter()
+        self.said: defaultdict[str, set[str]] = defaultdict(set)
+        self.statuses: Counter[int] = Counter()
+
+    async def run(self, count: int) -> None:
+        for _ in range(count):
+            actor = self.rng.choice(self.world.actors)
+            await self.attempt(actor, self.attempts.next(actor))
+
+    async def attempt(self, actor: Actor, attempt: Attempt) -> None:
+        """Make one attempt.
+
+        Raises:
+            Leak: the answer holds what the actor may not see, or something changed that the actor may not change.
+        """
+        before = self.world.rows
+        answer = await self.http.request(
+            attempt.method, attempt.path, params=attempt.params, json=attempt.body, headers=actor.headers
+        )
+        self.done[attempt.door] += 1
+        self.statuses[answer.status_code] += 1
+        assert answer.status_code < 500, (attempt, answer.text)
+        speaks = self._speaks(actor, attempt)
+        self._look_at(answer, actor, attempt, speaks)
+        if attempt.writes:
+            rules, apps = self.world.rules, self.world.apps
+            touchable = self._touchable(actor, speaks, before)
+            await self.world.load()
+            # With a memory that is erased the rules about it go.
+            gone = {f"memory:{id_}" for id_ in before.keys() - self.world.rows.keys()}
+            rules = [rule for rule in rules if rule.key not in gone]
+            self._look_at_changes(actor, attempt, speaks, before, touchable)
+            whole = speaks is not None and speaks[1] is None and actor.namespaces is None
+            if not (whole and Scope.WRITE in actor.scopes):
+                made = {id_ for id_, about in self.world.apps.items() if about[0] != (speaks or ("",))[0]}
+                if set(rules) != set(self.world.rules) or any(
+                    apps.get(id_) != self.world.apps[id_] for id_ in made | (apps.keys() & self.world.apps.keys())
+                ):
+                    raise Leak(f"{actor.name} changed rules or apps: {attempt}")
+
+    def _speaks(self, actor: Actor, attempt: Attempt) -> tuple[str, str | None] | None:
+        """As whom the actor may ask what it asks: user and app (None: the user themself); None: not at all."""
+        if not actor.valid:
+            return None
+        user = attempt.user or actor.user
+        if user is None or (actor.user is not None and user != actor.user):
+            return None
+        if actor.app is not None:
+            return (user, actor.app) if attempt.app in (None, actor.app) else None
+        return user, (attempt.app or "openmemory") if attempt.as_app else None
+
+    def _look_at(
+        self, answer: httpx.Response, actor: Actor, attempt: Attempt, speaks: tuple[str, str | None] | None
+    ) -> None:
+        asked = f"{attempt.path} {json.dumps(attempt.params)} {json.dumps(attempt.body)}"
+        told = {*TOKEN.findall(answer.text), *ID.findall(answer.text)}
+        told -= {*TOKEN.findall(asked), *ID.findall(asked)}
+        if speaks is not None:
+            self.said[speaks[0]] |= {*TOKEN.findall(asked), *ID.findall(asked)}
+        if not actor.valid and answer.status_code != 401 and "/health/" not in attempt.path:
+            raise Leak(f"{actor.name} was let in: {attempt} {answer.status_code}")
+        readable: set[str] = set()
+        if speaks is not None and Scope.READ in actor.scopes:
+            readable = self.world.readable(actor, *speaks)
+        for each in told & (self.world.owner_of.keys() | self.world.memory_of.keys()):
+            if not self._may_be_told(each, actor, speaks, readable, attempt):
+                raise Leak(f"{actor.name} was told {each}: {attempt} {answer.status_code} {answer.text[:500]}")
+        if attempt.exact is not None and answer.status_code == 200 and '"isError":true' not in answer.text:
+            assert speaks is not None, (actor, attempt, answer.text)
+            states = attempt.states if speaks[1] is None else ("active",)
+            expected = {id_ for id_ in readable if self.world.rows[id_].state in states}
+            found = attempt.exact(answer.json())
+            if len(found) != len(set(found)) or set(found) != expected:
+                raise Leak(f"{actor.name} was told {len(found)} instead of {len(expected)}: {attempt}")
+
+    def _may_be_told(
+        self, each: str, actor: Actor, speaks: tuple[str, str | None] | None, readable: set[str], attempt: Attempt
+    ) -> bool:
+        if Scope.ADMIN in actor.scopes and attempt.path in ("/api/v1/audit", "/api/v1/keys"):
+            return True
+        if speaks is None:
+            return False
+        user, app = speaks
+        whole = app is None and actor.namespaces is None and Scope.READ in actor.scopes
+        # A name may be anybody's: it is told where it stands at something that may be seen.
+        around = {actor.app, app, user, self.world.app_id(user, app or "openmemory"), *(actor.namespaces or ())}
+        for row in self.world.rows.values():
+            if row.id in readable or (whole and row.user == user):
+                around |= {row.app, row.namespace, *row.categories, self.world.app_id(user, row.app)}
+        if whole and each in self.said[user]:
+            return True  # as in a rule of theirs about a name that somebody else has too
+        if any(name is not None and each in name for name in around):
+            return True
+        if self.world.owner_of.get(each) != user:
+            return False
+        if whole:
+            return True  # their own, whatever it is
+        if self.world.memory_of.get(each) in readable:
+            return True
+        # What is written is told by its id: a rule, an app, the memory that says already what was to be added.
+        return bool(ID.fullmatch(each)) and attempt.writes and Scope.WRITE in actor.scopes
+
+    def _touchable(self, actor: Actor, speaks: tuple[str, str | None] | None, rows: dict[str, Row]) -> set[str]:
+        if speaks is None or Scope.WRITE not in actor.scopes:
+            return set()
+        return {row.id for row in rows.values() if self.world.reaches(actor, *speaks, row)}
+
+    def _look_at_changes(
+        self,
+        actor: Actor,
+        attempt: Attempt,
+        speaks: tuple[str, str | None] | None,
+        before: dict[str, Row],
+        touchable: set[str],
+    ) -> None:
+        after = self.world.rows
+        for id_, row in before.items():
+            if (id_ not in after or after[id_].marks != row.marks) and id_ not in touchable:
+                raise Leak(f"{actor.name} changed {id_} of {row.user}: {attempt}")
+        for id_ in after.keys() - before.keys():
+            row = after[id_]
+            fine = speaks is not None and row.user == speaks[0] and Scope.WRITE in actor.scopes
+            fine = fine and (actor.namespaces is None or row.namespace in actor.namespaces)
+            fine = fine and (speaks is None or speaks[1] is None or row.app == speaks[1])
+            if not fine:
+                raise Leak(f"{actor.name} stored a memory of {row.user}: {attempt}")
+
+
+async def trial_of(tenancy: tuple[Services, httpx.AsyncClient], seed: int) -> Trial:
+    services, http = tenancy
+    rng = random.Random(seed)
+    return Trial(await populate(services, rng), http, rng)
+
+
+async def test_every_operation_of_rest_and_every_tool_is_tried(tenancy):
+    trial = await trial_of(tenancy, 0)
+    schema = (await trial.http.get("/openapi.json", headers=trial.world.actors[0].headers)).json()
+    operations = {
+        f"{method.upper()} {path}" for path, methods in schema["paths"].items() for method in methods
+    } | {f"tool {name}" for name in TOOLS}  # fmt: skip
+    assert operations <= trial.attempts.doors
+
+
+async def test_nothing_of_anybody_else_is_seen_or_changed(tenancy):
+    """A few in every run; `make slow` tries more."""
+    trial = await trial_of(tenancy, 1)
+    await trial.run(700)
+    assert trial.statuses[200] > 100
+    assert trial.statuses[401] > 30
+    assert trial.statuses[403] > 50
+    assert trial.statuses[404] > 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+async def test_nothing_of_anybody_else_is_seen_or_changed_in_many_attempts(tenancy, capsys):
+    left = int(os.environ.get("OPENMEMORY_TEST_ATTEMPTS", "5000"))
+    seed, done, statuses = 100, Counter[str](), Counter[int]()
+    while left > 0:
+        trial = await trial_of(tenancy, seed)
+        await trial.run(min(2_500, left))
+        left, seed = left - 2_500, seed + 1
+        done += trial.done
+        statuses += trial.statuses
+    with capsys.disabled():
+        print(f"\n{done.total()} attempts in {seed - 100} worlds: {dict(statuses)}; {dict(done.most_common())}")
+
+
+def _reads_of_the_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that asks for the user and forgets everything else."""
+
+    def mine(caller: Any, query: Any) -> Any:
+        return (Memory.user_id == caller.user_id) & (Memory.state == "active")
+
+    monkeypatch.setattr(repository, "matching", mine)
+
+
+def _believes_the_claimed_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Principal, "claimed_user", lambda self, user: user or self.user)
+
+
+def _believes_the_claimed_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Principal, "claimed_app", lambda self, app: app or self.app)
+
+
+def _forgets_the_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    def everything(self: Caller) -> dict[str, Any]:
+        return {"caller_user_id": self.user_id, "caller_app_id": self.app_id, "caller_namespaces": None}
+
+    monkeypatch.setattr(Caller, "parameters", property(everything))
+
+
+def _takes_an_app_for_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = directory.Directory._caller
+
+    def owner(self: Any, user: str, app: str, ids: Any, _: bool, principal: Principal) -> Any:
+        return before(self, user, app, ids, True, principal)
+
+    monkeypatch.setattr(directory.Directory, "_caller", owner)
+
+
+def _ignores_scopes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Principal, "must", lambda *_: None)
+
+
+def _reads_back_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    def anything(*_: Any) -> Any:
+        return Memory.state == "active"
+
+    monkeypatch.setattr(readback, "readable_by", anything)
+    readback._statement.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _reads_of_the_user_alone,
+        _believes_the_claimed_user,
+        _believes_the_claimed_app,
+        _forgets_the_namespaces,
+        _takes_an_app_for_its_user,
+        _ignores_scopes,
+        _reads_back_without_rules,
+    ],
+)
+async def test_a_planted_leak_is_found(tenancy, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch):
+    trial = await trial_of(tenancy, 2)
+    plant(monkeypatch)
+    try:
+        with pytest.raises(Leak):
+            await trial.run(1_500)
+    finally:
+        readback._statement.cache_clear()

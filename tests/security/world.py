@@ -1,0 +1,283 @@
+"""Several users with everything that could leak between them, and a plain model of who may see and touch what.
+
+Every text, name and id of the world is known to it, so that whatever an answer holds can be traced to whose it is.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from app.access.grants import GrantCreate
+from app.access.keys import KeyCreate
+from app.access.principal import LOCAL, Scope
+from app.memories.models import State
+from app.memories.schemas import MemoryCreate
+from app.services import Services
+
+USERS, APPS, MEMORIES, RULES = 4, 3, 14, 7
+
+TOKEN = re.compile("tk[0-9a-f]{12}")
+ID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+READ_WRITE = frozenset({Scope.READ, Scope.WRITE})
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A principal, as the model sees it. `key` is what it sends; an actor that is not valid may do nothing."""
+
+    name: str
+    key: str | None
+    user: str | None = None
+    app: str | None = None
+    namespaces: tuple[str, ...] | None = None
+    scopes: frozenset[Scope] = READ_WRITE
+    valid: bool = True
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A memory as PostgreSQL has it now."""
+
+    id: str
+    user: str
+    app: str
+    namespace: str
+    state: str
+    expired: bool
+    categories: frozenset[str]
+    tokens: frozenset[str]
+    revision: int
+    marks: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    id: str
+    user: str
+    app: str | None
+    effect: str
+    key: str
+
+
+@dataclass
+class World:
+    """What there is. `load` reads it anew; everything else is a plain look-up."""
+
+    services: Services
+    users: list[str] = field(default_factory=list)
+    actors: list[Actor] = field(default_factory=list)
+    rows: dict[str, Row] = field(default_factory=dict)
+    rules: list[Rule] = field(default_factory=list)
+    apps: dict[str, tuple[str, str, bool]] = field(default_factory=dict)
+    """App id → user, name, active."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Token in the name of a user, app, namespace or category → user."""
+    owner_of: dict[str, str] = field(default_factory=dict)
+    """Any id or token that ever was → its user; what belongs to a memory is looked up in `memory_of` first."""
+    memory_of: dict[str, str] = field(default_factory=dict)
+    """Id or token of a memory that ever was → the memory's id."""
+    namespaces: dict[str, list[str]] = field(default_factory=dict)
+    categories: dict[str, list[str]] = field(default_factory=dict)
+
+    async def load(self) -> None:
+        """Read everything again: what was done may have changed it."""
+        async with self.services.database.statement() as tx:
+            rows = (await tx.execute(_ROWS)).all()
+            rules = (await tx.execute(_RULES)).all()
+            apps = (await tx.execute(_APPS)).all()
+        known = set(self.users)
+        self.rows = {}
+        for row in rows:
+            if row.user not in known:
+                continue
+            id_ = str(row.id)
+            categories = {token for name in row.categories for token in TOKEN.findall(name)}
+            tokens = frozenset(TOKEN.findall(row.told)) - self.names.keys()
+            self.rows[id_] = Row(
+                id_, row.user, row.app, row.namespace, row.state, row.expired, frozenset(row.categories), tokens,
+                row.revision, row.marks,
+            )  # fmt: skip
+            for each in (id_, *tokens):
+                self.owner_of[each] = row.user
+                self.memory_of[each] = id_
+            for token in categories:
+                self.owner_of.setdefault(token, row.user)
+        self.rules = [Rule(str(r.id), r.user, r.app, r.effect, r.key) for r in rules if r.user in known]
+        for rule in self.rules:
+            self.owner_of[rule.id] = rule.user
+        self.apps = {str(a.id): (a.user, a.name, a.is_active) for a in apps if a.user in known}
+        for id_, (user, _, _) in self.apps.items():
+            self.owner_of[id_] = user
+
+    def app_id(self, user: str, name: str) -> str | None:
+        return next((id_ for id_, (owner, app, _) in self.apps.items() if (owner, app) == (user, name)), None)
+
+    def allowed(self, user: str, app: str, row: Row) -> bool:
+        """Whether the rules let an app have to do with a memory: its own rules first, deny before allow, then all."""
+        app_id = self.app_id(user, app)
+        if app_id is None or not self.apps[app_id][2]:
+            return False
+        mine = [rule for rule in self.rules if rule.user == user]
+        for subject in (app, None):
+            effects = {rule.effect for rule in mine if rule.app == subject and self._speaks(rule, row)}
+            if effects:
+                return "deny" not in effects
+        return not any(rule.app == app and rule.effect == "allow" for rule in mine)
+
+    def _speaks(self, rule: Rule, row: Row) -> bool:
+        sort, _, what = rule.key.partition(":")
+        return {
+            "all": True,
+            "memory": what == row.id,
+            "app": what == self.app_id(row.user, row.app),
+            "namespace": what == row.namespace,
+            "category": what in row.categories,
+        }[sort]
+
+    def reaches(self, actor: Actor, user: str, app: str | None, row: Row) -> bool:
+        """Whether an actor who speaks as `app` (None: as the user) has to do with a memory, in whatever state."""
+        if row.user != user or (actor.namespaces is not None and row.namespace not in actor.namespaces):
+            return False
+        return app is None or self.allowed(user, app, row)
+
+    def readable(self, actor: Actor, user: str, app: str | None) -> set[str]:
+        """The ids of the memories that an actor may read, speaking for `user` as `app`."""
+        return {
+            row.id
+            for row in self.rows.values()
+            if self.reaches(actor, user, app, row) and not row.expired and (app is None or row.state == State.ACTIVE)
+        }
+
+
+_ROWS = text("""
+SELECT m.id, u.user_id AS user, a.name AS app, m.namespace, m.state::text AS state,
+       coalesce(m.expires_at <= now(), false) AS expired, m.revision,
+       array(SELECT c.name FROM memory_categories mc JOIN categories c ON c.id = mc.category_id
+             WHERE mc.memory_id = m.id) AS categories,
+       concat_ws(' ', m.content, m.metadata, m.key, m.thread_id, m.kind) AS told,
+       md5(concat_ws('|', m.content, m.metadata, m.state, m.namespace, m.revision,
+           array(SELECT category_id FROM memory_categories mc WHERE mc.memory_id = m.id ORDER BY 1))) AS marks
+FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id
+""")
+
+_RULES = text("""
+SELECT r.id, u.user_id AS user, a.name AS app, r.effect,
+       CASE r.object_type WHEN 'category' THEN 'category:' || c.name ELSE r.object_key END AS key
+FROM access_controls r JOIN users u ON u.id = r.user_id LEFT JOIN apps a ON a.id = r.subject_id
+LEFT JOIN categories c ON r.object_type = 'category' AND c.id = r.object_id
+""")
+
+_APPS = text("SELECT a.id, u.user_id AS user, a.name, a.is_active FROM apps a JOIN users u ON u.id = a.owner_id")
+
+
+async def populate(services: Services, rng: random.Random) -> World:
+    """A world of its own: users, apps, memories in every state, rules, and keys of every sort."""
+    world = World(services)
+
+    def token() -> str:
+        return f"tk{rng.getrandbits(48):012x}"
+
+    for _ in range(USERS):
+        user = f"user-{token()}"
+        world.users.append(user)
+        apps = [f"app-{token()}" for _ in range(APPS)]
+        spaces = ["default", *(f"space-{token()}" for _ in range(2))]
+        filed = [f"sort-{token()}" for _ in range(3)]
+        world.namespaces[user], world.categories[user] = spaces, filed
+        for name in (user, *apps, *spaces, *filed):
+            for each in TOKEN.findall(name):
+                world.names[each] = user
+                world.owner_of[each] = user
+        owner = await services.directory.caller(user, None, owner=True)
+        news = [_memory(rng, token, apps, spaces, filed) for _ in range(MEMORIES)]
+        added = [memory.id for memory in await services.memories.add_many(owner, news)]
+        for state in (State.PAUSED, State.ARCHIVED, State.DELETED):
+            await services.memories.change_state(owner, rng.sample(added, 2), state, strict=False)
+        async with services.database.statement() as tx:
+            expire = "UPDATE memories SET expires_at = now() WHERE id = ANY(:ids)"
+            await tx.execute(text(expire), {"ids": rng.sample(added, 1)})
+        await world.load()
+        for _ in range(RULES):
+            await services.grants.create(owner, rule_of(rng, world, user, apps))
+        world.actors += await _keys(services, rng, user, apps, spaces)
+    everyone = await services.keys.create(LOCAL, KeyCreate(name="everyone", everyone=True))
+    admin = await services.keys.create(LOCAL, KeyCreate(name="admin", everyone=True, scopes=["admin"]))
+    world.actors += [
+        Actor("everyone", everyone.key),
+        Actor("admin", admin.key, scopes=frozenset({Scope.ADMIN})),
+        Actor("nobody", None, valid=False),
+        Actor("stranger", f"om_{rng.getrandbits(40):08x}"[:11] + "_" + "A" * 43, valid=False),
+    ]
+    await world.load()
+    return world
+
+
+def _memory(rng: random.Random, token: Any, apps: list[str], spaces: list[str], filed: list[str]) -> MemoryCreate:
+    return MemoryCreate(
+        text=f"The alpaca {token()} likes {rng.choice(['grass', 'hay', 'carrots'])}.",
+        metadata={"note": token()},
+        namespace=rng.choice(spaces),
+        thread_id=token() if rng.random() < 0.5 else None,
+        key=token() if rng.random() < 0.5 else None,
+        categories=tuple(rng.sample(filed, rng.randint(0, 2))),
+        app=rng.choice(apps),
+    )
+
+
+def rule_of(rng: random.Random, world: World, user: str, apps: Iterable[str]) -> GrantCreate:
+    """A random rule of a user."""
+    sort = rng.choice(["memory", "memory", "app", "namespace", "category", "all"])
+    what = {
+        "memory": lambda: rng.choice(
+            [id_ for id_, row in world.rows.items() if row.user == user] or [str(UUID(int=1))]
+        ),
+        "app": lambda: rng.choice(list(apps)),
+        "namespace": lambda: rng.choice(world.namespaces[user]),
+        "category": lambda: rng.choice(world.categories[user]),
+        "all": lambda: None,
+    }[sort]()
+    effect = rng.choice(["deny", "deny", "allow"]) if sort != "all" else "allow"
+    return GrantCreate(effect=effect, app=rng.choice([None, *apps]), object_type=sort, object=what)
+
+
+async def _keys(services: Services, rng: random.Random, user: str, apps: list[str], spaces: list[str]) -> list[Actor]:
+    some = tuple(rng.sample(spaces, 2))
+    wanted = [
+        Actor("owner", None, user),
+        Actor("reader", None, user, scopes=frozenset({Scope.READ})),
+        Actor("writer", None, user, scopes=frozenset({Scope.WRITE})),
+        Actor("narrow", None, user, namespaces=some),
+        *(Actor(f"app{number}", None, user, app) for number, app in enumerate(apps)),
+        Actor("narrow app", None, user, apps[0], some),
+        Actor("revoked", None, user, valid=False),
+        Actor("expired", None, user, valid=False),
+    ]
+    made = []
+    for actor in wanted:
+        created = await services.keys.create(
+            LOCAL,
+            KeyCreate(
+                name=actor.name, user_id=user, app=actor.app, scopes=sorted(actor.scopes),
+                namespaces=None if actor.namespaces is None else list(actor.namespaces),
+            ),
+        )  # fmt: skip
+        if actor.name == "revoked":
+            await services.keys.revoke(LOCAL, created.id)
+        if actor.name == "expired":
+            async with services.database.statement() as tx:
+                ended = "UPDATE api_keys SET expires_at = now() WHERE id = :id"
+                await tx.execute(text(ended), {"id": created.id})
+        made.append(replace(actor, key=created.key))
+    return made
