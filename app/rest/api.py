@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.rest import actions, apps, batch, grants, health, memories, metrics, search, sync, users
+from app.rest import actions, apps, batch, grants, health, memories, metadata, metrics, search, sync, users
 from app.rest.errors import add_error_handlers
 
 ROUTERS = (
@@ -21,6 +21,7 @@ ROUTERS = (
     sync.short,
     health.router,
     metrics.router,
+    metadata.router,
 )
 
 
