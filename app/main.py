@@ -21,7 +21,12 @@ def create_app(services: Services) -> FastAPI:
     """Every door over one set of services. The services are opened and closed by whoever calls this."""
     metrics = Metrics(services)
     authenticator = Authenticator(
-        services.settings, services.database, services.keys, services.rates, local_key=services.stores.local_key
+        services.settings,
+        services.database,
+        services.keys,
+        services.rates,
+        tokens=services.tokens,
+        local_key=services.stores.local_key,
     )
     doors = McpDoors(services, authenticator, metrics.traffic)
 

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app import migrations
 from app.access.apps import Apps
@@ -21,6 +21,7 @@ from app.access.rates import Rates
 from app.audit.service import Audit
 from app.config import EmbedderSettings, Settings
 from app.database import Database, most_connections
+from app.egress.clients import Egress
 from app.embedded.folder import DataFolder, default_data_dir
 from app.embedded.postgres import EmbeddedPostgres
 from app.embeddings.cache import CachedEmbedder
@@ -40,6 +41,9 @@ from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
 from app.memories.service import Memories
 from app.search.service import Search
+
+if TYPE_CHECKING:
+    from app.access.tokens import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +97,7 @@ class Services:
     deliverer: Deliverer
     maintenance: Maintenance
     spaces: Spaces
+    tokens: Tokens | None
 
     @property
     def index(self) -> VectorIndex:
@@ -158,7 +163,7 @@ async def open_stores(
 
 async def _refuse_to_stand_open(settings: Settings, database: Database) -> None:
     """Where every request needs a credential there must be one, or the service is of no use to anybody."""
-    if not credentials_required(settings) or settings.access.api_key.get_secret_value():
+    if not credentials_required(settings) or settings.access.api_key.get_secret_value() or settings.oauth.issuer:
         return
     if not await Keys(database, Directory(database, settings.access)).exist():
         where = f" --data-dir {settings.data_dir}" if settings.data_dir else ""
@@ -184,7 +189,8 @@ async def open_services(
             stores = (await stack.enter_async_context(open_stores(settings, listen=listen))).stores
         database = Database(stores.database, settings.database)
         stack.push_async_callback(database.close)
-        keeper = Keeper(database, _parts(settings, stores))
+        egress = Egress(settings.egress.allow)
+        keeper = Keeper(database, _parts(settings, stores, egress))
         stack.push_async_callback(keeper.close)
         await keeper.follow()
         spaces = keeper.spaces
@@ -194,6 +200,9 @@ async def open_services(
         await directory.caller(None, None)
         maintenance = Maintenance(database)
         rates = Rates(database, settings.rates)
+        tokens = _tokens(settings, egress)
+        if tokens is not None:
+            stack.push_async_callback(tokens.close)
         reconciler = Reconciler(database, spaces, deliverer, source)
         services = Services(
             settings=settings,
@@ -216,13 +225,22 @@ async def open_services(
             rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
             deliverer=deliverer,
             spaces=spaces,
+            tokens=tokens,
         )
         deliverer.start()
         stack.push_async_callback(deliverer.stop)
         yield services
 
 
-def _parts(settings: Settings, stores: Stores) -> Parts:
+def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
+    if not settings.oauth.issuer:
+        return None
+    from app.access.tokens import Tokens  # with cryptography, which takes its time
+
+    return Tokens.of(settings.oauth, settings.limits, egress)
+
+
+def _parts(settings: Settings, stores: Stores, egress: Egress) -> Parts:
     embedder = settings.embedder
 
     def another(recorded: dict[str, Any]) -> CachedEmbedder:
@@ -230,7 +248,7 @@ def _parts(settings: Settings, stores: Stores) -> Parts:
         other = EmbedderSettings.model_validate(recorded | {"timeout": embedder.timeout, "threads": embedder.threads})
         if other.provider == embedder.provider and other.base_url == without_secrets(embedder)["base_url"]:
             other = other.model_copy(update={"api_key": embedder.api_key, "base_url": embedder.base_url})
-        return open_embedder(other, stores.folder)
+        return open_embedder(other, stores.folder, egress)
 
     def index(model: str, dimension: int, on_created: Callable[[], None]) -> VectorIndex:
         qdrant = settings.qdrant
@@ -253,7 +271,7 @@ def _parts(settings: Settings, stores: Stores) -> Parts:
 
     return Parts(
         alias=settings.qdrant.collection,
-        wanted=open_embedder(embedder, stores.folder),
+        wanted=open_embedder(embedder, stores.folder, egress),
         recorded=without_secrets(embedder),
         embedder=another,
         index=index,

@@ -56,6 +56,59 @@ def test_an_environment_that_cannot_be_used_is_refused_by_variable(environ: dict
     assert message in failure.value.message
 
 
+OAUTH = {"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com", "OPENMEMORY_OAUTH_RESOURCE": "https://memory.example.com"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"OPENMEMORY_OAUTH_RESOURCE": ""}, "OPENMEMORY_OAUTH_RESOURCE: is needed with oauth.issuer"),
+        ({"OPENMEMORY_OAUTH_ISSUER": ""}, "OPENMEMORY_OAUTH_RESOURCE: is of no use without oauth.issuer"),
+        ({"OPENMEMORY_OAUTH_ISSUER": "http://as.example.com"}, "OPENMEMORY_OAUTH_ISSUER: must be https://"),
+        ({"OPENMEMORY_OAUTH_ISSUER": "as.example.com"}, "OPENMEMORY_OAUTH_ISSUER: must be a URL such as"),
+        (
+            {"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com?x"},
+            "OPENMEMORY_OAUTH_ISSUER: must be a URL without query",
+        ),
+        (
+            {"OPENMEMORY_OAUTH_RESOURCE": "https://u:hush@h"},
+            "OPENMEMORY_OAUTH_RESOURCE: must not hold a user or password",
+        ),
+        ({"OPENMEMORY_OAUTH_JWKS_URL": "/jwks"}, "OPENMEMORY_OAUTH_JWKS_URL: must be a URL such as"),
+        (
+            {"OPENMEMORY_OAUTH_ALGORITHMS": "ES256,HS256"},
+            "OPENMEMORY_OAUTH_ALGORITHMS: 'HS256' is not taken: only ES256,",
+        ),
+        ({"OPENMEMORY_OAUTH_ALGORITHMS": "none"}, "OPENMEMORY_OAUTH_ALGORITHMS: 'none' is not taken: only ES256,"),
+        ({"OPENMEMORY_OAUTH_ALGORITHMS": "[]"}, "OPENMEMORY_OAUTH_ALGORITHMS: Tuple should have at least 1 item"),
+        ({"OPENMEMORY_OAUTH_SCOPE_PREFIX": "my memory:"}, "OPENMEMORY_OAUTH_SCOPE_PREFIX: String should match pattern"),
+        ({"OPENMEMORY_OAUTH_LEEWAY": "3600"}, "OPENMEMORY_OAUTH_LEEWAY: Input should be less than or equal to 600"),
+        ({"OPENMEMORY_EGRESS_ALLOW": "10.0.0.1/8"}, "OPENMEMORY_EGRESS_ALLOW: 10.0.0.1/8 has host bits set"),
+        ({"OPENMEMORY_EGRESS_ALLOW": "http://x"}, "OPENMEMORY_EGRESS_ALLOW: 'http://x' is a URL; name its host"),
+    ],
+)
+def test_settings_of_oauth_that_do_not_go_together_are_refused_by_key(environ: dict[str, str], message: str):
+    with pytest.raises(SetupError) as failure:
+        load(environ=OAUTH | environ)
+    assert failure.value.message.startswith(f"environment: {message}")
+    assert "hush" not in failure.value.message
+
+
+def test_a_resource_that_is_missing_altogether_is_asked_for_by_key():
+    with pytest.raises(SetupError, match=r"^oauth\.resource: is needed with oauth\.issuer$"):
+        load(environ={"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com"})
+
+
+def test_a_resource_is_kept_without_its_last_slash_and_an_issuer_exactly_as_it_is():
+    settings = load(environ={name: url + "/" for name, url in OAUTH.items()}).oauth
+    assert (settings.issuer, settings.resource) == ("https://as.example.com/", "https://memory.example.com")
+
+
+@pytest.mark.parametrize("issuer", ["http://localhost:8080/realms/one", "http://127.0.0.1:1", "http://[::1]:1"])
+def test_an_issuer_on_this_machine_needs_no_tls(issuer: str):
+    assert load(environ=OAUTH | {"OPENMEMORY_OAUTH_ISSUER": issuer}).oauth.issuer == issuer
+
+
 def test_a_named_file_must_exist(tmp_path: Path):
     with pytest.raises(SetupError, match="no such file"):
         load(tmp_path / "none.toml", environ={})

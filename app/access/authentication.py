@@ -8,16 +8,21 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from app.access import journal
 from app.access.journal import Event
 from app.access.keys import Keys
-from app.access.principal import LOCAL, Principal
+from app.access.principal import LOCAL, Principal, Scope
 from app.access.rates import Rates
 from app.config import Settings
 from app.database import Database
 from app.errors import TooMany, Unauthenticated
+
+if TYPE_CHECKING:
+    from app.access.claims import TokenClaims
+    from app.access.tokens import Tokens
 
 SETTINGS_ID = "settings"
 _SHUT_OUT_MOST = 10_000
@@ -36,13 +41,21 @@ class Authenticator:
     """Checks credentials. Where none is needed, a request without one is this machine's."""
 
     def __init__(
-        self, settings: Settings, database: Database, keys: Keys, rates: Rates, *, local_key: str | None = None
+        self,
+        settings: Settings,
+        database: Database,
+        keys: Keys,
+        rates: Rates,
+        *,
+        tokens: Tokens | None = None,
+        local_key: str | None = None,
     ) -> None:
         self.required = credentials_required(settings)
         self._static = settings.access.api_key.get_secret_value()
         self._local = local_key
         self._database = database
         self._keys = keys
+        self._tokens = tokens
         self._rates = rates
         self._shut_out: dict[str | None, float] = {}
 
@@ -56,7 +69,8 @@ class Authenticator:
         """
         if not given.credentials:
             if self.required:
-                raise Unauthenticated("An API key is needed.", hint=_HOW)
+                words = "An access token or an API key is needed." if self._tokens else "An API key is needed."
+                raise Unauthenticated(words, hint=_HOW)
             return LOCAL
         credential = given.credentials[0]
         if (known := self._known(credential)) is not None:
@@ -64,11 +78,16 @@ class Authenticator:
         shut = self._shut_out.get(given.address, 0.0) - time.monotonic()
         if shut > 0:
             raise TooMany("Too many wrong credentials came from this address.", retry_after=shut, hint=_later(shut))
-        found = await self._keys.find(credential)
-        if found is None:
-            await self._refuse(given)
-        assert found is not None
-        return found
+        if (found := await self._keys.find(credential)) is not None:
+            return found
+        wrong = Unauthenticated("The API key is wrong, or it has ended.", code="invalid_credential", hint=_HOW)
+        if self._tokens is not None and not credential.startswith("om_"):
+            try:
+                return _principal(await self._tokens.verify(credential))
+            except Unauthenticated as error:
+                wrong = error
+        await self._note_wrong(given, wrong.code)
+        raise wrong
 
     async def still_valid(self, principal: Principal) -> bool:
         """Whether the credential that opened a session is still good."""
@@ -84,7 +103,7 @@ class Authenticator:
             return Principal(SETTINGS_ID, "access.api_key")
         return self._keys.remembered(credential)
 
-    async def _refuse(self, given: Given) -> None:
+    async def _note_wrong(self, given: Given, code: str) -> None:
         try:
             await self._rates.failure(given.address)
         except TooMany as error:
@@ -94,11 +113,20 @@ class Authenticator:
             raise
         nobody = Principal("nobody", _prefix(given.credentials[0]), address=given.address, request=given.request)
         async with self._database.statement() as tx:
-            await journal.record(tx, nobody, Event.CREDENTIAL_REFUSED, result="invalid_credential")
-        raise Unauthenticated("The API key is wrong, or it has ended.", code="invalid_credential", hint=_HOW)
+            await journal.record(tx, nobody, Event.CREDENTIAL_REFUSED, result=code)
 
 
 _HOW = "Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`; MCP clients may append ?key=KEY to the URL."
+
+
+def _principal(claims: TokenClaims) -> Principal:
+    return Principal(
+        id=f"token:{claims.issuer} {claims.subject} {claims.client}",
+        name=f"token of {claims.client}",
+        user=claims.user,
+        app=None if claims.owner else claims.app,
+        scopes=frozenset(Scope(scope) for scope in claims.scopes),
+    )
 
 
 def credentials_required(settings: Settings) -> bool:
@@ -106,6 +134,7 @@ def credentials_required(settings: Settings) -> bool:
     return (
         settings.access.require == "always"
         or bool(settings.access.api_key.get_secret_value())
+        or bool(settings.oauth.issuer)
         or beyond_loopback(settings)
     )
 

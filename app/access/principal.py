@@ -22,6 +22,16 @@ class Scope(StrEnum):
 ALL_SCOPES = frozenset(Scope)
 
 
+class InsufficientScope(Forbidden):
+    """The credential was not made for this; `scope` would have been enough."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, scope: Scope, message: str) -> None:
+        super().__init__(message)
+        self.scope = scope
+
+
 class Door(StrEnum):
     """Through what a request came."""
 
@@ -86,10 +96,10 @@ class Principal:
         """Refuse what the credential was not made for.
 
         Raises:
-            Forbidden: it lacks the scope.
+            InsufficientScope: it lacks the scope.
         """
         if scope not in self.scopes:
-            raise Forbidden(f"This needs the scope {scope}, which the credential lacks.", code="insufficient_scope")
+            raise InsufficientScope(scope, f"This needs the scope {scope}, which the credential lacks.")
 
     def must_operate(self) -> None:
         """Refuse to tell of the service as a whole to those who speak for one user, administrators aside.
@@ -98,10 +108,8 @@ class Principal:
             Forbidden: the credential is one user's and no administrator's.
         """
         if Scope.ADMIN not in self.scopes and (self.user is not None or Scope.READ not in self.scopes):
-            raise Forbidden(
-                "This tells of all users: it needs the scope admin, or a credential for every user.",
-                code="insufficient_scope",
-            )
+            words = "This tells of all users: it needs the scope admin, or a credential for every user."
+            raise InsufficientScope(Scope.ADMIN, words)
 
 
 LOCAL = Principal("local", "this machine")

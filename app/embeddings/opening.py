@@ -7,11 +7,12 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from app.config import EmbedderSettings
+from app.egress.clients import Egress
 from app.embeddings.cache import CachedEmbedder
 from app.embeddings.port import Embedder
 
 
-def open_embedder(settings: EmbedderSettings, data_dir: Path) -> CachedEmbedder:
+def open_embedder(settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None) -> CachedEmbedder:
     """The configured embedder behind a cache of query vectors; returns at once, the model loads with the first call.
 
     Raises:
@@ -25,7 +26,7 @@ def open_embedder(settings: EmbedderSettings, data_dir: Path) -> CachedEmbedder:
     else:
         from app.embeddings.providers import ProviderEmbedder
 
-        inner = ProviderEmbedder(settings, data_dir)
+        inner = ProviderEmbedder(settings, data_dir, egress)
     return CachedEmbedder(inner)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -15,8 +14,12 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
+from app.addresses import parsed
 from app.config import EmbedderSettings
 from app.daemons import in_daemon
+from app.egress.clients import Egress
+from app.egress.policy import EgressRefused, Origin
+from app.embeddings import guarded
 from app.embeddings.port import EmbedderUnavailable, Vectors
 from app.errors import SetupError
 
@@ -69,13 +72,16 @@ class ProviderEmbedder:
     """Embeds through mem0's `EmbedderFactory`. The constructor is instant: mem0 is imported by the first call.
 
     Raises:
-        SetupError: no such provider, no model where the provider has no default, an address it does not take.
+        SetupError: no such provider, no model where the provider has no default, an address it does not take or that
+            must not be reached.
     """
 
-    def __init__(self, settings: EmbedderSettings, data_dir: Path) -> None:
+    def __init__(self, settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None) -> None:
         self._settings = settings
         self._data_dir = data_dir
+        self._egress = egress or Egress()
         self._config = _config(settings)
+        _check_address(settings.base_url, self._egress)
         model = str(self._config["model"])
         self.model = f"{settings.provider}/{model}" + (f"@{settings.dimensions}" if settings.dimensions else "")
         self._size: int | None = None
@@ -152,9 +158,10 @@ class ProviderEmbedder:
             if self._closed:
                 raise EmbedderUnavailable("closed")
             if self._clients is None:
-                embedder = self._factory().create(self._settings.provider, dict(self._config), None)
-                timeout = self._settings.timeout
-                self._clients = _patient(embedder, timeout), _patient(embedder, timeout * DOCUMENT_PATIENCE)
+                patience = self._settings.timeout, self._settings.timeout * DOCUMENT_PATIENCE
+                self._clients = guarded.opened(
+                    self._factory(), self._settings.provider, self._config, self._egress, patience
+                )
             return self._clients
 
     def _factory(self) -> Any:
@@ -190,6 +197,8 @@ class ProviderEmbedder:
         """One line about a failure, without anything secret."""
         if isinstance(error, EmbedderUnavailable):
             return str(error)
+        if isinstance(error.__cause__, EgressRefused):  # OpenAI's client calls it a connection error
+            error = error.__cause__
         status = getattr(error, "status_code", None)
         if status in (401, 403):
             return f"the key was refused ({status})"  # such answers tend to quote parts of the key
@@ -237,17 +246,16 @@ def _config(settings: EmbedderSettings) -> dict[str, Any]:
     return config
 
 
-def _patient(embedder: Any, seconds: float) -> Any:
-    """The embedder with a time limit of its client: a call that was given up must not hold its thread for minutes."""
-    client: Any = getattr(embedder, "client", None)
-    twin = copy.copy(embedder)
-    if callable(getattr(client, "with_options", None)):  # OpenAI's client and those modelled on it
-        # Retries are the caller's: a breaker for queries, marks with backoff for documents.
-        twin.client = client.with_options(timeout=seconds, max_retries=0)
-    elif (http := getattr(client, "_client", None)) is not None and hasattr(http, "timeout"):
-        # Ollama's httpx client, which by default waits for ever; queries and documents share it.
-        http.timeout = seconds
-    return twin
+def _check_address(address: str, egress: Egress) -> None:
+    """Refuse at the start what no request could reach. Ollama takes `host:port` too; names are looked up when used."""
+    if not address:
+        return
+    try:
+        origin = Origin.of(address if "://" in address else f"http://{address}")
+        if literal := parsed(origin.host):
+            egress.policy.check(origin, [literal], trusted=True)
+    except EgressRefused as error:
+        raise SetupError(f"embedder.base_url: {error}") from None
 
 
 def _utf8(text: str) -> str:

@@ -6,7 +6,21 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from app.rest import actions, apps, audit, batch, grants, health, keys, memories, metrics, search, sync, users
+from app.rest import (
+    actions,
+    apps,
+    audit,
+    batch,
+    grants,
+    health,
+    keys,
+    memories,
+    metadata,
+    metrics,
+    search,
+    sync,
+    users,
+)
 from app.rest.errors import add_error_handlers
 
 ROUTERS = (
@@ -23,6 +37,7 @@ ROUTERS = (
     sync.short,
     health.router,
     metrics.router,
+    metadata.router,
 )
 
 

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.access.principal import InsufficientScope
 from app.errors import (
     Conflict,
     Forbidden,
@@ -26,7 +27,8 @@ from app.errors import (
     Unauthenticated,
     Unavailable,
 )
-from app.sender import principal_of
+from app.rest.challenge import www_authenticate
+from app.sender import sender_of
 
 
 class Problem(BaseModel):
@@ -93,13 +95,22 @@ def add_error_handlers(app: FastAPI) -> None:
 
 async def _expected(request: Request, error: Exception) -> Response:
     assert isinstance(error, OpenMemoryError)
+    principal = sender_of(request.scope).principal
+    if principal is None:  # an address that is open to all
+        return refused(error)
+    services = request.app.state.services
     try:
         ids = [value for value in request.path_params.values() if isinstance(value, UUID)]
         what = f"{request.method} {getattr(request.scope.get('route'), 'path', '')}"
-        await request.app.state.services.denials.note(principal_of(request.scope), error, what, ids)
+        await services.denials.note(principal, error, what, ids)
     except Unavailable as away:
         return refused(away)
-    return refused(error)
+    answer = refused(error)
+    if isinstance(error, InsufficientScope):
+        answer.headers["WWW-Authenticate"] = www_authenticate(
+            services.settings, error=error.code, scope=error.scope, path=request.url.path, description=error.message
+        )
+    return answer
 
 
 def refused(error: OpenMemoryError) -> Response:
@@ -109,8 +120,7 @@ def refused(error: OpenMemoryError) -> Response:
     if isinstance(error, Unavailable | TooMany):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if isinstance(error, Unauthenticated):
-        wrong = ', error="invalid_token"' if error.code != Unauthenticated.code else ""
-        headers["WWW-Authenticate"] = f'Bearer realm="openmemory"{wrong}'
+        headers["WWW-Authenticate"] = "Bearer"
     return problem(status, error.code, error.message, error.hint, headers)
 
 

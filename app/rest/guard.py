@@ -17,7 +17,8 @@ from app.access.authentication import Authenticator, Given, credentials_required
 from app.access.principal import Door
 from app.access.rates import Rates
 from app.config import Settings
-from app.errors import OpenMemoryError
+from app.errors import OpenMemoryError, Unauthenticated
+from app.rest.challenge import WELL_KNOWN, www_authenticate
 from app.rest.errors import problem, refused
 from app.sender import Sender, bind
 
@@ -25,7 +26,6 @@ log = logging.getLogger(__name__)
 
 _PROBES = frozenset({"/health/live", "/health/ready"})
 _OPEN = _PROBES | {"/"}
-_METADATA = "/.well-known/oauth-protected-resource"
 _SESSION_POST = re.compile("/mcp/(messages|[^/]*/sse/[^/]*/messages)/?")
 """Old MCP clients send their key only when they connect. The id of the session they are then given, which nobody can
 guess and which ends with their stream, stands for it; the door that knows the session decides."""
@@ -76,6 +76,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: Rates) -> None:
         self._app = app
+        self._settings = settings
         self._limit = settings.limits.body
         self._authenticator = authenticator
         self._rates = rates
@@ -195,7 +196,8 @@ class Guard:
         """Note on the request who sent it, or refuse it."""
         path = exchange.path
         given = Given(_credentials(exchange), exchange.address, exchange.added[0][1].decode())
-        if path in _OPEN or path.startswith(_METADATA):
+        if path in _OPEN or path.startswith(WELL_KNOWN):
+            bind(scope, Sender(None, exchange.address, given.request))
             return None
         if not given.credentials and _SESSION_POST.fullmatch(path) and b"session_id=" in scope["query_string"]:
             bind(scope, Sender(None, exchange.address, given.request))
@@ -205,7 +207,14 @@ class Guard:
             if principal.id.startswith(("key:", "token:")):
                 await self._rates.request(principal.id)
         except OpenMemoryError as error:
-            return refused(error)
+            answer = refused(error)
+            if isinstance(error, Unauthenticated):
+                wrong = None if error.code == Unauthenticated.code else "invalid_token"
+                words = None if wrong is None else error.message
+                answer.headers["WWW-Authenticate"] = www_authenticate(
+                    self._settings, error=wrong, scope="read write", path=path, description=words
+                )
+            return answer
         door = Door.MCP if path.startswith("/mcp") else Door.REST
         sender = replace(principal, door=door, address=exchange.address, request=given.request)
         repeated = len(given.credentials) > (exchange.query_key is not None)

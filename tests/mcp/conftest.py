@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import count
@@ -29,14 +30,15 @@ class Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(services: Services) -> AsyncIterator[str]:
-    """The URL of the application over these services, while the block runs."""
+async def serving(services: Services, listening: socket.socket | None = None) -> AsyncIterator[str]:
+    """The URL of the application over these services, while the block runs; on a socket that is bound already, or
+    another."""
     config = uvicorn.Config(
         create_app(services), port=0, log_config=None, access_log=False, http="httptools", ws="none", lifespan="on",
         timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = Server(config)
-    running = asyncio.create_task(server.serve())
+    running = asyncio.create_task(server.serve(None if listening is None else [listening]))
     try:
         async with asyncio.timeout(30):
             while not server.started:

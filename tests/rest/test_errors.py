@@ -52,7 +52,7 @@ async def answer_to(services: Services, error: Exception) -> httpx.Response:
             Unauthenticated("no"),
             401,
             ("unauthenticated", "no", None),
-            {"www-authenticate": 'Bearer realm="openmemory"'},
+            {"www-authenticate": "Bearer"},
         ),
         (Forbidden("no", hint="ask"), 403, ("forbidden", "no", "ask"), {}),
         (Invalid("text", "is bad"), 422, ("invalid", "text: is bad", None), {}),

@@ -98,7 +98,9 @@ class Attempts:
     def _user(self, actor: Actor) -> str:
         if actor.user is not None and self._rng.random() < 0.6:
             return actor.user
-        return self._rng.choice([*self._world.users, "nobody-at-all"])
+        # Who speaks for everyone would make that user.
+        unknown = [] if actor.user is None and actor.valid else ["nobody-at-all"]
+        return self._rng.choice([*self._world.users, *unknown])
 
     def _id(self) -> str:
         return self._rng.choice([*self._world.rows, *self._world.memory_of.values(), str(UUID(int=7))])
