@@ -84,6 +84,8 @@ def settings_for(wire: Wire) -> dict[str, str]:
         "OPENMEMORY_DATABASE_URL": f"postgresql://openmemory@127.0.0.1:{wire.port}/openmemory",
         "OPENMEMORY_DATABASE_CONNECT_TIMEOUT": str(CONNECT),
         "OPENMEMORY_DATABASE_STATEMENT_TIMEOUT": str(STATEMENT),
+        "OPENMEMORY_RATES_SAVES": "0",
+        "OPENMEMORY_RATES_SEARCHES": "0",
     }
 
 
