@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import UUID
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.config import Limits
 from app.errors import Invalid
+from app.mcp.backlog import Answers, Backlog, attach, too_many
 from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, from_path
 from app.mcp.refusals import no_session, refuse
@@ -46,6 +48,7 @@ class McpDoors:
         self._server: Server[Any] = mcp_server(services, traffic)
         self._sse = SseServerTransport(MESSAGES, max_request_body_size=self._limits.body)
         self._identities: dict[str, Identity] = {}
+        self._backlogs: dict[str, Backlog] = {}
         self._forwarding = Forwarding(services.database, self._limits, self._deliver) if services.shared else None
         self._http = StreamableHTTPSessionManager(
             self._server, json_response=True, stateless=True, max_request_body_size=self._limits.body
@@ -102,6 +105,7 @@ class McpDoors:
             )
             return
         opened: list[str] = []
+        backlog = Backlog(self._limits.session_messages)
 
         async def noting_session(message: Message) -> None:
             """The first event names the session: from then on its messages are known to be this identity's."""
@@ -110,16 +114,19 @@ class McpDoors:
                 if found:
                     opened.append(found[1].decode())
                     self._identities[opened[0]] = identity
+                    self._backlogs[opened[0]] = backlog
                     if self._forwarding is not None:
                         await self._forwarding.relay.opened(UUID(opened[0]), identity)
             await send(message)
 
         try:
             async with self._sse.connect_sse(scope, receive, noting_session) as (incoming, outgoing):
-                await self._server.run(incoming, outgoing, self._server.create_initialization_options())
+                options = self._server.create_initialization_options()
+                await self._server.run(incoming, Answers(outgoing, backlog), options)
         finally:
             for session in opened:
                 self._identities.pop(session, None)
+                self._backlogs.pop(session, None)
                 if self._forwarding is not None:
                     self._forwarding.relay.closed(UUID(session))
 
@@ -135,9 +142,19 @@ class McpDoors:
         if identity is None and scope["method"] == "POST" and session:
             await no_session()(scope, receive, send)
             return
-        if identity is not None:
-            bind(scope, identity)
-        await self._sse.handle_post_message(scope, receive, send)
+        if identity is None:
+            await self._sse.handle_post_message(scope, receive, send)
+            return
+        bind(scope, identity)
+        await self._hand_over(self._backlogs[session], scope, receive, send)
+
+    async def _hand_over(self, backlog: Backlog, scope: Scope, receive: Receive, send: Send) -> None:
+        if backlog.full and scope["method"] == "POST":
+            await too_many(self._limits.session_messages)(scope, receive, send)
+            return
+        attach(scope, backlog)
+        with backlog.one():
+            await self._sse.handle_post_message(scope, receive, send)
 
     async def _deliver(self, session: UUID, body: bytes) -> int:
         """Hand a message that another process got to a session of this one; the HTTP status of the answer."""
@@ -146,7 +163,7 @@ class McpDoors:
             return 404
         scope = posted(MESSAGES, session, body)
         bind(scope, identity)
-        return await status_of(self._sse.handle_post_message, scope, body)
+        return await status_of(partial(self._hand_over, self._backlogs[session.hex]), scope, body)
 
     def _is(self, identity: Identity, request: Request) -> bool:
         try:
