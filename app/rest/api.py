@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from app.rest import actions, apps, batch, grants, health, memories, metrics, search, sync, users
+from app.rest.docs import add_docs
 from app.rest.errors import add_error_handlers
 
 ROUTERS = (
@@ -30,6 +31,7 @@ def include_rest(app: FastAPI) -> None:
     for router in ROUTERS:
         app.include_router(router)
     app.add_api_route("/", health.root, include_in_schema=False)
+    add_docs(app)
     _describe_key(app)
 
 
