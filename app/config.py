@@ -6,16 +6,27 @@ the start with its name, where it came from and what would be valid. `openmemory
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
+import re
 import tomllib
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from app.addresses import Allowed, is_loopback, web_url
 from app.errors import SetupError
@@ -29,12 +40,46 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
+def _network(text: str) -> str:
+    """An address or a network, as it is written.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no IP address, and no network such as 10.0.0.0/8") from None
+    return text
+
+
+def _origin(text: str) -> str:
+    """The origin of a page, as browsers send it, or any.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text != "*" and not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@\s]+/?", text):
+        raise ValueError(f"{text!r} is no origin such as https://example.com, and not '*'")
+    return text
+
+
 class Http(Section):
-    """Who may call over HTTP, beside authentication."""
+    """Who may call over HTTP, beside authentication, and how long a client may take."""
 
     allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted beside localhost; '*' accepts any.")
-    cors_origins: tuple[str, ...] = Field(
+    cors_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = Field(
         ("http://localhost:3000", "http://127.0.0.1:3000"), description="Origins of web pages that may call the API."
+    )
+    trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = Field(
+        (), description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
+    )
+    header_timeout: float = Field(10.0, gt=0, le=600, description="Seconds within which a request's headers must come.")
+    body_timeout: float = Field(
+        60.0, gt=0, le=3600, description="Seconds that a request's body may take, plus one for each KiB that comes."
+    )
+    write_timeout: float = Field(
+        60.0, gt=0, le=3600, description="Seconds after which a client that does not read its answer is cut off."
     )
 
 
@@ -217,6 +262,12 @@ class Limits(Section):
     batch: int = Field(1_000, ge=1, le=10_000, description="Memories in one batch of an import.")
     sessions: int = Field(100, ge=1, le=10_000, description="SSE sessions of one key or token in one process.")
     body: int = Field(8_388_608, ge=1_024, le=1_073_741_824, description="Bytes of one request.")
+    connections: int = Field(
+        10_000, ge=1, le=1_000_000, description="Connections that one process holds at once, event streams among them."
+    )
+    session_messages: int = Field(
+        64, ge=1, le=10_000, description="Messages of one MCP session over SSE that may wait for their answers."
+    )
 
 
 class Rates(Section):

@@ -38,3 +38,5 @@ def set_up(settings: Log) -> None:
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(max(logging.WARNING, root.level))
+    # Whatever it says is about a message that a client was refused, and repeats parts of that.
+    logging.getLogger("mcp.server.sse").setLevel(logging.CRITICAL)

@@ -41,6 +41,8 @@ def create_app(services: Services) -> FastAPI:
         description="One memory for all your AI assistants.",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,  # their pages load scripts from other machines
+        redoc_url=None,
     )
     app.state.services = services
     app.state.metrics = metrics

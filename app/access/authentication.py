@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import math
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from app.access.journal import Event
 from app.access.keys import Keys
 from app.access.principal import LOCAL, Principal, Scope
 from app.access.rates import Rates
+from app.addresses import is_loopback
 from app.config import Settings
 from app.database import Database
 from app.errors import TooMany, Unauthenticated
@@ -142,18 +142,15 @@ def credentials_required(settings: Settings) -> bool:
 def beyond_loopback(settings: Settings) -> bool:
     """Whether others than this machine may reach the service: by its address, or through a proxy that names it."""
     names = (settings.host, *settings.http.allowed_hosts)
-    return not all(is_loopback(name) for name in names)
+    return not all(is_here(name) for name in names)
 
 
-def is_loopback(name: str) -> bool:
+def is_here(name: str) -> bool:
     """Whether a name or an address, with or without a port, means this machine and no other."""
     host = name[: name.find("]") + 1] if name.startswith("[") else name
     if host.count(":") == 1:
         host = host.partition(":")[0]
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"
+    return is_loopback(host.strip("[]").lower().rstrip("."))
 
 
 def _prefix(credential: str) -> str:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from app.cli.web import Server, configuration
+from app.cli.web import Server, private
 from app.embedded import sockets
 from app.services import INDEX_FOLDER, Stores
 
@@ -26,7 +26,7 @@ async def hosted_index(stores: Stores) -> AsyncIterator[Stores]:
     sockets.create(folder, None)
     path = folder / _SOCKET
     front = Front(stores.folder / INDEX_FOLDER)
-    server = Server(configuration(front, patience=1))
+    server = Server(private(front, patience=1))
     with _listening(path) as opened:
         serving = asyncio.create_task(server.serve(sockets=[opened]), name="index")
         try:

@@ -19,7 +19,7 @@ from app import logs
 from app.cli.exits import Exit
 from app.cli.sockets import url_of
 from app.cli.stopping import Stopping
-from app.cli.web import Server, configuration
+from app.cli.web import Server, public
 from app.config import Settings
 from app.services import VERSION, Services, Stores, open_services, open_stores
 
@@ -77,7 +77,7 @@ async def serve_stores(
         logs.set_up(settings.log)  # again: the MCP SDK has installed a handler of its own
         for name in ("uvicorn.error", "apscheduler.executors.default"):
             logging.getLogger(name).addFilter(_is_failure)
-        server = _Server(configuration(app, patience=_PATIENCE_WITH_CLIENTS), ready)
+        server = _Server(public(app, settings, patience=_PATIENCE_WITH_CLIENTS), ready)
         stopping.end(server.stop)
         await server.serve(sockets=sockets)
         warming.cancel()

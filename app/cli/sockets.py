@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
 from collections.abc import Sequence
@@ -17,15 +16,6 @@ _Address = tuple[socket.AddressFamily, str]
 
 class PortTaken(SetupError):
     """Another process listens there."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether every address of the host can be reached from this machine only.
-
-    Raises:
-        SetupError: there is no such host.
-    """
-    return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for _, address in _resolve(host))
 
 
 def listen(host: str, port: int) -> list[socket.socket]:

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from app.cli.descriptors import room_for
+from app.cli.wire import Bounds, bounded
+from app.config import Settings
 
-def configuration(app: ASGIApp, *, patience: int) -> uvicorn.Config:
+
+def public(app: ASGIApp, settings: Settings, *, patience: int) -> uvicorn.Config:
+    """For clients of any kind: nobody holds the server up, and proxies are believed only if they are named."""
+    proxies = list(settings.http.trusted_proxies)
+    bounds = Bounds(
+        settings.http.header_timeout,
+        settings.http.body_timeout,
+        settings.http.write_timeout,
+        room_for(settings.limits.connections),
+    )
+    return _quiet(app, patience, http=bounded(bounds), proxy_headers=bool(proxies), forwarded_allow_ips=proxies)
+
+
+def private(app: ASGIApp, *, patience: int) -> uvicorn.Config:
+    """For our own processes."""
+    return _quiet(app, patience, http="httptools", proxy_headers=False)
+
+
+def _quiet(app: ASGIApp, patience: int, **more: Any) -> uvicorn.Config:
     """Quiet, and with `patience` seconds for open requests when it is to end."""
     return uvicorn.Config(
         app,
@@ -17,12 +39,12 @@ def configuration(app: ASGIApp, *, patience: int) -> uvicorn.Config:
         log_level="warning",
         access_log=False,
         server_header=False,
-        http="httptools",
         ws="none",
         lifespan="on",
         # Longer than clients keep idle connections, so that it is never the server that drops one.
         timeout_keep_alive=75,
         timeout_graceful_shutdown=patience,
+        **more,
     )
 
 

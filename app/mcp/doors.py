@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import UUID
@@ -23,6 +24,7 @@ from app.access.authentication import Authenticator
 from app.access.principal import LOCAL
 from app.config import Limits
 from app.errors import Forbidden, Invalid
+from app.mcp.backlog import Answers, Backlog, attach, too_many
 from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, identified, names_of
 from app.mcp.refusals import no_session, refuse
@@ -46,6 +48,7 @@ class _Session:
 
     identity: Identity
     owner: Owner
+    backlog: Backlog
 
     def admits(self, sender: Sender) -> bool:
         """Whether a message may come from that sender: the same credential, or none where the client sends none."""
@@ -124,6 +127,7 @@ class McpDoors:
             return
         owner = Owner(names_of(Request(scope), self._limits), principal, bearer=not sender.repeated)
         opened: list[str] = []
+        backlog = Backlog(self._limits.session_messages)
 
         async def noting_session(message: Message) -> None:
             """The first event names the session: from then on its messages are known to be this identity's."""
@@ -131,7 +135,7 @@ class McpDoors:
                 found = _SESSION.search(message.get("body", b""))
                 if found:
                     opened.append(found[1].decode())
-                    self._sessions[opened[0]] = _Session(identity, owner)
+                    self._sessions[opened[0]] = _Session(identity, owner, backlog)
                     if self._forwarding is not None:
                         await self._forwarding.relay.opened(UUID(opened[0]), owner)
             await send(message)
@@ -139,7 +143,8 @@ class McpDoors:
         self._open[principal] += 1
         try:
             async with self._sse.connect_sse(scope, receive, noting_session) as (incoming, outgoing):
-                await self._server.run(incoming, outgoing, self._server.create_initialization_options())
+                options = self._server.create_initialization_options()
+                await self._server.run(incoming, Answers(outgoing, backlog), options)
         finally:
             self._open[principal] -= 1
             if not self._open[principal]:
@@ -162,14 +167,23 @@ class McpDoors:
         if session is None and scope["method"] == "POST" and given:
             await no_session()(scope, receive, send)
             return
-        if session is not None:
-            if not await self._authenticator.still_valid(session.identity.principal):
-                await refuse(401, "The credential that opened this session has ended", hint="Connect again.")(
-                    scope, receive, send
-                )
-                return
-            bind(scope, session.identity.at(sender))
-        await self._sse.handle_post_message(scope, receive, send)
+        if session is None:
+            await self._sse.handle_post_message(scope, receive, send)
+            return
+        if not await self._authenticator.still_valid(session.identity.principal):
+            words = "The credential that opened this session has ended"
+            await refuse(401, words, hint="Connect again.")(scope, receive, send)
+            return
+        bind(scope, session.identity.at(sender))
+        await self._hand_over(session.backlog, scope, receive, send)
+
+    async def _hand_over(self, backlog: Backlog, scope: Scope, receive: Receive, send: Send) -> None:
+        if backlog.full and scope["method"] == "POST":
+            await too_many(self._limits.session_messages)(scope, receive, send)
+            return
+        attach(scope, backlog)
+        with backlog.one():
+            await self._sse.handle_post_message(scope, receive, send)
 
     async def _deliver(self, session: UUID, body: bytes) -> int:
         """Hand a message that another process got to a session of this one; the HTTP status of the answer."""
@@ -178,7 +192,7 @@ class McpDoors:
             return 404
         scope = posted(MESSAGES, session, body)
         bind(scope, found.identity)
-        return await status_of(self._sse.handle_post_message, scope, body)
+        return await status_of(partial(self._hand_over, found.backlog), scope, body)
 
     async def _identity(self, scope: Scope, receive: Receive, send: Send) -> Identity | None:
         """Who asks; None if the request was refused, because of its names or of what its credential does not allow."""

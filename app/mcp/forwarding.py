@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.config import Limits
 from app.database import Database
 from app.errors import Invalid, Unavailable
+from app.mcp.backlog import too_many
 from app.mcp.identity import names_of
 from app.mcp.refusals import no_session, refuse
 from app.mcp.relay import Deliver, Relay
@@ -73,6 +74,8 @@ class Forwarding:
             return refuse(503, error.message, hint=error.hint, code=error.code, retry_after=1)
         if status == 404:
             return no_session()
+        if status == 429:
+            return too_many(self._limits.session_messages)
         return Response("Accepted" if status == 202 else "The session refused the message", status_code=status)
 
 

@@ -9,6 +9,7 @@ _CODES = {
     401: "unauthenticated",
     404: "session_not_found",
     405: "method_not_allowed",
+    429: "too_many_messages",
     503: "too_many_sessions",
 }
 

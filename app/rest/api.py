@@ -21,6 +21,7 @@ from app.rest import (
     sync,
     users,
 )
+from app.rest.docs import add_docs
 from app.rest.errors import add_error_handlers
 
 ROUTERS = (
@@ -47,6 +48,7 @@ def include_rest(app: FastAPI) -> None:
     for router in ROUTERS:
         app.include_router(router)
     app.add_api_route("/", health.root, include_in_schema=False)
+    add_docs(app)
     _describe_key(app)
 
 

@@ -64,7 +64,7 @@ _MEANINGS = {
     404: "No such thing, or not this user's.",
     409: "Contradicts the present state.",
     413: "Over a limit; the detail names its setting.",
-    415: "The body is not declared as application/json.",
+    415: "The body is not declared as application/json, or is compressed.",
     422: "A field cannot be used; the detail names it and says what would be valid.",
     429: "Too often; `Retry-After` says when there is room again.",
     503: "Something that is needed does not answer; `Retry-After` says when to try again.",

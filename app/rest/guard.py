@@ -13,31 +13,30 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.access.authentication import Authenticator, Given, credentials_required, is_loopback
+from app.access.authentication import Authenticator, Given
 from app.access.principal import Door
 from app.access.rates import Rates
 from app.config import Settings
 from app.errors import OpenMemoryError, Unauthenticated
+from app.rest import docs, origins
 from app.rest.challenge import WELL_KNOWN, www_authenticate
 from app.rest.errors import problem, refused
+from app.rest.hardening import hardened
+from app.rest.origins import Origins
 from app.sender import Sender, bind
 
 log = logging.getLogger(__name__)
 
-_PROBES = frozenset({"/health/live", "/health/ready"})
-_OPEN = _PROBES | {"/"}
+_OPEN = origins.PROBES | docs.FILES | {"/"}
 _SESSION_POST = re.compile("/mcp/(messages|[^/]*/sse/[^/]*/messages)/?")
 """Old MCP clients send their key only when they connect. The id of the session they are then given, which nobody can
 guess and which ends with their stream, stands for it; the door that knows the session decides."""
 
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-_METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
-_EXPOSED = b"X-Request-ID, Retry-After, Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate"
 _HEADERS = frozenset(
     {
-        b"host", b"origin", b"authorization", b"x-api-key", b"content-length", b"transfer-encoding", b"x-request-id",
-        b"access-control-request-method", b"access-control-request-headers", b"expect",
+        b"authorization", b"x-api-key", b"content-length", b"content-encoding", b"transfer-encoding", b"x-request-id",
+        b"expect", *origins.HEADERS,
     }
 )  # fmt: skip
 
@@ -60,6 +59,7 @@ class _Exchange:
     query_key: bytes | None
     address: str | None
     added: list[tuple[bytes, bytes]] = field(default_factory=list)
+    shared: bool = False
     started: bool = False
     too_long: bool = False
     draining: bool = False
@@ -69,9 +69,8 @@ class _Exchange:
 class Guard:
     """Pure ASGI middleware: reads the headers once, then passes every message on unbuffered.
 
-    In this order: the Host header (against DNS rebinding), preflights, the Origin header (against other sites' pages),
-    the API key, the size of the body. Whatever fails unexpectedly behind it is logged under the request's id and
-    answered with that id alone.
+    In this order: where the request comes from, the API key, the encoding and the size of the body. Whatever fails
+    unexpectedly behind it is logged under the request's id and answered with that id alone.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: Rates) -> None:
@@ -80,8 +79,7 @@ class Guard:
         self._limit = settings.limits.body
         self._authenticator = authenticator
         self._rates = rates
-        self._hosts = _accepted_hosts(settings)
-        self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.http.cors_origins)
+        self._origins = Origins(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let one request through, or refuse it."""
@@ -101,12 +99,9 @@ class Guard:
         if not _SANE_ID.fullmatch(request_id):
             request_id = uuid4().hex.encode()
         exchange.added.append((b"x-request-id", request_id))
-        origin_known = self._cross_origin(exchange)
-        refusal = (
-            self._wrong_host(exchange)
-            or self._preflight(scope["method"], exchange, origin_known)
-            or self._wrong_origin(exchange, origin_known)
-        )
+        exchange.shared = self._origins.known(exchange.headers)
+        exchange.added += self._origins.cors(exchange.headers, exchange.shared)
+        refusal = self._origins.refusal(scope, exchange.headers, exchange.shared)
         answer = _answering(exchange, send)
         if refusal is not None:
             await refusal(scope, receive, answer)
@@ -136,7 +131,7 @@ class Guard:
 
     async def _admitted(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
         refusal = await self._unknown(exchange, scope)
-        if refusal is None and (refusal := self._too_large(exchange)) is not None:
+        if refusal is None and (refusal := _encoded(exchange) or self._too_large(exchange)) is not None:
             await _drain(exchange, receive)
         if refusal is not None:
             await refusal(scope, receive, answer)
@@ -144,53 +139,6 @@ class Guard:
         if b"content-length" not in exchange.headers or b"transfer-encoding" in exchange.headers:
             receive = self._counting(exchange, receive)
         await self._app(scope, receive, answer)
-
-    def _wrong_host(self, exchange: _Exchange) -> Response | None:
-        if self._hosts is None or exchange.path in _PROBES:
-            return None
-        host = exchange.headers.get(b"host", b"").decode("latin-1").lower()
-        if host in self._hosts or _without_port(host) in self._hosts:
-            return None
-        return problem(
-            421,
-            "host_not_allowed",
-            f"Host: {host[:200]!r} is not a name of this service",
-            "Add the name to http.allowed_hosts.",
-        )
-
-    def _cross_origin(self, exchange: _Exchange) -> bool:
-        """Whether the request comes from a page that may call; then the answer says so to the browser."""
-        origin = exchange.headers.get(b"origin")
-        if origin is None:
-            return False
-        exchange.added.append((b"vary", b"Origin"))
-        if "*" not in self._origins and origin.decode("latin-1").lower() not in self._origins:
-            return False
-        exchange.added += [
-            (b"access-control-allow-origin", origin),
-            (b"access-control-allow-credentials", b"true"),
-            (b"access-control-expose-headers", _EXPOSED),
-        ]
-        return True
-
-    def _preflight(self, method: str, exchange: _Exchange, origin_known: bool) -> Response | None:
-        if method != "OPTIONS" or b"access-control-request-method" not in exchange.headers or not origin_known:
-            return None
-        wanted = exchange.headers.get(b"access-control-request-headers", b"").decode("latin-1")
-        headers = {"Access-Control-Allow-Methods": _METHODS, "Access-Control-Max-Age": "600"}
-        return Response(status_code=204, headers=headers | {"Access-Control-Allow-Headers": wanted or "Content-Type"})
-
-    def _wrong_origin(self, exchange: _Exchange, origin_known: bool) -> Response | None:
-        origin = exchange.headers.get(b"origin")
-        if origin is None or origin_known or origin.partition(b"://")[2].lower() == _host(exchange).lower():
-            return None
-        shown = origin.decode("latin-1")[:200]
-        return problem(
-            403,
-            "origin_not_allowed",
-            f"Origin: pages of {shown!r} may not call this service",
-            "Add the origin to http.cors_origins.",
-        )
 
     async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
         """Note on the request who sent it, or refuse it."""
@@ -255,7 +203,7 @@ def _answering(exchange: _Exchange, send: Send) -> Send:
             return
         if message["type"] == "http.response.start":
             exchange.started = True
-            message["headers"] = [*message.get("headers", ()), *exchange.added]
+            message["headers"] = hardened(message.get("headers", ()), exchange.added, exchange.shared)
         await send(message)
 
     return answer
@@ -277,33 +225,26 @@ async def _drain(exchange: _Exchange, receive: Receive) -> None:
         return
 
 
+def _encoded(exchange: _Exchange) -> Response | None:
+    """Refuses a compressed body: a few KB of it could become any number of GB."""
+    if b"content-encoding" not in exchange.headers:
+        return None
+    encoding = exchange.headers[b"content-encoding"].strip().lower()
+    if encoding in (b"", b"identity"):
+        return None
+    return problem(
+        415,
+        "unsupported_media_type",
+        f"Content-Encoding: must be left out, not {encoding.decode('latin-1')[:80]!r}",
+        "Send the body uncompressed.",
+        {"Accept-Encoding": "identity", "Connection": "close"},
+    )
+
+
 def _over_limit(what: str, limit: int) -> Response:
     # What is left of the body is not read, so the connection is of no further use.
     detail = f"body: {what}; the limit is {limit:,} (limits.body)"
     return problem(413, "too_large", detail, headers={"Connection": "close"})
-
-
-def _accepted_hosts(settings: Settings) -> frozenset[str] | None:
-    """The names by which the service may be called; None for any.
-
-    Beyond loopback a credential protects, which a page that was rebound does not have; there only a list that is given
-    counts.
-    """
-    given = [name.lower() for name in settings.http.allowed_hosts]
-    if "*" in given or (not is_loopback(settings.host) and not given and credentials_required(settings)):
-        return None
-    own = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return frozenset([*_LOOPBACK, own.lower(), *given])
-
-
-def _host(exchange: _Exchange) -> bytes:
-    return exchange.headers.get(b"host", b"")
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[: host.find("]") + 1]
-    return host.partition(":")[0].rstrip(".")
 
 
 def _credentials(exchange: _Exchange) -> list[str]:

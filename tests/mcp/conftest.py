@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 
+from app.cli.sockets import listen
+from app.cli.web import Server, public
 from app.main import create_app
 from app.services import Services
 
@@ -21,30 +22,20 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
-class Server(uvicorn.Server):
-    """A web server that leaves the signals to pytest."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @asynccontextmanager
 async def serving(services: Services, listening: socket.socket | None = None) -> AsyncIterator[str]:
     """The URL of the application over these services, while the block runs; on a socket that is bound already, or
     another."""
-    config = uvicorn.Config(
-        create_app(services), port=0, log_config=None, access_log=False, http="httptools", ws="none", lifespan="on",
-        timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    server = Server(config)
-    running = asyncio.create_task(server.serve(None if listening is None else [listening]))
+    if listening is None:
+        [listening] = listen("127.0.0.1", 0)
+    server = Server(public(create_app(services), services.settings, patience=1))
+    running = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         async with asyncio.timeout(30):
             while not server.started:
                 assert not running.done(), "the server did not start"
                 await asyncio.sleep(0.01)
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
         await asyncio.wait_for(running, 30)

@@ -262,3 +262,74 @@ async def test_a_name_may_hold_a_slash(ask: Ask, http: httpx.AsyncClient, new_us
         listed = await stream.answer(tool("list_memories"))
         [item] = json.loads(listed["result"]["content"][0]["text"])
         assert (item["user_id"], item["app_name"]) == (f"{new_user}/home", "vs/code")
+
+
+async def test_a_client_that_sends_without_reading_is_stopped_until_it_reads(
+    http: httpx.AsyncClient, services: Services, new_user: str
+) -> None:
+    async with stream_of(http, f"/mcp/claude/sse/{new_user}") as stream:
+        await stream.shake_hands()
+        sent = 0
+        while (answer := await stream.post({"id": sent, "method": "tools/list"})).status_code == 202:
+            sent += 1
+            assert sent < 5_000, "nothing stops it"
+        assert (answer.status_code, answer.json()["error"]) == (429, "too_many_messages")
+        assert "limits.session_messages" in answer.json()["detail"]
+        assert int(answer.headers["retry-after"]) > 0
+        assert sent >= services.settings.limits.session_messages
+        answered = [json.loads((await stream.event())[1])["id"] for _ in range(sent)]
+        assert sorted(answered) == list(range(sent))
+        assert (await stream.answer({"id": sent, "method": "ping"}))["result"] == {}
+
+
+async def test_messages_one_after_the_other_are_never_too_many(http: httpx.AsyncClient, new_user: str) -> None:
+    async with stream_of(http, f"/mcp/claude/sse/{new_user}") as stream:
+        await stream.shake_hands()
+        for number in range(200):
+            assert (await stream.answer({"id": number, "method": "ping"}))["result"] == {}
+            assert (await stream.post({"method": "notifications/initialized"})).status_code == 202
+            assert (await stream.post({"id": number, "method": "nonsense"})).status_code == 202
+            assert json.loads((await stream.event())[1])["error"]
+
+
+CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add_memories", "arguments": %b}}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        CALL % (b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
+        CALL % (b'{"text": "t", "n": ' + b"9" * 100_000 + b"}"),
+        CALL % b'{"text": "a\\ud800b"}',
+        CALL % b'{"text": "a\x00b"}',
+        b"\xef\xbb\xbf" + CALL % b'{"text": "t"}',
+        (CALL % b'{"text": "t"}').decode().encode("utf-16"),
+        CALL % b'{"text": "t"}' + b"\x00",
+    ],
+)
+async def test_strange_json_is_refused_at_every_door_and_its_session_lives_on(
+    http: httpx.AsyncClient, new_user: str, body: bytes
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    over_http = await http.post(f"/mcp/claude/http/{new_user}", content=body, headers=headers)
+    assert (over_http.status_code, over_http.json()["error"]["code"]) == (400, -32700)
+    async with stream_of(http, f"/mcp/claude/sse/{new_user}") as stream:
+        await stream.shake_hands()
+        assert (await http.post(stream.messages, content=body, headers=headers)).status_code == 400
+        assert (await stream.answer({"id": 2, "method": "ping"}))["result"] == {}
+    modern = headers | {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add_memories"}
+    refused = await http.post("/mcp", content=body, headers=modern)
+    assert refused.status_code == 400
+    assert "error" in refused.json()
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"9" * 4_000, b"NaN"])
+async def test_numbers_that_nothing_can_hold_never_break_the_server(
+    http: httpx.AsyncClient, new_user: str, number: bytes
+) -> None:
+    body = CALL % (b'{"text": "t", "namespace": ' + number + b"}")
+    answer = await http.post(f"/mcp/claude/http/{new_user}", content=body, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["result"]["isError"]) == (200, True)
+    assert "namespace" in answer.json()["result"]["content"][0]["text"]

@@ -142,11 +142,13 @@ async def test_no_message_is_lost_or_doubled_among_many_at_once(pair: Pair, new_
     async with pair.stream(new_user) as stream:
         await stream.shake_hands()
         ids = list(range(100, 300))
+        at_once = asyncio.Semaphore(24)  # with more of them a session has no room
 
         async def ask(number: int) -> None:
             client = pair.there if number % 3 else pair.here
             message = {"jsonrpc": "2.0", "id": number, "method": "ping"}
-            assert (await client.post(stream.messages, json=message)).status_code == 202
+            async with at_once:
+                assert (await client.post(stream.messages, json=message)).status_code == 202
 
         asking = asyncio.gather(*(ask(number) for number in ids))
         answered = [json.loads((await stream.event())[1])["id"] for _ in ids]
@@ -408,3 +410,20 @@ async def test_one_process_on_the_built_in_postgresql_relays_nothing(
         assert await tx.scalar(text("SELECT count(*) FROM mcp_sessions")) == 0
         waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = :class"
         assert await tx.scalar(text(waiting), {"class": CLASS}) == 0
+
+
+async def test_a_client_that_sends_without_reading_is_stopped_whichever_process_it_reaches(
+    pair: Pair, new_user: str
+) -> None:
+    async with pair.stream(new_user) as stream:
+        await stream.shake_hands()
+        sent = 0
+        while (answer := await pair.post(stream, {"id": sent, "method": "tools/list"})).status_code == 202:
+            sent += 1
+            assert sent < 5_000, "nothing stops it"
+        assert (answer.status_code, answer.json()["error"]) == (429, "too_many_messages")
+        assert int(answer.headers["retry-after"]) > 0
+        assert (await stream.post({"id": sent, "method": "ping"})).status_code == 429
+        for _ in range(sent):
+            await stream.event()
+        assert (await pair.answer(stream, {"id": sent, "method": "ping"}))["result"] == {}

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
+from app.access.authentication import Authenticator
 from app.config import Settings
 from app.main import create_app
+from app.rest.guard import Guard
 from app.services import Services
 
 MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -56,3 +61,43 @@ def remember(client: httpx.AsyncClient) -> Callable[..., Any]:
         return row
 
     return add
+
+
+_addresses = count(1)
+
+
+async def answers(scope: Any, receive: Any, send: Any) -> None:
+    """An application that reads the body and tells what it was asked."""
+    length, more = 0, True
+    while more:
+        message = await receive()
+        length, more = length + len(message.get("body", b"")), message.get("more_body", False)
+    body = json.dumps({"length": length, "query": scope["query_string"].decode()}).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture(scope="session")
+def guard(services: Services) -> Callable[..., Guard]:
+    """Makes a guard over an application, with other settings."""
+
+    def make(app: ASGIApp = answers, **settings: Any) -> Guard:
+        changed = Settings.model_validate(settings)
+        authenticator = Authenticator(changed, services.database, services.keys, services.rates)
+        return Guard(app, changed, authenticator, services.rates)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def guarded(guard: Callable[..., Guard]) -> Callable[..., httpx.AsyncClient]:
+    """Makes a client of a guarded application."""
+
+    def make(app: ASGIApp = answers, base_url: str = "http://localhost:8765", **settings: Any) -> httpx.AsyncClient:
+        # An address of its own: wrong keys from one address are counted.
+        client = (f"198.51.100.{next(_addresses) % 250}", 1)
+        return httpx.AsyncClient(
+            transport=httpx.ASGITransport(guard(app, **settings), client=client), base_url=base_url
+        )
+
+    return make

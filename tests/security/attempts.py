@@ -68,6 +68,7 @@ class Attempts:
             "GET /api/v1/sync/runs": self._plain("GET", "/api/v1/sync/runs"),
             "GET /api/v1/doctor": self._plain("GET", "/api/v1/doctor"),
             "GET /metrics": self._plain("GET", "/metrics"),
+            "GET /.well-known/oauth-protected-resource": self._plain("GET", "/.well-known/oauth-protected-resource"),
             "GET /health": self._plain("GET", "/health"),
             "GET /health/live": self._plain("GET", "/health/live"),
             "GET /health/ready": self._plain("GET", "/health/ready"),
@@ -82,7 +83,11 @@ class Attempts:
         }
         # Looking is tried more often than what changes much, or concerns nobody.
         rare = {"tool delete_all_memories", "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor"}
-        self._names = [name for name in self._doors for _ in range(1 if name in rare or "health" in name else 12)]
+        self._names = [
+            name
+            for name in self._doors
+            for _ in range(1 if name in rare or "health" in name or "known" in name else 12)
+        ]
 
     @property
     def doors(self) -> set[str]:

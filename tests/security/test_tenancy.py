@@ -36,6 +36,9 @@ UNLIMITED = {"saves": 0, "searches": 0, "requests": 0, "failures": 1_000_000}
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
+OPEN = ("/health/live", "/health/ready", "/.well-known/")
+
+
 class Leak(AssertionError):
     """Somebody saw or changed what is not theirs."""
 
@@ -130,7 +133,7 @@ class Trial:
         told -= {*TOKEN.findall(asked), *ID.findall(asked)}
         if speaks is not None:
             self.said[speaks[0]] |= {*TOKEN.findall(asked), *ID.findall(asked)}
-        if not actor.valid and answer.status_code != 401 and "/health/" not in attempt.path:
+        if not actor.valid and answer.status_code != 401 and not attempt.path.startswith(OPEN):
             raise Leak(f"{actor.name} was let in: {attempt} {answer.status_code}")
         readable: set[str] = set()
         if speaks is not None and Scope.READ in actor.scopes:

@@ -1,0 +1,40 @@
+"""How many files and sockets this process may have open."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+log = logging.getLogger(__name__)
+
+_OTHERS = 256
+"""Descriptors for everything that is no client: the index, both pools of PostgreSQL, providers, the log."""
+_FEWEST = 64
+
+
+def room_for(connections: int) -> int:
+    """Raise the limit of the process as far as it goes; how many of the connections then fit.
+
+    Without a descriptor left, connections could not even be refused, and the stores could not open their files.
+    """
+    if sys.platform == "win32":
+        return connections
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHERS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
+        except (ValueError, OSError) as error:  # macOS has a lower limit than it tells
+            log.debug("the limit of open files stays at %d: %s", soft, error)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections
+    fit = max(_FEWEST, soft - _OTHERS)
+    log.warning(
+        "limits.connections is %d, but this process may open %d files, which is enough for %d; raise `ulimit -n`",
+        connections, soft, fit,
+    )  # fmt: skip
+    return fit

@@ -1,0 +1,331 @@
+"""The public server's HTTP protocol: uvicorn's, with bounds on what a client may send, hold open and leave unread.
+
+Here rather than in the application, which sees a request only when its head is complete and an answer only until the
+transport has it. A request that comes in one piece starts no timer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from asyncio import BaseTransport, TimerHandle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Literal
+
+import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+log = logging.getLogger(__name__)
+
+TARGET = 8 * 1024
+"""Bytes of a request target: path and query."""
+HEAD = 32 * 1024
+"""Bytes of a request's head: its target and headers."""
+HEADERS = 100
+
+_PIPELINED = 32
+"""Requests of one connection that wait for the answer to an earlier one. Few clients send even a second one."""
+_SLOWEST = 1024
+"""Bytes per second below which a transfer counts as held up: slower than any network that people still use."""
+_LINGER_SECONDS, _LINGER_BYTES = 2.0, 1024 * 1024
+"""How long, and how much, is still read and dropped after a refusal: closing on unread bytes would take it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a connection may take: seconds for a head, a body and an unread answer; connections of the process."""
+
+    header_timeout: float
+    body_timeout: float
+    write_timeout: float
+    connections: int
+
+
+_Part = Literal["start", "head", "body"]
+"""What has to come next of a request: its first byte, more of its head, or more of its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """An answer without the application, in the shape of all failures; the connection ends with it."""
+
+    status: int
+    code: str
+    detail: str
+    hint: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def to_http(self) -> bytes:
+        body = json.dumps({"error": self.code, "detail": self.detail, "hint": self.hint}).encode()
+        lines = {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            **self.headers,
+        }
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        return f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n{head}\r\n".encode() + body
+
+
+class _Refused(Exception):
+    """Ends the parsing of a request that was refused."""
+
+
+_NOT_HTTP = _Refusal(400, "bad_request", "This is not a valid HTTP/1.1 request.")
+_LONG_TARGET = _Refusal(
+    414, "target_too_long", f"The request target has more than {TARGET:,} bytes.", "Send what is long in the body."
+)
+_LONG_HEAD = _Refusal(431, "headers_too_large", f"The headers of the request have more than {HEAD:,} bytes.")
+_MANY_HEADERS = _Refusal(431, "headers_too_large", f"The request has more than {HEADERS} headers.")
+_HOSTS = _Refusal(400, "bad_request", "Host: must be sent, and once.")
+_TARGET = _Refusal(400, "bad_request", "The request target must be a path, or name the same host as Host.")
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. `bounded` makes the class that a server takes."""
+
+    bounds: Bounds
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._part: _Part | None = "start"
+        self._messages = 0
+        self._unparsed = 0
+        self._piece = 0
+        self._body = 0
+        self._timed: tuple[int, _Part] | None = None
+        self._since = 0.0
+        self._reading: TimerHandle | None = None
+        self._writing: TimerHandle | None = None
+        self._unread = 0
+        self._refusal: _Refusal | None = None
+        self._over = False
+        self._dropped = 0
+        self._answering: RequestResponseCycle | None = None
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Wait for a head; refuse a connection that is one too many."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        if len(self.connections) > self.bounds.connections:
+            self._refuse(
+                _Refusal(
+                    503,
+                    "too_many_connections",
+                    f"{self.bounds.connections:,} connections are open, which is all that may be (limits.connections).",
+                    "Try again later.",
+                    {"Retry-After": "5"},
+                )
+            )
+        else:
+            self._await()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of everything, and tell the request that is being answered."""
+        for timer in (self._reading, self._writing):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+        # uvicorn tells only the last of pipelined requests; an event stream before it would never end.
+        _disconnect(self._answering)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends."""
+        if self._over:
+            self._dropped += len(data)
+            if self._dropped > _LINGER_BYTES:
+                self.transport.abort()
+            return
+        self._unset_keepalive_if_required()
+        if self._part is None:
+            self._part, self._unparsed = "start", 0
+        self._piece = len(data)
+        alone, before, body = self._part == "start", self._messages, self._body
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            log.debug("an upgrade was asked for, and answered without one")
+        except httptools.HttpParserError:
+            self._refuse(self._refusal or _NOT_HTTP)
+            return
+        if self._part is not None:
+            # Of what came together with an older request, or with some of the body, it is not known how much belongs to
+            # the head, or to the trailers. Neither are told of before they are complete.
+            moved = self._body != body if self._part == "body" else self._messages - before > alone
+            self._unparsed = 0 if moved else self._unparsed + len(data)
+            if self._unparsed > HEAD:
+                in_target = self._part == "head" and not self.headers and len(self.url) > TARGET
+                self._refuse(_LONG_TARGET if in_target else _LONG_HEAD)
+                return
+        self._await()
+
+    def on_message_begin(self) -> None:
+        """Begin to count."""
+        super().on_message_begin()
+        self._messages += 1
+        self._part = "head"
+
+    def on_headers_complete(self) -> None:
+        """Hand the request to the application."""
+        if len(self.url) > TARGET:
+            self._stop(_LONG_TARGET)
+        if len(self.headers) > HEADERS:
+            self._stop(_MANY_HEADERS)
+        # Only what came in a large piece has to be counted.
+        if self._unparsed + self._piece > HEAD and self._length() > HEAD:
+            self._stop(_LONG_HEAD)
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if len(hosts) > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            self._stop(_HOSTS)
+        if not self.url.startswith(b"/") and not _names_host(self.url, hosts):
+            self._stop(_TARGET)
+        if len(self.pipeline) >= _PIPELINED:
+            self._stop(_NOT_HTTP)
+        super().on_headers_complete()
+        self._part, self._body, self._unparsed = "body", 0, 0
+        self.headers = []  # the application has the others; what comes behind the body is none
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        self._body += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Nothing more has to come."""
+        super().on_message_complete()
+        self._part, self._unparsed = None, 0
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as we write."""
+        super().pause_writing()
+        self._watch_writing()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        super().resume_writing()
+        if self._writing is not None and not self.transport.is_closing():
+            self._writing.cancel()
+            self._writing = None
+
+    def on_response_complete(self) -> None:
+        """An answer is written; what the transport holds of it may still wait for the client."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._watch_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that is idle."""
+        super().timeout_keep_alive_handler()
+        self._watch_writing()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _await(self) -> None:
+        """Keep a timer for what is still to come, and none if that is nothing."""
+        wanted = None if self._part is None else (self._messages, self._part)
+        if wanted == self._timed:
+            return
+        self._timed = wanted
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+        if wanted is not None:
+            self._since = self.loop.time()
+            self._wait(self.bounds.body_timeout if self._part == "body" else self.bounds.header_timeout)
+
+    def _wait(self, seconds: float) -> None:
+        self._reading = self.loop.call_later(seconds, self._late)
+
+    def _late(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self._part != "body":
+            seconds = self.bounds.header_timeout
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._wait(seconds)  # we may not have read on ourselves
+            elif self._part == "head":
+                detail = f"The headers did not come within {seconds:g} seconds (http.header_timeout)."
+                self._refuse(_Refusal(408, "request_timeout", detail))
+            else:
+                self._end()  # nothing was asked
+            return
+        allowed = self.bounds.body_timeout + self._body / _SLOWEST
+        left = self._since + allowed - self.loop.time()
+        if left > 0 or self.pipeline or self.flow.read_paused:
+            self._wait(max(left, 1.0))
+            return
+        detail = f"The body did not come within {allowed:.0f} seconds: http.body_timeout, and one for each {_SLOWEST:,}"
+        self._refuse(_Refusal(408, "request_timeout", f"{detail} bytes of it."))
+
+    def _length(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _stop(self, refusal: _Refusal) -> None:
+        self._refusal = refusal
+        raise _Refused
+
+    def _refuse(self, refusal: _Refusal) -> None:
+        """Answer in place of the application and close; after the answers to earlier requests, if they are not done."""
+        self._over = True
+        self._part = None
+        self._await()
+        self._unset_keepalive_if_required()
+        cycle = self.cycle
+        log.debug("refused: %s", refusal.detail)
+        if cycle is not None and not cycle.response_complete and not cycle.more_body:
+            cycle.keep_alive = False  # whoever sent more behind it sees the connection end after its answer
+            return
+        if cycle is not None and cycle.more_body:
+            # It is this request whose body went wrong.
+            if cycle.response_started or self.pipeline:
+                self._end()
+                return
+            _disconnect(cycle)
+        self.flow.resume_reading()
+        self.transport.write(refusal.to_http())
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._reading = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
+
+    def _end(self) -> None:
+        self.transport.close()
+        self._watch_writing()
+
+    def _watch_writing(self) -> None:
+        if self._writing is None:
+            self._unread = self.transport.get_write_buffer_size()
+            self._writing = self.loop.call_later(self.bounds.write_timeout, self._stalled)
+
+    def _stalled(self) -> None:
+        """Go on if enough was read since the last look."""
+        self._writing = None
+        unread = self.transport.get_write_buffer_size()
+        if self._unread - unread < _SLOWEST * self.bounds.write_timeout:
+            log.debug("a client did not read its answer for %g seconds", self.bounds.write_timeout)
+            self.transport.abort()
+        else:
+            self._watch_writing()
+
+
+def bounded(bounds: Bounds) -> type[BoundedProtocol]:
+    """The protocol with these bounds."""
+    return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds})
+
+
+def _names_host(target: bytes, hosts: list[bytes]) -> bool:
+    """Whether a target in absolute form, which goes before Host, names the same host."""
+    scheme, _, rest = target.partition(b"://")
+    authority = rest.partition(b"/")[0].partition(b"?")[0]
+    return scheme.lower() in (b"http", b"https") and [authority.lower()] == [host.lower() for host in hosts]
+
+
+def _disconnect(cycle: RequestResponseCycle | None) -> None:
+    if cycle is not None and not cycle.response_complete:
+        cycle.disconnected = True
+        cycle.message_event.set()

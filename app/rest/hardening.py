@@ -1,0 +1,52 @@
+"""What every answer tells a browser not to do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Header = tuple[bytes, bytes]
+
+_POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+_ALWAYS: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_OWN: Header = (b"cross-origin-resource-policy", b"same-origin")
+_NOTHING_LOADED: Header = (b"content-security-policy", _POLICY)
+_NOT_KEPT: Header = (b"cache-control", b"no-store")
+
+_FULL = (*_ALWAYS, _OWN, _NOTHING_LOADED, _NOT_KEPT)
+
+PAGE = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+"""What a page of ours allows itself: files of its own origin, nothing that is written into it."""
+
+
+def hardened(given: Iterable[Header], added: Iterable[Header], shared: bool) -> list[Header]:
+    """The headers of an answer, those that protect it among them, unless it sets them itself.
+
+    `shared`: a page of another origin may have it.
+    """
+    cached = framed = False
+    for name, _ in given:
+        if name == b"cache-control":
+            cached = True
+        elif name == b"content-security-policy":
+            framed = True
+    if not (cached or framed or shared):
+        return [*given, *added, *_FULL]
+    headers = [*given, *added, *_ALWAYS]
+    if not shared:
+        headers.append(_OWN)
+    if not framed:
+        headers.append(_NOTHING_LOADED)
+    if not cached:
+        headers.append(_NOT_KEPT)
+    return headers
