@@ -32,6 +32,7 @@ from app.index.reconcile import Reconciler
 from app.index.space import Deadlines, Spaces
 from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
+from app.memories.models import Memory
 from app.memories.service import Memories
 from app.search.service import Search
 
@@ -173,7 +174,7 @@ async def open_services(
             maintenance=maintenance,
             apps=Apps(database),
             search=Search(database, spaces, settings),
-            grants=Grants(database),
+            grants=Grants(database, Memory),
             health=Health(database, spaces, reconciler, VERSION),
             reconciler=reconciler,
             rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
