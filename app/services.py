@@ -39,6 +39,7 @@ from app.index.reconcile import Reconciler
 from app.index.space import Deadlines, Spaces
 from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
+from app.memories.models import Memory
 from app.memories.service import Memories
 from app.search.service import Search
 
@@ -215,7 +216,7 @@ async def open_services(
             maintenance=maintenance,
             apps=Apps(database),
             search=Search(database, spaces, settings, rates),
-            grants=Grants(database),
+            grants=Grants(database, Memory),
             keys=Keys(database, directory),
             audit=Audit(database, settings.audit),
             rates=rates,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from app.config import Settings
 from app.index.port import Filter
 from app.search.fusion import fuse
+from app.search.lexical import LexicalHit
 from app.search.readback import readback
 from app.search.schemas import SearchQuery
 from app.search.service import CANDIDATES
@@ -27,7 +29,12 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
         queries = [SearchQuery(next(inputs)) for _ in range(COUNT)]
         vectors = [await services.embedder.query(query.text) for query in queries]
         where = Filter(caller.user_id)
-        words = [await search._lexical(caller, query, CANDIDATES, enough=10, strict=False) for query in queries]
+
+        async def lexical(at: int) -> list[LexicalHit]:
+            rules = asyncio.ensure_future(search._rules(caller))
+            return await search._lexical(caller, queries[at], CANDIDATES, rules, enough=10, strict=False)
+
+        words = [await lexical(at) for at in range(COUNT)]
         dense = [await index.search(vector, where, CANDIDATES) for vector in vectors]
         fused = [fuse(near, said) for near, said in zip(dense, words, strict=True)]
 
@@ -43,7 +50,7 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
         work: dict[str, Callable[[int], Awaitable[object]]] = {
             "embedding": lambda at: services.embedder.query(fresh[at].text),
             "index": lambda at: index.search(vectors[at], where, CANDIDATES),
-            "lexical SQL": lambda at: search._lexical(caller, queries[at], CANDIDATES, enough=10, strict=False),
+            "lexical SQL": lexical,
             "fusion": fusing,
             "read-back SQL": read,
             "search whole": lambda at: search.search(caller, SearchQuery(fresh[at].text + " again")),

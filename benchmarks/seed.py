@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sqlalchemy import text
@@ -61,11 +62,20 @@ def questions(seed: int) -> Iterator[str]:
         yield "what about " + " ".join(chance.choices(WORDS, cum_weights=_WEIGHTS, k=chance.randint(3, 8)))
 
 
-async def grow(folder: Path, size: int) -> None:
-    """Bring the user to `size` memories, and the nineteen others together to as many."""
+Fields = Callable[[int], dict[str, Any]]
+"""What the memory of a number has besides its text."""
+
+
+def plain(_: int) -> dict[str, Any]:
+    """Nothing but the text."""
+    return {}
+
+
+async def grow(folder: Path, size: int, fields: Fields = plain) -> None:
+    """Bring the user to `size` memories with those `fields`, and the nineteen others together to as many."""
     async with open_services(Settings(data_dir=str(folder), port=0)) as services:
         await services.deliverer.stop()
-        await _fill(services, await services.directory.caller(USER, "bench"), size, 0)
+        await _fill(services, await services.directory.caller(USER, "bench", owner=True), size, 0, fields)
         for other in range(OTHERS):
             caller = await services.directory.caller(f"bench-other-{other}", "bench")
             await _fill(services, caller, size // OTHERS, 1 + other)
@@ -77,13 +87,13 @@ async def grow(folder: Path, size: int) -> None:
         await services.reconciler.sync(trigger="benchmark")
 
 
-async def _fill(services: Services, caller: Caller, size: int, seed: int) -> None:
+async def _fill(services: Services, caller: Caller, size: int, seed: int, fields: Fields = plain) -> None:
     source = texts(seed * 1_000_003 + size)
     generator = np.random.default_rng(seed)
     async with services.database.statement() as tx:
         have = await tx.scalar(text("SELECT count(*) FROM memories WHERE user_id = :user"), {"user": caller.user_id})
     for at in range(have or 0, size, BATCH):
-        news = [MemoryCreate(text=next(source)) for _ in range(min(BATCH, size - at))]
+        news = [MemoryCreate(text=next(source), **fields(n)) for n in range(at, min(at + BATCH, size))]
         added = await services.memories.add_many(caller, news)
         vectors = generator.standard_normal((len(added), 384)).astype("<f4")
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -103,6 +113,6 @@ async def _fill(services: Services, caller: Caller, size: int, seed: int) -> Non
             )
 
 
-def seed(folder: Path, size: int) -> None:
+def seed(folder: Path, size: int, fields: Fields = plain) -> None:
     """`grow`, for a program that has no event loop."""
-    asyncio.run(grow(folder, size))
+    asyncio.run(grow(folder, size, fields))

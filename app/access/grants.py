@@ -1,19 +1,24 @@
-"""Grants: the allow and deny rules that a user makes for their apps."""
+"""Grants: the allow and deny rules that a user makes for their apps, and what they amount to."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import Text, cast, delete, func, select, text
+from sqlalchemy import Text, and_, cast, column, delete, exists, func, or_, select, table, text
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import aliased
 
-from app.access import journal
+from app.access import journal, rulebook
 from app.access.caller import Caller
+from app.access.explanation import Deciding, Facts, hindrance, reason
 from app.access.journal import Event
 from app.access.models import AccessControl, App
+from app.access.readable import keys_of, readable_by
 from app.config import LONGEST_NAME
 from app.database import Database, Tx
 from app.errors import Invalid, NotFound
@@ -24,15 +29,30 @@ ObjectType = Literal["memory", "app", "namespace", "category", "all"]
 _OBJECT_EXISTS = {
     "memory": text("SELECT true FROM memories WHERE id = CAST(:object AS uuid) AND user_id = :user"),
     "app": text("SELECT true FROM apps WHERE id = CAST(:object AS uuid) AND owner_id = :user"),
-    "category": text("SELECT true FROM categories WHERE id = CAST(:object AS uuid)"),
+    # Categories are shared by name: that there is one tells what others file, unless it is the user's too.
+    "category": text(
+        """
+        SELECT true WHERE EXISTS (
+            SELECT FROM memory_categories AS c JOIN memories AS m ON m.id = c.memory_id
+            WHERE c.category_id = CAST(:object AS uuid) AND m.user_id = :user
+        ) OR EXISTS (
+            SELECT FROM access_controls
+            WHERE user_id = :user AND object_key = 'category:' || CAST(CAST(:object AS uuid) AS text)
+        )
+        """
+    ),
 }
+_MAKE_CATEGORY = text("INSERT INTO categories (name) VALUES (:name) ON CONFLICT DO NOTHING")
+_CATEGORY = text("SELECT id FROM categories WHERE name = :name")
+_CATEGORIES = table("categories", column("id"), column("name"))
+_AT_ONE_MOMENT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 class GrantCreate(BaseModel):
     """A rule to make.
 
     `app` is the subject's name, or null for every app of the user. `object` is the id of a memory, an app's or a
-    category's name or id, or a namespace's name; none for everything.
+    category's name or id, or a namespace's name; none for everything. Apps and categories of a name need not exist yet.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -56,11 +76,24 @@ class Grant(BaseModel):
     created_at: datetime
 
 
-class Grants:
-    """Making, listing and revoking rules. Only the user may, never an app."""
+class Explanation(BaseModel):
+    """Whether an app may read a memory, and why."""
 
-    def __init__(self, database: Database) -> None:
+    allowed: bool
+    reason: str = Field(description="Why, in words.")
+    rule: Grant | None = Field(description="The rule that decides; null: none does.")
+    considered: list[Grant] = Field(description="All rules that speak of the memory, in the order of precedence.")
+
+
+class Grants:
+    """Making, listing, revoking and explaining rules. Only the user may, never an app.
+
+    `memories` is the mapped class of what the rules are about, which stands above this package.
+    """
+
+    def __init__(self, database: Database, memories: Any) -> None:
         self._database = database
+        self._memories = memories
 
     async def create(self, caller: Caller, new: GrantCreate) -> Grant:
         """Make a rule; the same rule again is answered with the one that is in force.
@@ -73,12 +106,13 @@ class Grants:
         _only_owner(caller)
         caller.may_write()
         async with self._database.transaction() as tx:
+            await rulebook.hold(tx, [caller.user_id])
             subject = None if new.app is None else await _app_id(tx, caller, new.app)
             values: dict[str, Any] = {"user_id": caller.user_id, "subject_id": subject, "effect": new.effect}
             values |= await _object(tx, caller, new)
-            await tx.execute(
-                insert(AccessControl).values(values | {"object_type": new.object_type}).on_conflict_do_nothing()
-            )
+            made = insert(AccessControl).values(values | {"object_type": new.object_type}).on_conflict_do_nothing()
+            if (await tx.execute(made)).rowcount:
+                await rulebook.changed(tx, [caller.user_id])
             same = [
                 AccessControl.user_id == caller.user_id,
                 AccessControl.subject_id.is_not_distinct_from(subject),
@@ -113,9 +147,89 @@ class Grants:
         caller.may_write()
         mine = (AccessControl.id == grant_id) & (AccessControl.user_id == caller.user_id)
         async with self._database.transaction() as tx:
+            await rulebook.hold(tx, [caller.user_id])
             if (await tx.execute(delete(AccessControl).where(mine))).rowcount == 0:
                 raise NotFound("Grant not found", code="grant_not_found")
+            await rulebook.changed(tx, [caller.user_id])
             await journal.record(tx, caller, Event.GRANT_REVOKE, [grant_id])
+
+    async def explain(self, caller: Caller, app: str, memory_id: UUID) -> Explanation:
+        """Whether an app may read a memory, in any state, and by which rule.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: the app or the memory is not the user's.
+        """
+        _only_owner(caller)
+        caller.may_read()
+        async with self._database.transaction() as tx:
+            await tx.execute(_AT_ONE_MOMENT)
+            app_id = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, App.name == app))
+            if app_id is None:
+                raise NotFound("App not found", code="app_not_found")
+            asking = replace(caller, app_id=app_id, app=app, owner=False)
+            allowed, facts = await self._facts(tx, asking, memory_id)
+            speaking = await self._speaking(tx, asking, memory_id)
+            await journal.record(tx, caller, Event.GRANT_EXPLAIN, [memory_id], detail={"app": app})
+        decides = bool(speaking) and hindrance(facts) is None
+        considered = [Grant.model_validate(row) for row in speaking]
+        first = Deciding(*(getattr(speaking[0], name) for name in _DECIDING)) if speaking else None
+        return Explanation(
+            allowed=allowed,
+            reason=reason(facts, first),
+            rule=considered[0] if decides else None,
+            considered=considered,
+        )
+
+    async def _facts(self, tx: Tx, app: Caller, memory_id: UUID) -> tuple[bool, Facts]:
+        rows = self._memories
+        listed = exists().where(AccessControl.subject_id == app.app_id, AccessControl.effect == "allow")
+        found = await tx.execute(
+            select(
+                App.is_active,
+                rows.state,
+                func.coalesce(rows.expires_at <= func.now(), False).label("expired"),
+                func.coalesce(rows.valid_until <= func.now(), False).label("outdated"),
+                (rows.app_id == app.app_id).label("own"),
+                listed.label("listed"),
+                readable_by(app, rows).label("allowed"),
+            )
+            .join(App, App.id == app.app_id)
+            .where(rows.id == memory_id, rows.user_id == app.user_id),
+            app.parameters,
+        )
+        row = found.one_or_none()
+        if row is None:
+            raise NotFound("Memory not found", code="memory_not_found")
+        state = str(row.state)
+        facts = Facts(app.app, row.is_active, state, row.expired, row.outdated, row.own, row.listed, app.default)
+        return row.allowed, facts
+
+    async def _speaking(self, tx: Tx, app: Caller, memory_id: UUID) -> Sequence[Any]:
+        """The rules that speak to an app of a memory, in the order of precedence."""
+        rows, written = self._memories, aliased(App)
+        query = (
+            _grants()
+            .add_columns(func.coalesce(AccessControl.object_name, written.name, _CATEGORIES.c.name).label("name"))
+            .outerjoin(written, and_(AccessControl.object_type == "app", written.id == AccessControl.object_id))
+            .outerjoin(_CATEGORIES, _CATEGORIES.c.id == AccessControl.object_id)
+            .join(rows, rows.id == memory_id)
+            .where(
+                AccessControl.user_id == app.user_id,
+                or_(AccessControl.subject_id == app.app_id, AccessControl.subject_id.is_(None)),
+                AccessControl.object_key == func.any(keys_of(rows)),
+            )
+            .order_by(
+                AccessControl.subject_id.is_(None),
+                AccessControl.effect == "allow",
+                AccessControl.created_at,
+                AccessControl.id,
+            )
+        )
+        return (await tx.execute(query)).all()
+
+
+_DECIDING = ("effect", "app", "object_type", "name")
 
 
 def _only_owner(caller: Caller) -> None:
@@ -161,7 +275,7 @@ async def _object(tx: Tx, caller: Caller, new: GrantCreate) -> dict[str, Any]:
     except ValueError:
         if new.object_type == "memory":
             raise Invalid("object", f"must be the id (a UUID) of a memory, not {new.object[:80]!r}") from None
-        id_ = await _by_name(tx, caller, new)
+        return {"object_id": await _by_name(tx, caller, new)}
     if await tx.scalar(_OBJECT_EXISTS[new.object_type], {"object": id_, "user": caller.user_id}) is None:
         raise NotFound(f"{new.object_type.capitalize()} not found", code=f"{new.object_type}_not_found")
     return {"object_id": id_}
@@ -170,7 +284,5 @@ async def _object(tx: Tx, caller: Caller, new: GrantCreate) -> dict[str, Any]:
 async def _by_name(tx: Tx, caller: Caller, new: GrantCreate) -> UUID:
     if new.object_type == "app":
         return await _app_id(tx, caller, new.object or "")
-    found = await tx.scalar(text("SELECT id FROM categories WHERE name = :name"), {"name": new.object})
-    if found is None:
-        raise NotFound("Category not found", code="category_not_found")
-    return UUID(str(found))
+    await tx.execute(_MAKE_CATEGORY, {"name": new.object})
+    return UUID(str(await tx.scalar(_CATEGORY, {"name": new.object})))

@@ -30,7 +30,10 @@ NOW = func.now()
 
 
 class User(Base):
-    """Whose memories they are. `user_id` is the name that clients choose."""
+    """Whose memories they are. `user_id` is the name that clients choose.
+
+    `rules_revision` rises with every change of the user's rules.
+    """
 
     __tablename__ = "users"
 
@@ -39,6 +42,7 @@ class User(Base):
     name: Mapped[str | None]
     email: Mapped[str | None] = mapped_column(unique=True)
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
+    rules_revision: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
     updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
@@ -87,7 +91,7 @@ class AccessControl(Base):
             unique=True,
             postgresql_where=text("subject_id IS NULL"),
         ),
-        Index("idx_access_allow", "subject_id", postgresql_where=text("effect = 'allow'")),
+        Index("idx_access_subject_effect", "subject_id", "effect", "object_key"),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)

@@ -85,3 +85,27 @@ async def revoke(
         as_json({"revoked": grant})
     else:
         print(f"Revoked {grant}.")
+
+
+@grants.command()
+@connected
+async def explain(
+    client: Client,
+    *,
+    memory: Annotated[str, typer.Argument(metavar="MEMORY", help="The memory's id.")],
+    app: Annotated[str, typer.Option("--app", metavar="NAME", help="The app that would read it.")],
+    user: User = None,
+    json: Json = False,
+) -> None:
+    """Tell whether an app may read a memory, and by which rule."""
+    from app.cli.output import as_json
+
+    params = {"user_id": client.user(user), "app": app, "memory_id": memory}
+    told = await client.call("GET", "/api/v1/grants/explain", params=params)
+    if json:
+        as_json(told)
+        return
+    print(f"{'yes' if told['allowed'] else 'no'}: {told['reason']}")
+    for grant in told["considered"]:
+        words = (grant["effect"], grant["app"] or "every app", grant["object_type"], grant["object"] or "")
+        print(f"  {grant['id']}  {' '.join(words)}".rstrip())

@@ -12,14 +12,9 @@ from uuid import UUID
 
 import numpy as np
 
+from app.index.conditions import LABELS, TENANT, labels_of
 from app.index.entries import ending, packed
 from app.index.port import NOBODY, Point, Vector
-
-TENANT = "owner"
-"""The payload key that every search filters by: `users.id`."""
-
-FILTERED = ("namespace", "kind", "app")
-"""The other payload keys that a search may filter by."""
 
 RECONCILED = (TENANT, "revision")
 """The payload keys that reconciliation reads."""
@@ -48,13 +43,7 @@ def payload_of(point: Point) -> dict[str, Any]:
     It has to convert every value, and to read the whole payload for a part of it: with the text in it both took twice
     as long, and the folder twice the room.
     """
-    return {
-        TENANT: text_of(point.user),
-        "app": text_of(point.app),
-        "namespace": point.namespace,
-        "kind": point.kind,
-        "revision": point.revision,
-    }
+    return {TENANT: text_of(point.user), LABELS: labels_of(point), "revision": point.revision}
 
 
 def readable_payload_of(point: Point) -> dict[str, Any]:
@@ -72,6 +61,9 @@ def readable_payload_of(point: Point) -> dict[str, Any]:
         "created_at": _iso(document.created_at),
         "updated_at": _iso(document.updated_at),
         **payload_of(point),
+        "app": text_of(point.app),
+        "namespace": point.namespace,
+        "kind": point.kind,
         "categories": list(document.categories),
     }
 

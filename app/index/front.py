@@ -155,9 +155,17 @@ class Front:
 async def _index(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     key, schema = body.get("field_name"), body.get("field_schema")
     given = {"type": schema} if isinstance(schema, str) else wire.mapping(schema, "field_schema")
-    if not isinstance(key, str) or given.get("type") != "keyword":
-        raise wrong("field_schema: only keywords are supported here")
-    index = edge.KeywordIndexParams(is_tenant=bool(given.get("is_tenant")))
+    index: edge.KeywordIndexParams | edge.IntegerIndexParams
+    match given.get("type"):
+        case "keyword":
+            index = edge.KeywordIndexParams(is_tenant=bool(given.get("is_tenant")))
+        case "integer":
+            lookup, ranged = (wire.flag(given.get(name, True), name) for name in ("lookup", "range"))
+            index = edge.IntegerIndexParams(lookup=lookup, range=ranged)
+        case _:
+            raise wrong("field_schema: only keywords and integers are supported here")
+    if not isinstance(key, str):
+        raise wrong("field_name must be a text")
     return await _update(served, shard, edge.UpdateOperation.create_field_index(key, index))
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from app.access.rules import ALL, Rules
 from app.index.entries import Entries
 
 Vector = npt.NDArray[np.float32]
@@ -50,6 +51,7 @@ class Point:
     kind: str
     revision: int
     text_hash: str
+    categories: Sequence[UUID] = ()
     document: Document | None = None
     vector: Vector = field(default_factory=lambda: NO_VECTOR)
 
@@ -64,6 +66,8 @@ class Filter:
     apps: tuple[UUID, ...] = ()
     excluded: tuple[UUID, ...] = field(default=())
     """Ids of points never to return."""
+    rules: Rules = ALL
+    """Which of them the app that asks may read."""
 
 
 class Hit(NamedTuple):

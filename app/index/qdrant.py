@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -14,16 +15,16 @@ from uuid import UUID
 import httpx
 from qdrant_client import AsyncQdrantClient, models
 
+from app.access.rules import Rules
 from app.index.collections import (
-    FILTERED,
     RECONCILED,
-    TENANT,
     check_vectors,
     collection_name,
     entry_of,
     points_of,
     readable_payload_of,
 )
+from app.index.conditions import LABELS, TENANT, asked, readable
 from app.index.entries import Entries
 from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
 
@@ -34,6 +35,11 @@ CHUNK = 100
 
 PATIENCE = 15.0
 """Seconds that one write, one page of a listing or one change of the schema may take. No user waits for these."""
+
+_SCHEMAS: dict[str, models.PayloadSchemaParams] = {
+    TENANT: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    LABELS: models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=True, range=False),
+}
 
 
 class QdrantIndex:
@@ -112,7 +118,7 @@ class QdrantIndex:
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         check_vectors((vector,), self._dimension)
         async with self._call(self._timeout):
-            if limit < 1:
+            if limit < 1 or where.rules.smallest().nothing:
                 return []
             answer = await self._client.query_points(
                 self._name,
@@ -233,9 +239,8 @@ class QdrantIndex:
         async with _unavailable(self._timeout):
             info = await self._client.get_collection(self._name)
         self._check(info)
-        for key in (TENANT, *FILTERED):
+        for key, schema in _SCHEMAS.items():
             if key not in info.payload_schema:
-                schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=key == TENANT)
                 async with _unavailable(self._patience):
                     await self._client.create_payload_index(self._name, key, schema, wait=True)
         await self._introduce()
@@ -303,11 +308,17 @@ async def _unavailable(deadline: float) -> AsyncIterator[None]:
 
 
 def _filter(where: Filter) -> models.Filter:
-    must: list[models.Condition] = [
-        models.FieldCondition(key=TENANT, match=models.MatchValue(value=str(where.user))),
-    ]
-    for key, wanted in (("namespace", where.namespaces), ("kind", where.kinds), ("app", where.apps)):
-        if wanted:
-            must.append(models.FieldCondition(key=key, match=models.MatchAny(any=[str(value) for value in wanted])))
-    excluded = models.HasIdCondition(has_id=[str(id) for id in where.excluded])
-    return models.Filter(must=must, must_not=[excluded] if where.excluded else None)
+    must, must_not = asked(where)
+    mine = models.Filter.model_validate({"must": must, "must_not": must_not})
+    let_through = _readable(where.rules)
+    return models.Filter(
+        must=[*(mine.must or ()), *(let_through.must or ())],
+        must_not=[*(mine.must_not or ()), *(let_through.must_not or ())] or None,
+    )
+
+
+@lru_cache(maxsize=64)
+def _readable(rules: Rules) -> models.Filter:
+    """Kept, because checking a thousand ids takes a while."""
+    must, must_not = readable(rules)
+    return models.Filter.model_validate({"must": must, "must_not": must_not})

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import qdrant_edge as edge
 
-from app.index.collections import FILTERED, TENANT
+from app.index.conditions import LABELS, TENANT
 from app.index.engine import is_panic
 from app.index.port import IndexUnavailable
 from app.index.room import check_room
@@ -141,6 +141,6 @@ def _index_payload(shard: edge.EdgeShard) -> None:
     if TENANT not in present:
         tenant = edge.KeywordIndexParams(is_tenant=True)
         shard.update(edge.UpdateOperation.create_field_index(TENANT, tenant))
-    for key in FILTERED:
-        if key not in present:
-            shard.update(edge.UpdateOperation.create_field_index(key, edge.PayloadSchemaType.Keyword))
+    if LABELS not in present:
+        compared = edge.IntegerIndexParams(lookup=True, range=False)
+        shard.update(edge.UpdateOperation.create_field_index(LABELS, compared))

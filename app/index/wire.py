@@ -112,8 +112,13 @@ def condition(value: Any) -> edge.Filter | None:
     for name in ("must", "must_not", "should"):
         part = given.get(name)
         conditions = [part] if isinstance(part, Mapping) else array([] if part is None else part, name)
-        parts[name] = [_condition(mapping(one, "condition")) for one in conditions] or None
+        parts[name] = list(map(one_condition, conditions)) or None
     return edge.Filter(must=parts["must"], must_not=parts["must_not"], should=parts["should"])
+
+
+def one_condition(value: Any) -> edge.ConditionType:
+    """A condition on the id or on a key of the payload, or a filter in its place."""
+    return _condition(mapping(value, "condition"))
 
 
 def selector(value: Any) -> edge.WithPayloadType:

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, and_, delete, exc, exists, func, insert, l
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.orm import aliased
 
-from app.access import journal
+from app.access import journal, rulebook
 from app.access.caller import Caller
 from app.access.journal import Event as AuditEvent
 from app.access.models import AccessControl, App, User
@@ -308,13 +308,15 @@ async def _put_away_expired(tx: Tx, caller: Caller, which: ColumnElement[bool]) 
 
 async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
     """Remove memories for good: rows, texts, history, access log with its query texts, vectors, rules about them."""
+    owners = list(await tx.scalars(select(Memory.user_id).where(Memory.id == func.any(list(ids))).distinct()))
+    await rulebook.hold(tx, owners)
     await tx.execute(select(Memory.id).where(Memory.id == func.any(list(ids))).order_by(Memory.id).with_for_update())
     found = await tx.scalars(delete(Memory).where(Memory.id == func.any(list(ids))).returning(Memory.id))
     gone = list(found)
     await tx.execute(delete(Embedding).where(Embedding.kind == Kind.MEMORY.value, Embedding.id == func.any(gone)))
-    await tx.execute(
-        delete(AccessControl).where(AccessControl.object_type == "memory", AccessControl.object_id == func.any(gone))
-    )
+    about = and_(AccessControl.object_type == "memory", AccessControl.object_id == func.any(gone))
+    if (await tx.execute(delete(AccessControl).where(about))).rowcount:
+        await rulebook.changed(tx, owners)
     await marks.mark_dirty(tx, Kind.MEMORY, gone)
     return len(gone)
 

@@ -12,7 +12,7 @@ from app.database import Tx
 from app.index.collections import same_uuid
 from app.index.entries import Entries, array_of
 from app.index.port import Document, Point
-from app.memories.models import Memory, State
+from app.memories.models import Memory, MemoryCategory, State
 from app.memories.repository import CATEGORY_NAMES
 from app.prepared import Prepared
 
@@ -22,7 +22,9 @@ class IndexedMemories:
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """Those of the memories that are active."""
-        [(places, owners, apps, namespaces, kinds, revisions, hashes)] = await _POINTS.rows(tx, {"ids": array_of(ids)})
+        [(places, owners, apps, namespaces, kinds, revisions, hashes, filed)] = await _POINTS.rows(
+            tx, {"ids": array_of(ids)}
+        )
         if not places:
             return []
         return [
@@ -34,11 +36,13 @@ class IndexedMemories:
                 kind=kind,
                 revision=revision,
                 text_hash=hash_,
+                categories=[same_uuid(category) for category in categories.split()],
             )
-            for place, owner, app, namespace, kind, revision, hash_ in zip(
-                places, owners.split(","), apps.split(","), namespaces, kinds, revisions, hashes.split(","), strict=True
+            for place, owner, app, namespace, kind, revision, hash_, categories in zip(
+                places, owners.split(","), apps.split(","), namespaces, kinds, revisions, hashes.split(","),
+                filed.split(","), strict=True,
             )
-        ]
+        ]  # fmt: skip
 
     async def documents(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """The same with their documents."""
@@ -51,6 +55,7 @@ class IndexedMemories:
                 kind=kind,
                 revision=revision,
                 text_hash=hash_,
+                categories=category_ids,
                 document=Document(
                     text=content,
                     user_name=name,
@@ -60,7 +65,8 @@ class IndexedMemories:
                 ),
             )
             for (
-                id_, user, app, namespace, kind, revision, hash_, content, name, created_at, updated_at, categories
+                id_, user, app, namespace, kind, revision, hash_, content, name, created_at, updated_at, categories,
+                category_ids,
             ) in await _DOCUMENTS.rows(tx, {"ids": list(ids)})
         ]  # fmt: skip
 
@@ -86,6 +92,10 @@ class IndexedMemories:
         return Entries(data or b"")
 
 
+_CATEGORY_IDS = func.array(
+    select(MemoryCategory.category_id).where(MemoryCategory.memory_id == Memory.id).correlate(Memory).scalar_subquery()
+)
+
 # One row of columns, each in one value: reading thousands of rows costs several times what finding them takes. The
 # aggregates see the rows in one order, whatever it is.
 _POINTS = Prepared(
@@ -93,7 +103,9 @@ _POINTS = Prepared(
         """
         SELECT array_agg(wanted.place),
             string_agg(CAST(m.user_id AS text), ','), string_agg(CAST(m.app_id AS text), ','),
-            array_agg(m.namespace), array_agg(m.kind), array_agg(m.revision), string_agg(m.hash, ',')
+            array_agg(m.namespace), array_agg(m.kind), array_agg(m.revision), string_agg(m.hash, ','),
+            string_agg(array_to_string(ARRAY(
+                SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ',')
         FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
         JOIN memories AS m ON m.id = wanted.id AND m.state = 'active'
         """
@@ -114,6 +126,7 @@ _DOCUMENTS = Prepared(
         Memory.created_at,
         Memory.updated_at,
         CATEGORY_NAMES.label("categories"),
+        _CATEGORY_IDS.label("category_ids"),
     )
     .join(User, User.id == Memory.user_id)
     .where(Memory.id == func.any(bindparam("ids")), Memory.state == State.ACTIVE),

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import Body, Query
 from pydantic import BaseModel, Field
 
-from app.access.grants import Grant, GrantCreate
+from app.access.grants import Explanation, Grant, GrantCreate
 from app.memories import checks
 from app.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
 from app.rest.errors import documented
@@ -74,6 +74,20 @@ async def list_grants(
     if app is not None:
         checks.name(app, "app", services.settings.limits)
     return GrantList(grants=await services.grants.list(caller, app=app))
+
+
+@router.get("/explain", responses=documented(403, 404))
+async def explain_grants(
+    services: TheServices,
+    caller: OwnerOrDefault,
+    app: Annotated[str, Query(description="The app that would read.", examples=["cursor"])],
+    memory_id: Annotated[
+        UUID, Query(description="The memory's id.", examples=["6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"])
+    ],
+) -> Explanation:
+    """Tell whether an app may read a memory, and by which rule."""
+    checks.name(app, "app", services.settings.limits)
+    return await services.grants.explain(caller, app, memory_id)
 
 
 @router.delete("/{grant_id}", responses=documented(403, 404))

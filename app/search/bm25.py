@@ -29,12 +29,17 @@ from datetime import datetime
 from functools import lru_cache
 from uuid import UUID
 
+from app.access.rules import ALL, Rules
+from app.search.ruled import UNRULED, Ruled, sets_of
+
 K1 = 0.9
 B = 0.4
 POOL = 700
 """Candidates that rare lexemes may choose; pairs of common ones may choose twice as many more."""
 NEWEST = 2_000
 """Newest memories looked through when every lexeme is too common to choose."""
+AMONG = 2 * NEWEST
+"""Newest memories among which those that the rules of an app let through are looked for."""
 SLOTS = (4, 8, 12, 32)
 """Lexemes that a statement can score: the smallest that takes all words of a query but its stop words is used, each
 slot costs 2 % of it. Of queries with more words than the largest, the most common lexemes are left out."""
@@ -54,6 +59,7 @@ class LexicalFilter:
     since: datetime | None = None
     until: datetime | None = None
     excluded: tuple[UUID, ...] = ()
+    rules: Rules = ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class Shape:
     since: bool
     until: bool
     excluded: bool
+    ruled: Ruled = UNRULED
 
     @classmethod
     def of(cls, where: LexicalFilter) -> Shape:
@@ -78,6 +85,7 @@ class Shape:
             where.since is not None,
             where.until is not None,
             bool(where.excluded),
+            sets_of(where.rules),
         )
 
     @property
@@ -95,9 +103,25 @@ class Shape:
             "m.created_at >= :in_since": self.since,
             "m.created_at <= :in_until": self.until,
             "m.id <> all(:in_excluded)": self.excluded,
+            self.ruled.condition: self.ruled != UNRULED,
         }
         wanted = (condition for condition, on in parts.items() if on)
         return " and ".join((self.scope, "(m.expires_at is null or m.expires_at > now())", *wanted))
+
+    @property
+    def counted(self) -> str:
+        """Which memories make a small scope: of one with rules those that they let through, so that the scores tell
+        nothing of the others."""
+        return self.scope if self.ruled == UNRULED else f"{self.scope} and {self.ruled.condition}"
+
+    @property
+    def newest(self) -> str:
+        """The newest memories first. With rules, which may let few through, they are looked for among so many only."""
+        latest = f"memories m where {self.filters} and m.state = 'active' order by m.created_at desc"
+        if self.ruled == UNRULED:
+            return latest
+        newest = f"memories m where {self.scope} and m.state = 'active' order by m.created_at desc limit {AMONG}"
+        return f"(select m.* from {newest}) m where {self.filters}"  # noqa: S608 - as below
 
     @property
     def scopes(self) -> str:
@@ -126,11 +150,11 @@ def bm25(shape: Shape, slots: int) -> str:
     tf = "round(1.0::float8 / greatest(1.6449340668 - 16.449340668 * r{i}, 1e-4) - 0.5)"
     gain = f"case when r{{i}} > 0 then w{{i}} * (1.0::float8 - k / (k + {tf})) else 0 end"
     return f"""
-with scope as materialized (
+with {shape.ruled.sets}scope as materialized (
   select coalesce(known.documents, (select count(*)::float8 from (
-           select from memories m where {shape.scope} and m.state = 'active' limit 5000) m)) as documents,
+           select from memories m where {shape.counted} and m.state = 'active' limit 5000) m)) as documents,
          coalesce(known.words / known.documents, (select avg(length(m.words))::float8 from (
-           select m.words from memories m where {shape.scope} and m.state = 'active'
+           select m.words from memories m where {shape.counted} and m.state = 'active'
            order by m.created_at desc limit 200) m), 1.0::float8) as length
   from (select sum(s.documents)::float8 as documents, sum(s.words)::float8 as words from lexical_statistics s
         where s.user_id = :in_user and s.namespace = any({shape.scopes}) and s.term = '' offset 0) known
@@ -179,8 +203,7 @@ with scope as materialized (
   from (select every from choice
         where some_common and (select count(*) from ({found}) found) < :limit offset 0) q
   cross join lateral (
-    select m.*, {plain} from memories m where {shape.filters} and m.state = 'active'
-    order by m.created_at desc limit {NEWEST} offset 0) m
+    select m.*, {plain} from {shape.newest} limit {NEWEST} offset 0) m
   where m.plain @@ q.every and m.id <> all(array(select id from ({found}) found))
 ), pool as materialized (
   select id, {K1}::float8 * ({1 - B}::float8 + {B}::float8 * length(plain) / scope.length) as k, {frequencies}
@@ -199,7 +222,7 @@ order by score desc, id
 def partial(shape: Shape) -> str:
     """Memories that hold a part of a word or a word spelt alike. Binds needles and found beside the filters."""
     return f"""
-with said as materialized (
+with {shape.ruled.sets}said as materialized (
   select array_agg(distinct w.lexeme) as words from memories m, unnest(m.words) w where m.id = any(:found)
 ), needle as materialized (
   select needle, '%' || replace(replace(replace(needle, '\\', '\\\\'), '%', '\\%'), '_', '\\_') || '%' as pattern
@@ -215,9 +238,8 @@ with said as materialized (
   union all
   select n.needle, m.id, 1.0::float8
   from (select * from needle where length(needle) = 2 offset 0) n cross join lateral (
-    select m.id, m.content from memories m where {shape.filters} and m.state = 'active' and m.id <> all(:found)
-    order by m.created_at desc limit {NEWEST} offset 0) m
-  where m.content ilike n.pattern
+    select m.id, m.content from {shape.newest} limit {NEWEST} offset 0) m
+  where m.id <> all(:found) and m.content ilike n.pattern
 ), alike as materialized (
   select n.needle, m.id, m.similarity
   from (select needle from needle n where length(needle) > 4 and needle !~ '\\s'

@@ -28,6 +28,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from app.database import Tx
 from app.memories.models import Memory
 from app.prepared import Prepared
+from app.search import ruled
 from app.search.bm25 import SLOTS, LexicalFilter, Shape, bm25, partial
 
 PARTIAL = 0.5
@@ -73,7 +74,7 @@ async def search(
     """
     query = query.replace("\x00", " ")
     words = re.findall(r"\w+", query)
-    if not words or limit < 1:
+    if not words or limit < 1 or where.rules.nothing:
         return []
     binds = _binds(where) | {"query": query, "limit": limit} | (parameters or {})
     shape = Shape.of(where)
@@ -121,7 +122,7 @@ def _candidates(sql: str) -> Subquery:
         "found": ARRAY(Uuid),
     }
     used = set(re.findall(r"(?<![:\w]):(\w+)", sql))
-    typed = text(sql).bindparams(*(bindparam(name, type_=types[name]) for name in sorted(used)))
+    typed = text(sql).bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in sorted(used)))
     return typed.columns(column("id", Uuid()), column("score", Float()), column("terms", ARRAY(Text))).subquery(
         "candidates"
     )
@@ -156,6 +157,7 @@ def _binds(where: LexicalFilter) -> dict[str, Any]:
         "in_since": where.since,
         "in_until": where.until,
         "in_excluded": list(where.excluded),
+        **ruled.binds(where.rules),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -17,6 +18,8 @@ from app.access.caller import Caller, Default
 from app.access.journal import Event
 from app.access.rates import Rates
 from app.access.readable import readable_by
+from app.access.rulebook import Rulebook
+from app.access.rules import ALL, Rules
 from app.config import Settings
 from app.database import Database
 from app.embeddings.port import EmbedderUnavailable
@@ -76,6 +79,7 @@ class Search:
         self._spaces = spaces
         self._settings = settings
         self._rates = rates
+        self._rulebook = Rulebook()
         self.answered: Counter[tuple[Method, str | None]] = Counter()
         """Answers since the start, by method and note."""
 
@@ -93,13 +97,15 @@ class Search:
         limit = self._checked(query)
         if caller.principal.assistant:
             await self._rates.search(str(caller.app_id))
+        rules = asyncio.ensure_future(self._rules(caller))
         asked = max(CANDIDATES, 3 * limit)
         strict = False
         found = _Found(limit)
         fused: dict[UUID, Fused] = {}
         while True:
             dense, words = await asyncio.gather(
-                self._dense(caller, query, asked), self._lexical(caller, query, asked, enough=limit, strict=strict)
+                self._dense(caller, query, asked, rules),
+                self._lexical(caller, query, asked, rules, enough=limit, strict=strict),
             )
             method = Method.LEXICAL if dense.note else Method.HYBRID
             ranked = fuse(dense.hits, words)
@@ -135,11 +141,25 @@ class Search:
             found.tried.update(id_ for id_, _ in some)
             start, count = start + count, len(hits)
 
+    async def _rules(self, caller: Caller) -> Rules:
+        if caller.owner:
+            return ALL
+        async with self._database.statement() as tx:
+            return await self._rulebook.of(tx, caller)
+
     async def _lexical(
-        self, caller: Caller, query: SearchQuery, limit: int, *, enough: int, strict: bool
+        self,
+        caller: Caller,
+        query: SearchQuery,
+        limit: int,
+        known: Awaitable[Rules],
+        *,
+        enough: int,
+        strict: bool,
     ) -> list[LexicalHit]:
-        """The best by words. What the caller may not read is passed over in the database only when `strict`, or when a
-        filter would let few through: reading back passes it over anyway, and most callers may read most."""
+        """The best by words. What is decided neither by rules nor by the filters that are bound here is passed over in
+        the database only when `strict`, or when a filter would let few through: reading back passes it over anyway."""
+        rules = await known
         where = LexicalFilter(
             caller.user_id,
             namespaces=query.namespaces or caller.principal.namespaces or (),
@@ -148,6 +168,7 @@ class Search:
             apps=query.app_ids,
             since=query.created_from,
             until=query.created_to,
+            rules=rules,
         )
         async with self._database.statement() as tx:
             if strict or query.categories or len(query.threads) > 1:
@@ -157,12 +178,13 @@ class Search:
                 )
             return await lexical.search(tx, query.text, where, limit, enough=enough)
 
-    async def _dense(self, caller: Caller, query: SearchQuery, limit: int) -> _Dense:
+    async def _dense(self, caller: Caller, query: SearchQuery, limit: int, known: Awaitable[Rules]) -> _Dense:
         space = self._spaces.serving
         namespaces = query.namespaces or caller.principal.namespaces or ()
-        where = Filter(caller.user_id, namespaces=namespaces, kinds=query.kinds, apps=query.app_ids)
         try:
             vector = await space.query(query.text)
+            rules = await known
+            where = Filter(caller.user_id, namespaces=namespaces, kinds=query.kinds, apps=query.app_ids, rules=rules)
             return _Dense(await space.search(vector, where, limit))
         except EmbedderUnavailable as error:
             log.debug("no dense candidates: %s", error)

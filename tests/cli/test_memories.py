@@ -59,6 +59,8 @@ def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> No
         (["erase", "--memory", "5", "--yes"], 2, "memory_ids"),
         (["grants", "revoke", "00000000-0000-0000-0000-000000000000"], 1, "Grant not found"),
         (["grants", "add", "maybe", "all"], 2, "effect"),
+        (["grants", "explain", "5", "--app", "cursor"], 2, "memory_id"),
+        (["grants", "explain", "00000000-0000-0000-0000-000000000000", "--app", "nobody"], 1, "App not found"),
         (["apps", "pause", "unheard-of"], 1, "no app 'unheard-of'"),
     ],
 )
@@ -89,6 +91,19 @@ def test_rules_are_made_listed_and_revoked(om: Run, user: str) -> None:
     assert [(grant["id"], grant["effect"], grant["object"]) for grant in listed] == [(made["id"], "deny", "health")]
     assert om("grants", "revoke", made["id"], "--user", user).returncode == 0
     assert om("grants", "list", "--user", user).stdout == ""
+
+
+def test_a_rule_is_explained_in_a_line_with_those_that_it_goes_before(om: Run, user: str) -> None:
+    memory = json.loads(om("add", "Tea", "--user", user, "--app", "cursor", "--json").stdout)["id"]
+    told = om("grants", "explain", memory, "--app", "cursor", "--user", user)
+    assert told.stdout == "yes: no rule speaks of it; access.default is user\n"
+    om("grants", "add", "allow", "all", "--user", user)
+    om("grants", "add", "deny", "app", "cursor", "--app", "cursor", "--user", user)
+    first, *others = om("grants", "explain", memory, "--app", "cursor", "--user", user).stdout.splitlines()
+    assert first == "no: denied by the rule that hides app 'cursor' from cursor"
+    assert [line.split()[1:-1] for line in others] == [["deny", "cursor", "app"], ["allow", "every", "app"]]
+    answer = json.loads(om("grants", "explain", memory, "--app", "cursor", "--user", user, "--json").stdout)
+    assert (answer["allowed"], answer["rule"]["effect"], len(answer["considered"])) == (False, "deny", 2)
 
 
 def test_what_is_erased_is_gone_in_every_state(om: Run, user: str) -> None:

@@ -47,6 +47,7 @@ def build_point(seed: int, **changes: Any) -> Point:
         "kind": "memory",
         "revision": 1,
         "text_hash": f"hash of {text}",
+        "categories": changes.pop("filed", ()),
         "document": Document(**said),
     }
     return Point(**(values | changes))

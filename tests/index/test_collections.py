@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from app.index.collections import collection_name, entry_of, payload_of, readable_payload_of
+from app.index.conditions import label
 from app.index.entries import Entries, Entry
 from app.index.port import Point
 
@@ -52,6 +53,7 @@ def test_the_payload_is_what_the_client_of_mem0_reads_and_what_filters_need(poin
         "created_at": "2026-11-03T09:30:00+00:00",
         "updated_at": "2026-11-03T09:30:00+00:00",
         "owner": str(UUID(int=1)),
+        "labels": [label("namespace", "default"), label("kind", "memory"), label("app", UUID(int=2))],
         "app": str(UUID(int=2)),
         "namespace": "default",
         "kind": "memory",

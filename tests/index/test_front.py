@@ -86,10 +86,13 @@ async def test_a_collection_is_described_as_the_client_expects_it(
     await put(front, numbered(1), numbered(2, {"owner": "alice"}))
     tenant = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
     await client.create_payload_index("c", "colour", tenant)
+    counted = models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=True, range=False)
+    await client.create_payload_index("c", "number", counted)
     info = await client.get_collection("c")
     assert info.config.params.vectors == models.VectorParams(size=16, distance=models.Distance.COSINE)
     assert (info.points_count, info.status) == (2, "green")
     assert info.payload_schema["colour"].data_type == "keyword"
+    assert info.payload_schema["number"].data_type == "integer"
     assert info.payload_schema["owner"].points == 1
 
 
@@ -289,7 +292,12 @@ def nested(depth: int) -> dict[str, Any]:
         ("PUT", "/collections/new", {"vectors": COSINE, "sparse_vectors": {"s": {}}}, 400, "sparse"),
         ("PUT", "/collections/new", {"vectors": COSINE | {"multivector_config": {"c": 1}}}, 400, "several"),
         ("POST", "/collections/c/points", {"ids": ["nope"]}, 400, "not a valid point ID"),
-        ("PUT", "/collections/c/index", {"field_name": "a", "field_schema": "geo"}, 400, "keywords"),
+        ("PUT", "/collections/c/index", {"field_name": "a", "field_schema": "geo"}, 400, "keywords and integers"),
+        ("PUT", "/collections/c/index", {"field_name": 7, "field_schema": "integer"}, 400, "must be a text"),
+        (
+            "PUT", "/collections/c/index",
+            {"field_name": "a", "field_schema": {"type": "integer", "lookup": "yes"}}, 400, "lookup must be true",
+        ),
         ("POST", "/collections/aliases", {"actions": [{"rename_alias": {}}]}, 400, "create_alias"),
     ],
 )  # fmt: skip

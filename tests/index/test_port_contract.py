@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
@@ -10,6 +11,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from app.access.rules import EVERYTHING, Objects, Rules
 from app.index.entries import Entry
 from app.index.port import Filter, IndexUnavailable, Point, Vector, VectorIndex
 
@@ -121,6 +123,77 @@ async def test_excluded_points_never_take_a_place(index: VectorIndex, point: Bui
     assert [hit.id for hit in hits] == best[10:]
     unknown = (UUID(int=10**9),)
     assert [hit.id for hit in await index.search(direction(0), Filter(ALICE, excluded=unknown), 20)] == best
+
+
+async def test_rules_let_through_what_they_do_in_plain_code(
+    index: VectorIndex, point: Build, direction: Direction
+) -> None:
+    apps, categories = [UUID(int=10 + number) for number in range(4)], [UUID(int=50 + number) for number in range(3)]
+    chance = random.Random(3)
+    points = [
+        point(
+            seed,
+            namespace=f"n{chance.randrange(40)}",
+            app=chance.choice(apps),
+            filed=chance.sample(categories, chance.randrange(3)),
+        )
+        for seed in range(150)
+    ]
+    await index.upsert(points)
+
+    def some_objects() -> Objects:
+        return Objects(
+            memories=frozenset(it.id for it in chance.sample(points, chance.choice([0, 0, 5, 60]))),
+            apps=frozenset(chance.sample(apps, chance.choice([0, 0, 1, 2]))),
+            namespaces=frozenset(f"n{number}" for number in chance.sample(range(60), chance.choice([0, 0, 2, 30]))),
+            categories=frozenset(chance.sample(categories, chance.choice([0, 0, 1]))),
+        )
+
+    def holds(objects: Objects, it: Point) -> bool:
+        named = it.id in objects.memories or it.app in objects.apps or it.namespace in objects.namespaces
+        return objects.everything or named or not objects.categories.isdisjoint(it.categories)
+
+    sizes = set()
+    for _ in range(80):
+        denied, allowed, hidden, shared = (some_objects() for _ in range(4))
+        rules = Rules(denied, allowed, hidden, shared if chance.random() < 0.6 else EVERYTHING)
+        expected = {
+            it.id
+            for it in points
+            if not holds(rules.denied, it)
+            and (holds(rules.allowed, it) or (holds(rules.shared, it) and not holds(rules.hidden, it)))
+        }
+        assert not (rules.smallest().nothing and expected)
+        where = Filter(ALICE, rules=rules)
+        assert {hit.id for hit in await index.search(direction(0), where, 500)} == expected, rules
+        best = await index.search(direction(0), where, 3)
+        all_of_them = await index.search(direction(0), Filter(ALICE), 500)
+        assert [hit.id for hit in best] == [hit.id for hit in all_of_them if hit.id in expected][:3]
+        sizes.add(len(expected))
+    assert len(sizes) > 20
+
+
+async def test_rules_and_filters_hold_together_and_reach_no_other_user(
+    index: VectorIndex, point: Build, direction: Direction
+) -> None:
+    await index.upsert([point(seed, user=BOB if seed % 2 else ALICE, namespace=f"n{seed % 5}") for seed in range(50)])
+    everything = Filter(ALICE, rules=Rules(shared=Objects(namespaces=frozenset({"n0", "n1", "n2"}))))
+    found = {hit.id.int - 1 for hit in await index.search(direction(0), everything, 100)}
+    assert found == {seed for seed in range(0, 50, 2) if seed % 5 in (0, 1, 2)}
+    narrower = replace(everything, namespaces=("n1", "n4"), excluded=(point(6).id,))
+    found = {hit.id.int - 1 for hit in await index.search(direction(0), narrower, 100)}
+    assert found == {16, 26, 36, 46}
+
+
+async def test_a_point_filed_otherwise_is_let_through_otherwise(
+    index: VectorIndex, point: Build, direction: Direction
+) -> None:
+    health = UUID(int=50)
+    where = Filter(ALICE, rules=Rules(denied=Objects(categories=frozenset({health}))))
+    await index.upsert([point(1, filed=(health,)), point(2)])
+    assert [hit.id for hit in await index.search(direction(1), where, 10)] == [point(2).id]
+    await index.upsert([point(1), point(2, filed=(UUID(int=51), health))])
+    assert [hit.id for hit in await index.search(direction(1), where, 10)] == [point(1).id]
 
 
 async def test_a_limit_is_the_most_that_is_returned(index: VectorIndex, point: Build, direction: Direction) -> None:

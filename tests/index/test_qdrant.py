@@ -13,7 +13,8 @@ from uuid import UUID
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from app.index.collections import FILTERED, collection_name
+from app.index.collections import collection_name
+from app.index.conditions import LABELS, TENANT
 from app.index.entries import Entry
 from app.index.port import Filter, IndexUnavailable, Point, Vector
 from app.index.qdrant import QdrantIndex
@@ -88,7 +89,7 @@ async def healthy(method: str, path: str) -> tuple[int, bytes]:
         return result({"aliases": [{"alias_name": "memories", "collection_name": NAME}]})
     if path.endswith("/points/count"):
         return result({"count": 7})
-    schema = {key: {"data_type": "keyword", "points": 0} for key in ("owner", *FILTERED)}
+    schema = {TENANT: {"data_type": "keyword", "points": 0}, LABELS: {"data_type": "integer", "points": 0}}
     return result(
         {
             "status": "green",

@@ -40,3 +40,63 @@ async def test_a_rule_with_an_unknown_field_or_effect_is_refused_in_words(client
     answer = await client.post(GRANTS, json={"user_id": new_user, "effect": "maybe", "object_type": "all", "ap": "x"})
     assert answer.status_code == 422
     assert answer.json()["detail"] == ("effect: input should be 'allow' or 'deny'; ap: is not a known field")
+
+
+async def test_a_category_of_any_name_can_be_ruled_before_anything_is_filed_under_it(client, new_user, remember):
+    elsewhere = f"known to {new_user}'s neighbour"
+    await remember(f"{new_user}-other", "theirs", categories=[elsewhere])
+    for name in (elsewhere, f"new to {new_user}"):
+        rule = {"user_id": new_user, "effect": "deny", "object_type": "category", "object": name}
+        answer = await client.post(GRANTS, json=rule)
+        assert answer.status_code == 201, answer.text
+        mine = await remember(new_user, f"about {name}", categories=[name])
+        told = await client.get(f"{GRANTS}/explain", params=asked(new_user, "openmemory", mine["id"]))
+        assert told.json()["reason"] == f"denied by the rule that hides category {name!r} from every app"
+
+
+async def test_the_id_of_a_category_is_taken_only_from_who_files_or_rules_under_it(client, new_user, remember):
+    name = f"shared by {new_user}"
+    await remember(f"{new_user}-other", "theirs", categories=[name])
+    theirs = {"user_id": f"{new_user}-other", "effect": "deny", "object_type": "category", "object": name}
+    id_ = (await client.post(GRANTS, json=theirs)).json()["object"]
+    mine = {"user_id": new_user, "effect": "allow", "object_type": "category", "object": id_}
+    unknown = mine | {"object": str(uuid4())}
+    for rule in (mine, unknown):
+        answer = await client.post(GRANTS, json=rule)
+        assert (answer.status_code, answer.json()["detail"]) == (404, "Category not found")
+    by_name = await client.post(GRANTS, json=mine | {"object": name})
+    assert (by_name.status_code, by_name.json()["object"]) == (201, id_)
+    assert (await client.post(GRANTS, json=mine)).json()["id"] == by_name.json()["id"]
+    assert (await client.post(GRANTS, json=theirs | {"object": id_})).status_code == 201
+
+
+async def test_a_rule_is_explained(client, new_user, remember):
+    row = await remember(new_user, "the dentist is in Elm Street", namespace="private", app="claude")
+    rule = {"user_id": new_user, "effect": "deny", "app": "claude", "object_type": "namespace", "object": "private"}
+    grant = (await client.post(GRANTS, json=rule)).json()
+    answer = await client.get(f"{GRANTS}/explain", params=asked(new_user, "claude", row["id"]))
+    assert answer.json() == {
+        "allowed": False,
+        "reason": "denied by the rule that hides namespace 'private' from claude",
+        "rule": grant,
+        "considered": [grant],
+    }
+
+
+async def test_what_is_not_there_or_somebody_elses_is_not_explained(client, new_user, remember):
+    await remember(new_user, "mine", app="claude")
+    theirs = await remember(f"{new_user}-other", "theirs", app="claude")
+    for params, status, words in (
+        (asked(new_user, "claude", theirs["id"]), 404, "Memory not found"),
+        (asked(new_user, "nobody", theirs["id"]), 404, "App not found"),
+        (asked(f"{new_user}-nobody", "claude", theirs["id"]), 404, "User not found"),
+        (asked(new_user, " ", theirs["id"]), 422, "app: must not be empty or blank"),
+        (asked(new_user, "claude", "tea"), 422, "memory_id: input should be a valid UUID"),
+    ):
+        answer = await client.get(f"{GRANTS}/explain", params=params)
+        assert answer.status_code == status
+        assert answer.json()["detail"].startswith(words)
+
+
+def asked(user: str, app: str, memory: str) -> dict[str, str]:
+    return {"user_id": user, "app": app, "memory_id": memory}

@@ -57,6 +57,7 @@ class Attempts:
             "PUT /api/v1/apps/{app_id}": self._pause_app,
             "GET /api/v1/grants": self._of_user("/api/v1/grants"),
             "POST /api/v1/grants": self._grant,
+            "GET /api/v1/grants/explain": self._explain,
             "DELETE /api/v1/grants/{grant_id}": self._revoke,
             "GET /api/v1/audit": self._of_user("/api/v1/audit", limit=20),
             "DELETE /api/v1/users/{user_id}": self._erase_user,
@@ -268,6 +269,11 @@ class Attempts:
         apps = [name for owner, name, _ in self._world.apps.values() if owner == about]
         rule = rule_of(self._rng, self._world, about, apps).model_dump()
         return Attempt("grant", "POST", "/api/v1/grants", None, {"user_id": user} | rule, user=user, writes=True)
+
+    def _explain(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        params = {"user_id": user, "app": self._app_of(self._user(actor)), "memory_id": self._id()}
+        return Attempt("explain", "GET", "/api/v1/grants/explain", params, user=user)
 
     def _revoke(self, actor: Actor) -> Attempt:
         user = self._user(actor)
