@@ -133,6 +133,19 @@ class Limits(Section):
     body: int = Field(8_388_608, ge=1_024, le=1_073_741_824, description="Bytes of one request.")
 
 
+class Capture(Section):
+    """What is done with texts that should not be remembered as they are."""
+
+    secrets: Literal["refuse", "redact", "store"] = Field(
+        "refuse",
+        description="Keys, tokens and passwords in memories: refuse them, redact: store the rest, or store them.",
+    )
+    injection: Literal["label", "refuse", "store"] = Field(
+        "label",
+        description="Memories that read like orders to an assistant: label them as data, refuse, or just store them.",
+    )
+
+
 class Log(Section):
     """What is written to standard error."""
 
@@ -161,6 +174,7 @@ class Settings(Section):
     sync: Sync = Sync()
     access: Access = Access()
     limits: Limits = Limits()
+    capture: Capture = Capture()
     log: Log = Log()
 
 
@@ -274,6 +288,7 @@ def _nearest(name: str, known: list[str]) -> str:
 
 __all__ = [
     "Access",
+    "Capture",
     "Database",
     "EmbedderSettings",
     "Http",

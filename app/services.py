@@ -169,7 +169,7 @@ async def open_services(
             stores=stores,
             database=database,
             directory=directory,
-            memories=Memories(database, directory, deliverer, settings.limits, maintenance),
+            memories=Memories(database, directory, deliverer, settings.limits, maintenance, capture=settings.capture),
             maintenance=maintenance,
             apps=Apps(database),
             search=Search(database, spaces, settings),
