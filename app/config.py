@@ -286,6 +286,19 @@ class Audit(Section):
     keep: int = Field(365, ge=31, le=36_500, description="Days that it is kept.")
 
 
+class Capture(Section):
+    """What is done with texts that should not be remembered as they are."""
+
+    secrets: Literal["refuse", "redact", "store"] = Field(
+        "refuse",
+        description="Keys, tokens and passwords in memories: refuse them, redact: store the rest, or store them.",
+    )
+    injection: Literal["label", "refuse", "store"] = Field(
+        "label",
+        description="Memories that read like orders to an assistant: label them as data, refuse, or just store them.",
+    )
+
+
 class Log(Section):
     """What is written to standard error."""
 
@@ -318,6 +331,7 @@ class Settings(Section):
     limits: Limits = Limits()
     rates: Rates = Rates()
     audit: Audit = Audit()
+    capture: Capture = Capture()
     log: Log = Log()
 
 
@@ -437,6 +451,7 @@ def _nearest(name: str, known: list[str]) -> str:
 __all__ = [
     "Access",
     "Audit",
+    "Capture",
     "Database",
     "EgressSettings",
     "EmbedderSettings",

@@ -211,7 +211,13 @@ async def open_services(
             database=database,
             directory=directory,
             memories=Memories(
-                database, directory, deliverer, limits=settings.limits, maintenance=maintenance, rates=rates
+                database,
+                directory,
+                deliverer,
+                limits=settings.limits,
+                maintenance=maintenance,
+                rates=rates,
+                capture=settings.capture,
             ),
             maintenance=maintenance,
             apps=Apps(database),

@@ -26,6 +26,7 @@ from app.errors import (
     TooLarge,
     Unavailable,
 )
+from app.memories.secrets import redacted
 from app.times import epoch_seconds
 
 T = TypeVar("T")
@@ -120,11 +121,14 @@ class Import:
     async def _put_away_before(self, line: Line) -> str | None:
         """The id of a memory of that state that says the same; only active ones does the service itself compare."""
         memory = line.memory
+        text = memory["text"]
+        if self._client.settings.capture.secrets == "redact":
+            text = redacted(text)
         params = {
             "user_id": memory["user"],
             "state": line.state,
             "namespace": memory.get("namespace", "default"),
-            "search_query": memory["text"][:_COMPARED],
+            "search_query": text[:_COMPARED],
             "size": 100,
             "page": 1,
         }
@@ -135,7 +139,7 @@ class Import:
             except NotFound:  # the user is new
                 return None
             for item in found["items"]:
-                if (item["content"], item["app_name"]) == (memory["text"], app):
+                if (item["content"], item["app_name"]) == (text, app):
                     return str(item["id"])
             if params["page"] >= found["pages"]:
                 return None

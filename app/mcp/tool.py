@@ -27,10 +27,14 @@ class Arguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tool found: `structured` follows the output schema, `text` is for clients that read only text."""
+    """What a tool found: `structured` follows the output schema, `text` is for clients that read only text.
+
+    `note` is said to those beside a text that cannot hold it.
+    """
 
     text: str
     structured: dict[str, Any]
+    note: str | None = None
 
 
 class Outcome(StrEnum):
@@ -87,7 +91,7 @@ class Tool(Generic[ArgumentsT]):
             await services.denials.note(identity.principal, error, f"tool {self.name}")
             outcome = Outcome.UNAVAILABLE if isinstance(error, Unavailable) else Outcome.REFUSED
             return failure(self._words(error)), outcome
-        content = [TextContent(type="text", text=answer.text)]
+        content = [TextContent(type="text", text=text) for text in (answer.text, answer.note) if text is not None]
         return CallToolResult(content=content, structured_content=answer.structured), Outcome.OK
 
     def _words(self, error: OpenMemoryError) -> str:

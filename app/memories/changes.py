@@ -6,7 +6,7 @@ Each change is one statement whatever the number of memories.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -26,7 +26,7 @@ from app.index import marks
 from app.index.models import Embedding, Kind
 from app.memories import transitions
 from app.memories.models import STATE, Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
-from app.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryUpdate
+from app.memories.schemas import CheckedMemory, Event, MemoryAdded, MemoryUpdate
 
 _RAISE = marks.RAISE.format(kind="'memory'", id="new.id", source="FROM new")
 
@@ -34,12 +34,12 @@ _ADD = text(
     f"""
     WITH new AS (
         INSERT INTO memories (id, user_id, app_id, content, metadata, namespace, thread_id, kind, key, importance,
-                              hash, expires_at, created_at, updated_at)
+                              hash, expires_at, created_at, updated_at, labels)
         SELECT id, :user_id, app_id, content, metadata, namespace, thread_id, kind, key, importance,
-               hash, expires_at, created_at, created_at
+               hash, expires_at, created_at, created_at, labels
         FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
             id uuid, app_id uuid, content text, metadata jsonb, namespace text, thread_id text, kind text, key text,
-            importance double precision, hash text, expires_at timestamptz, created_at timestamptz)
+            importance double precision, hash text, expires_at timestamptz, created_at timestamptz, labels text[])
         ON CONFLICT (user_id, namespace, app_id, hash) WHERE state = 'active' DO NOTHING
         RETURNING id, user_id, app_id, content, metadata, revision, created_at
     ), revisions AS (
@@ -75,7 +75,7 @@ def text_hash(content: str) -> str:
     return hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
 
 
-async def add(tx: Tx, caller: Caller, news: Sequence[MemoryCreate], apps: dict[str, UUID]) -> list[MemoryAdded]:
+async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> list[MemoryAdded]:
     """Store texts verbatim, in order; one that an active memory says already is answered with that one (NONE).
 
     `apps` gives the ids of the apps that `news` name.
@@ -111,7 +111,7 @@ async def add(tx: Tx, caller: Caller, news: Sequence[MemoryCreate], apps: dict[s
     ]
 
 
-def _row(new: MemoryCreate, app_id: UUID, now: datetime) -> dict[str, Any]:
+def _row(new: CheckedMemory, app_id: UUID, now: datetime) -> dict[str, Any]:
     return {
         "id": uuid4(),
         "app_id": app_id,
@@ -125,6 +125,7 @@ def _row(new: MemoryCreate, app_id: UUID, now: datetime) -> dict[str, Any]:
         "hash": text_hash(new.text),
         "expires_at": new.expires_at,
         "created_at": new.created_at or now,
+        "labels": new.labels,
     }
 
 
@@ -182,7 +183,13 @@ async def _category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
     return {row.name: row.id for row in found}
 
 
-async def update_text(tx: Tx, caller: Caller, which: ColumnElement[bool], change: MemoryUpdate) -> UUID:
+Labelling = Callable[[str, dict[str, Any]], tuple[str, ...]]
+"""The labels of a memory, by its text and metadata."""
+
+
+async def update_text(
+    tx: Tx, caller: Caller, which: ColumnElement[bool], change: MemoryUpdate, labels: Labelling
+) -> UUID:
     """Write a new revision of the one memory that `which` selects; the same content again changes nothing.
 
     Raises:
@@ -203,7 +210,7 @@ async def update_text(tx: Tx, caller: Caller, which: ColumnElement[bool], change
         return memory_id
     values = {
         "content": content, "hash": text_hash(content), "metadata_": metadata,
-        "revision": current.revision + 1, "updated_at": func.now(),
+        "revision": current.revision + 1, "updated_at": func.now(), "labels": list(labels(content, metadata)),
     }  # fmt: skip
     twin = and_(
         Memory.user_id == caller.user_id, Memory.namespace == current.namespace, Memory.app_id == current.app_id,

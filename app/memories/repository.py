@@ -39,7 +39,7 @@ COLUMNS = (
     Memory.id, Memory.user_id, Memory.app_id, App.name.label("app_name"), Memory.content,
     Memory.metadata_.label("metadata_"), Memory.state, Memory.created_at, Memory.updated_at, Memory.archived_at,
     Memory.deleted_at, Memory.namespace, Memory.thread_id, Memory.kind, Memory.key, Memory.importance, Memory.hash,
-    Memory.expires_at, Memory.revision, CATEGORY_NAMES.label("categories"),
+    Memory.expires_at, Memory.revision, CATEGORY_NAMES.label("categories"), Memory.labels,
 )  # fmt: skip
 """A memory whole, as `MemoryRecord` takes it."""
 

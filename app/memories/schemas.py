@@ -41,6 +41,14 @@ class MemoryCreate:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedMemory(MemoryCreate):
+    """One text as it can be stored. Only `Memories.checked` makes it."""
+
+    labels: tuple[str, ...] = ()
+    """What was noticed about the text: `injection`, if it gives orders to assistants."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryUpdate:
     """What to change of a memory; None leaves as it is."""
 
@@ -98,6 +106,7 @@ class MemoryRecord(Shape):
     expires_at: datetime | None
     revision: int
     categories: list[str]
+    labels: list[str]
 
 
 class MemoryAdded(Shape):

@@ -20,15 +20,17 @@ from app.audit import service as accesses
 from app.audit import trail
 from app.audit.schemas import AccessLogPage
 from app.audit.trail import Access
-from app.config import Limits
+from app.config import Capture, Limits
 from app.database import Database, Tx
 from app.errors import Forbidden, Invalid, NotFound
 from app.index.deliver import Deliverer
 from app.memories import changes, checks, repository, transitions
+from app.memories.content import Content
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory, State
 from app.memories.repository import ALL_STATES
 from app.memories.schemas import (
+    CheckedMemory,
     Event,
     History,
     MemoryAdded,
@@ -54,6 +56,7 @@ class Memories:
         limits: Limits,
         maintenance: Maintenance,
         rates: Rates,
+        capture: Capture,
     ) -> None:
         self._database = database
         self._directory = directory
@@ -61,6 +64,7 @@ class Memories:
         self._limits = limits
         self._maintenance = maintenance
         self._rates = rates
+        self._content = Content(capture)
         self.written: Counter[str] = Counter()
         """Memories written since the start, by operation: add, duplicate, update, erase, or the new state."""
 
@@ -68,7 +72,7 @@ class Memories:
         """Remember one text verbatim; an identical active one of the same app and namespace is answered instead.
 
         Raises:
-            Invalid: a field is blank, too large or cannot be stored.
+            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
             Forbidden: the app is paused.
         """
         return (await self.add_many(caller, [new]))[0]
@@ -77,7 +81,7 @@ class Memories:
         """Remember texts verbatim, all or none, in order."""
         checks.count(news, "memories", self._limits.batch, "limits.batch")
         caller.may_write(*{new.namespace for new in news})
-        checked = [self.checked(new) for new in news]
+        checked = [new if isinstance(new, CheckedMemory) else self.checked(new) for new in news]
         apps = {caller.app: caller.app_id}
         for name in {new.app for new in checked if new.app} - apps.keys():
             if not caller.owner:
@@ -139,6 +143,7 @@ class Memories:
         """Write a new revision of one memory; its vector follows.
 
         Raises:
+            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
             NotFound: there is none, or the caller may not read it.
             Conflict: it is deleted, or another active memory says this already.
         """
@@ -151,7 +156,7 @@ class Memories:
             if not caller.owner:
                 await self._refuse_paused(tx, {caller.app_id})
             which = (Memory.id == memory_id) & readable_by(caller, Memory, states=states)
-            await changes.update_text(tx, caller, which, change)
+            await changes.update_text(tx, caller, which, change, self._content.labels)
             await trail.record(tx, caller, Access.UPDATE, [memory_id])
             record = await repository.get(tx, caller, memory_id)
         self.written["update"] += 1
@@ -279,11 +284,11 @@ class Memories:
             await journal.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
             return await accesses.page(tx, memory_id, page, page_size)
 
-    def checked(self, new: MemoryCreate) -> MemoryCreate:
-        """The memory as it can be stored.
+    def checked(self, new: MemoryCreate) -> CheckedMemory:
+        """The memory as it can be stored; with `capture.secrets` at `redact` not to the letter.
 
         Raises:
-            Invalid: a field is blank, too large or cannot be stored.
+            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
         """
         limits = self._limits
         checks.text(new.text, "text", limits.text, "limits.text")
@@ -298,7 +303,8 @@ class Memories:
             moment = getattr(new, field)
             if moment is not None and moment.tzinfo is None:
                 raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
-        return replace(new, metadata=checks.metadata(new.metadata, limits))
+        checks.metadata(new.metadata, limits)
+        return self._content.created(new)
 
     def _checked_change(self, change: MemoryUpdate) -> MemoryUpdate:
         if change.text is not None:
@@ -306,7 +312,7 @@ class Memories:
         if change.metadata is not None:
             checks.metadata(change.metadata, self._limits)
         checks.categories(change.categories or (), self._limits)
-        return change
+        return self._content.changed(change)
 
     def _checked_query(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
         if query.text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -75,7 +76,8 @@ async def add_memories(
     """Remember many texts verbatim. Those that can be used are stored, all or none; the others are told apart."""
     checks.count(batch.memories, "memories", services.settings.limits.batch, "limits.batch")
     caller = await asking.as_new_owner(batch.user_id)
-    checked = [_checked(services, entry) for entry in batch.memories]
+    # In a thread, because looking through a large batch for what `capture` is about takes its time.
+    checked = await asyncio.to_thread(lambda: [_checked(services, entry) for entry in batch.memories])
     news = [new for new in checked if isinstance(new, MemoryCreate)]
     added = iter(await services.memories.add_many(caller, news) if news else ())
     results: list[BatchAdded | Problem] = []

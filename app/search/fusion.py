@@ -15,8 +15,14 @@ MRR on short conversational memories, where BM25 is far ahead, and on scientific
 0.4 loses MRR on the former."""
 
 
+LABELLED_SHARE = 0.5
+"""What a memory that reads like orders to an assistant keeps of its score. A label is a guess, so such a memory can be
+found all the same; but one that is stuffed with the words of a question gets half of the best score at most, and stands
+first only where nothing else is half as near."""
+
+
 class Fused(NamedTuple):
-    """One result. `score` is in [0, 1]; `lexical` and `dense` are its two addends, whose sum it is.
+    """One result. `score` is in [0, 1]; it is the sum of `lexical` and `dense`, less the `penalty`.
 
     `bm25` and `cosine` are the scores as the arms gave them, None where an arm did not list the memory.
     """
@@ -27,6 +33,12 @@ class Fused(NamedTuple):
     dense: float
     bm25: float | None
     cosine: float | None
+    penalty: float = 0.0
+
+    def lowered(self) -> Fused:
+        """The same of a memory that is labelled."""
+        penalty = (1 - LABELLED_SHARE) * self.score
+        return self._replace(score=self.score - penalty, penalty=penalty)
 
 
 def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float = DENSE_WEIGHT) -> list[Fused]:

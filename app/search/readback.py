@@ -34,6 +34,7 @@ from app.audit.models import MemoryAccessLog
 from app.database import Tx
 from app.memories.models import Category, Memory, MemoryCategory
 from app.memories.repository import CATEGORY_NAMES
+from app.memories.secrets import redacted
 from app.prepared import Prepared
 from app.search.schemas import SearchQuery
 
@@ -86,8 +87,8 @@ async def readback(
 ) -> list[Any]:
     """The best `limit` of the candidates (id and score, best first) that the caller may read, as rows, in order.
 
-    One statement: rows that match the query's filters and `readable_by`, a log entry for each of them, and an event of
-    the audit log.
+    One statement: rows that match the query's filters and `readable_by`, a log entry for each of them, which never
+    repeats a secret that somebody searched for, and an event of the audit log.
     """
     return await _statement(caller.owner, caller.default).rows(
         tx,
@@ -97,7 +98,7 @@ async def readback(
             "ids": [id_ for id_, _ in candidates],
             "scores": [score for _, score in candidates],
             "limit": limit,
-            "query": query.text,
+            "query": redacted(query.text),
             "method": method,
             "log_app_id": caller.app_id,
             **journal.parameters(caller, Event.MEMORY_SEARCH, detail={"method": method}),
@@ -126,6 +127,7 @@ def _statement(owner: bool, default: Any) -> Prepared:
             Memory.namespace,
             Memory.thread_id,
             Memory.kind,
+            Memory.labels,
             App.name.label("app_name"),
             CATEGORY_NAMES.label("categories"),
             found.c.score,

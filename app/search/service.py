@@ -27,6 +27,7 @@ from app.errors import Invalid
 from app.index.port import Filter, Hit, IndexUnavailable
 from app.index.space import Spaces
 from app.memories import checks
+from app.memories.injection import LABEL
 from app.memories.models import Memory
 from app.search import lexical
 from app.search.fusion import Fused, fuse
@@ -49,6 +50,11 @@ WIDENING = 4
 """How many times more candidates are asked for while the caller may read too few of those that were found."""
 
 
+FLOOD = 500
+"""Candidates beyond which no more are asked for because labelled memories fill the lists: who plants a memory must not
+make every search read everything."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Dense:
     """What the dense arm found; `note` says why it found nothing when it could not look."""
@@ -59,16 +65,43 @@ class _Dense:
 
 @dataclass(slots=True)
 class _Found:
-    """What a search has read back so far: rows that the caller may read by id, and every id that was `tried`."""
+    """What a search has read back so far: rows that the caller may read by id, and every id that was `tried`.
+
+    `fused` are the scores by id. What is labelled is known, and lowered, only when it has been read back.
+    """
 
     limit: int
     logged: bool = False
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)
+    fused: dict[UUID, Fused] = field(default_factory=dict)
+
+    def best(self) -> list[Fused]:
+        """The best of what was read back, by the scores that they end up with, in order."""
+        hits = [self.fused[id_].lowered() if LABEL in row.labels else self.fused[id_] for id_, row in self.rows.items()]
+        return sorted(hits, key=lambda hit: -hit.score)[: self.limit]
+
+    def lowered(self) -> list[Fused]:
+        """Those of the best that were lowered."""
+        if not any(LABEL in row.labels for row in self.rows.values()):
+            return []
+        return [hit for hit in self.best() if hit.penalty]
+
+    def wanted(self, score: float) -> int:
+        """How many more may be among the best, if none has a higher score than this before it is lowered."""
+        return max(0, self.limit - len(self.rows)) + sum(hit.score < score for hit in self.lowered())
 
     @property
     def enough(self) -> bool:
+        """Whether there are as many as were asked for."""
         return len(self.rows) >= self.limit
+
+    def doubtful(self, words: list[LexicalHit], *, cut: bool) -> bool:
+        """Whether lowered ones may be among the best only because they fill the lists; `cut`: more hold the words."""
+        if not (lowered := self.lowered()):
+            return False
+        unlisted = min(self.fused[hit.id].lexical for hit in words) if cut else 0.0
+        return len(lowered) == self.limit or lowered[-1].score < unlisted
 
 
 class Search:
@@ -86,8 +119,9 @@ class Search:
     async def search(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
         """The memories nearest to the query that the caller may read, best first, each access logged.
 
-        A caller who may read k relevant memories gets k of them, however many others had to be passed over. Without
-        the embedder or the index the answer comes from text search, and says so.
+        A caller who may read k relevant memories gets k of them, however many others had to be passed over. One that
+        is labelled as giving orders to assistants is put lower, and displaces no better one. Without the embedder or
+        the index the answer comes from text search, and says so.
 
         Raises:
             Invalid: the query or a filter cannot be used.
@@ -101,7 +135,6 @@ class Search:
         asked = max(CANDIDATES, 3 * limit)
         strict = False
         found = _Found(limit)
-        fused: dict[UUID, Fused] = {}
         while True:
             dense, words = await asyncio.gather(
                 self._dense(caller, query, asked, rules),
@@ -110,36 +143,37 @@ class Search:
             method = Method.LEXICAL if dense.note else Method.HYBRID
             ranked = fuse(dense.hits, words)
             # The scores of a round are relative to its lists, so those of the last round hold for all.
-            fused |= {hit.id: hit for hit in ranked}
+            found.fused |= {hit.id: hit for hit in ranked}
             await self._read(caller, query, ranked, method, found)
             exhausted = len(dense.hits) < asked and len(words) < asked
-            if found.enough or (exhausted and (strict or all(hit.id in found.rows for hit in words))):
+            sure = asked > FLOOD or not found.doubtful(words, cut=len(words) >= asked)
+            if (found.enough and sure) or (exhausted and (strict or all(hit.id in found.rows for hit in words))):
                 break
             asked *= WIDENING
             strict = True
         if not found.logged:
             async with self._database.statement() as tx:
                 await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
-        best = sorted((fused[id_] for id_ in found.rows), key=lambda hit: -hit.score)
         self.answered[method, dense.note] += 1
-        results = [_result(found.rows[hit.id], hit) for hit in best]
+        results = [_result(found.rows[hit.id], hit) for hit in found.best()]
         return SearchAnswer(results=results, search_method=method, note=dense.note)
 
     async def _read(
-        self, caller: Caller, query: SearchQuery, fused: list[Fused], method: Method, found: _Found
+        self, caller: Caller, query: SearchQuery, ranked: list[Fused], method: Method, found: _Found
     ) -> None:
-        """Read hits that were not tried yet back, best first, until enough may be read."""
-        hits = [(hit.id, hit.score) for hit in fused if hit.id not in found.tried]
+        """Read hits that were not tried yet back, best first, until none of the rest can be among the best."""
+        hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
         start, count = 0, found.limit + SPARE
-        while start < len(hits) and not found.enough:
+        while start < len(hits) and (wanted := found.wanted(hits[start][1])):
             some = hits[start : start + count]
-            missing = found.limit - len(found.rows)
             async with self._database.statement() as tx:
-                rows = await readback(tx, caller, query, some, limit=missing, method=method)
+                rows = await readback(tx, caller, query, some, limit=wanted, method=method)
             found.logged = True
             found.rows |= {row.id: row for row in rows}
-            found.tried.update(id_ for id_, _ in some)
-            start, count = start + count, len(hits)
+            # The statement stopped at the last of as many as it was asked for.
+            tried = rows[-1].position if len(rows) == wanted else len(some)
+            found.tried.update(id_ for id_, _ in some[:tried])
+            start, count = start + tried, len(hits)
 
     async def _rules(self, caller: Caller) -> Rules:
         if caller.owner:
@@ -224,11 +258,12 @@ def _result(row: Any, hit: Fused) -> SearchResult:
         created_at=row.created_at,
         updated_at=row.updated_at,
         score=hit.score,
-        parts=ScoreParts(dense=hit.dense, lexical=hit.lexical, cosine=hit.cosine, bm25=hit.bm25),
+        parts=ScoreParts(dense=hit.dense, lexical=hit.lexical, cosine=hit.cosine, bm25=hit.bm25, penalty=hit.penalty),
         metadata=row.metadata_,
         categories=row.categories,
         namespace=row.namespace,
         thread_id=row.thread_id,
         kind=row.kind,
         app_name=row.app_name,
+        labels=row.labels,
     )

@@ -221,3 +221,22 @@ def test_ctrl_c_ends_an_import_that_waits_for_more_and_keeps_what_was_stored(om:
         finally:
             process.kill()
     assert [item["content"] for item in listed(om, user)] == ["Stored"]
+
+
+def test_a_line_with_a_secret_is_told_apart_without_repeating_it(om: Run, user: str, tmp_path: Path) -> None:
+    token = "gh" + "p_" + "a1B2c3D4e5F6" * 3
+    file = write(tmp_path / "some.jsonl", {"text": "First"}, {"text": f"My token is {token}"}, {"text": "Third"})
+    told = om("import", file, "--user", user)
+    assert told.stdout == "2 added, 0 already there, 1 failed.\n"
+    assert told.stderr.startswith("line 2: text: looks like it holds a GitHub token; secrets are not stored")
+    assert token not in told.stderr
+
+
+def test_a_redacted_line_that_was_put_away_is_not_imported_twice(run: Run, folder: Path, tmp_path: Path) -> None:
+    token = "gh" + "p_" + "a1B2c3D4e5F6" * 3
+    file = write(tmp_path / "some.jsonl", {"text": f"CI used {token}", "state": "archived"})
+    settings = {"OPENMEMORY_DATA_DIR": str(folder), "OPENMEMORY_CAPTURE_SECRETS": "redact"}
+    for told in ("1 added, 0 already there, 0 failed.\n", "0 added, 1 already there, 0 failed.\n"):
+        assert run("import", file, "--user", "alice", **settings).stdout == told
+    listed = run("list", "--user", "alice", "--state", "all", "--json", **settings).stdout
+    assert [item["content"] for item in json.loads(listed)["items"]] == ["CI used [redacted: GitHub token]"]

@@ -166,7 +166,12 @@ async def test_a_search_under_rules_finds_the_very_best_that_may_be_read(
 
 
 def _without_vectors(services: Services) -> Search:
-    return Search(services.database, Spaces(Space(CachedEmbedder(AwayEmbedder()), services.index)), services.settings, services.rates)
+    return Search(
+        services.database,
+        Spaces(Space(CachedEmbedder(AwayEmbedder()), services.index)),
+        services.settings,
+        services.rates,
+    )
 
 
 async def test_though_the_best_are_each_denied_the_best_of_the_others_are_found(services: Services, owner: Caller):

@@ -1,0 +1,181 @@
+"""Values that a text calls a password, a token, a key or a secret, and whether they look like real ones. Pure.
+
+Memories are sentences: "token limits are 4096" or "the secret: use less salt" give nothing away. A value counts only if
+it follows the name at once, and is no word, no placeholder and no reference to where the real one is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+SHORTEST = 8
+"""Characters that a value has at least."""
+
+LONGEST = 128
+"""Characters of a value that decide whether it is a real one."""
+
+_NESTED = 8
+"""Names with a value that are looked at within a value of another name."""
+
+_PASSWORDS = r"pass(?:word|wd|phrase|code|wort)|pwd|kennwort|mot\ de\ passe|contrase[ñn]a"
+_OTHERS = (
+    r"secret|token|api[ _.-]?key|access[ _.-]?key|private[ _.-]?key|auth[ _.-]?key|account[ _.-]?key"
+    r"|signing[ _.-]?key|encryption[ _.-]?key|master[ _.-]?key|credentials?"
+)
+_NAME = (
+    rf"(?:{_PASSWORDS}|{_OTHERS})"
+    r"(?:[_.-]?(?:key|access[_-]?key|base|value|prod|production|dev|staging|test|live|main|backup|old|new"
+    r"|\d{1,3})){0,3}"
+)
+_IN_NAMES = ("pass", "pwd", "wort", "contrase", "secret", "token", "key", "credential")
+"""Every name holds one of them."""
+
+_ASSIGNED = re.compile(
+    rf"""(?P<name>{_NAME}) \\?["'`*]{{0,3}}
+    (?: \s{{0,3}} (?:(?P<firm>:?=>?) | :(?!//) | ->) \s{{0,3}} | \s(?P<told>is|ist|est|es|lautet|was):?\s{{1,3}} )
+    (?:\*{{1,2}}\s{{0,3}})? \\?(?P<quote>["'`]?)""",
+    re.VERBOSE,
+)
+_BARE = re.compile(rf"""[^\s"'`,;<>\\]{{1,{LONGEST}}}""")
+_QUOTED = {quote: re.compile(rf"[^{quote}\n\\]{{1,{LONGEST}}}") for quote in "\"'`"}
+_REST = re.compile(r"""[^\s"'`,;<>\\]*+""")
+
+_CALLED = re.compile(rf"(?:{_NAME})s?\Z", re.VERBOSE)
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+_REFERENCE = re.compile(
+    r"""[<\[({]                                             # <your key>, [redacted], {{ value }}
+    | \$[{(] | \$[A-Za-z_]\w*\Z | %\w+%\Z | %[({s]           # ${NAME}, $NAME, %NAME%, %s
+    | [~.]{0,2}/ | [A-Za-z]:\\                              # paths
+    | !(?:vault|secret|env|env_var|ref|sub|getatt)\b        # YAML
+    | (?:env|file|vault|op|ssm|secrets?|aws|gcp|azure|keyring|keychain|arn|ref|https?|urn|doppler|sops|pass|bw):
+    | [A-Za-z_][\w.]*(?:\(|\[["'])                          # getenv("NAME"), environ["NAME"]
+    | (?:process\.env|os\.environ|env|vars|secrets|settings|config|var|local|data|self|this)\.[A-Za-z_]
+    | [\w.-]+\.(?:txt|ya?ml|json|toml|env|ini|cfg|conf|md|kdbx|pem|key|py|js|ts|go|rs|com|org|net|io|dev)\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_MASK = re.compile(r"[x*.#•…?_-]+", re.IGNORECASE)
+_PARTS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[a-z]+\d{0,2}|\d{1,4}[a-z]{0,2}|[a-z]{1,6}\d{1,4}|", re.IGNORECASE)
+_TURN = re.compile(r"[a-z][A-Z]")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MEANINGLESS = _words(
+    "a abc actual add an and another any api auth bar bearer change changed changeme client config credential "
+    "credentials default demo dummy empty enter env environment example examples fake fill fixme foo for from "
+    "generate generated goes here hidden in insert invalid is it key keys lorem me missing mock must my mypassword "
+    "name new nil no none not null of old omitted optional or our paste password passwords passwort placeholder "
+    "private put redacted remove removed replace required sample secret secrets set some something string temp test "
+    "testing that the this thing to todo token tokens undefined unknown unset user username valid value variable "
+    "with your yours yourkey yourpassword yourtoken"
+)
+"""Words that stand where a secret will be."""
+
+_TERMS = _words("1password aes128 aes256 argon2id base64url ed25519 hmacsha256 pbkdf2 sha256sum utf8mb4 uuid4 x509")
+"""Words with digits."""
+
+
+class Assigned(NamedTuple):
+    """A value that looks like a real secret: what its name says it is, with an article, and where it stands."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def find(text: str, lowered: str) -> Iterator[Assigned]:
+    """The values of a text that are called a secret and look like one. `lowered`: the text in lower case, as long."""
+    if not any(part in lowered for part in _IN_NAMES):
+        return
+    at = run = inside = 0
+    while match := _ASSIGNED.search(lowered, at):
+        at = match.end()
+        inside = inside + 1 if match.start() < run else 0
+        if inside > _NESTED:
+            at = _end_of_run(text, at)
+            continue
+        quote = match["quote"]
+        value = (_QUOTED[quote] if quote else _BARE).match(text, at)
+        if value is None:
+            continue
+        start, end = value.span()
+        run = max(run, end)
+        if not quote:
+            end = start + len(value[0].rstrip(".,:!?)]}*"))
+        kind = kind_of(match["name"], lowered[max(0, match.start() - 12) : match.start()])
+        firm = bool(quote or match["firm"])
+        goes_on = text[end : end + 1] == " " and text[end + 1 : end + 2].islower()
+        if _real(text[start:end], kind, firm=firm, within=bool(match["told"]) or (goes_on and not firm)):
+            at = end if end - start < LONGEST else _end_of_run(text, end)
+            yield Assigned(kind, start, at)
+
+
+def _end_of_run(text: str, at: int) -> int:
+    rest = _REST.match(text, at)
+    return rest.end() if rest else at
+
+
+def kind_of(name: str, before: str = "") -> str:
+    """What something of this name is, with an article; `before`: what is said just before."""
+    if "secret" in (whole := before + name) and "aws" in whole:
+        return "an AWS secret key"
+    for part, kind in (("api", "an API key"), ("key", "a secret key"), ("token", "a token"), ("secret", "a secret")):
+        if part in name:
+            return kind
+    return "credentials" if name.startswith("credential") else _A_PASSWORD
+
+
+_A_PASSWORD = "a password"  # noqa: S105 - a word
+
+
+def of_name(name: str, value: str) -> str | None:
+    """What a value in a structure is if its name calls it a secret and it looks like one: "an API key"; else None."""
+    called = _CALLED.search(_HUMP.sub("_", name[-LONGEST:]).lower())
+    if called is None or any(map(str.isspace, value)):
+        return None
+    kind = kind_of(called[0], name.lower())
+    return kind if _real(value[:LONGEST], kind, firm=True, within=False) else None
+
+
+def placeholder(value: str) -> bool:
+    """Whether it only stands where a secret will be: a mask, a reference, or words such as `your-key-here`."""
+    if _MASK.fullmatch(value) or _REFERENCE.match(value):
+        return True
+    return all(part in _MEANINGLESS or (len(part) < 4 and part.isdigit()) for part in _parts(value))
+
+
+def worded(value: str) -> bool:
+    """Whether it is made of words and small numbers, as names and versions are."""
+    return value.lower() in _TERMS or all(map(_WORD.fullmatch, _parts(value)))
+
+
+def random(value: str) -> bool:
+    """Whether nobody would write it as a word or a name."""
+    if any(map(str.isdigit, value)):
+        return any(map(str.isalpha, value)) and not worded(value)
+    if not value.isascii() or not value.replace("_", "").replace("-", "").isalpha():
+        return False
+    return value.isalpha() and (len(value) > 24 or (len(value) >= 16 and len(_TURN.findall(value)) * 5 > len(value)))
+
+
+def _parts(value: str) -> list[str]:
+    return [part.lower() for part in _PARTS.split(value)]
+
+
+def _real(value: str, kind: str, *, firm: bool, within: bool) -> bool:
+    """Whether a value is a secret. `firm`: it stands as in a program; `within`: as a word of a sentence."""
+    if len(value) < SHORTEST or placeholder(value):
+        return False
+    if kind != _A_PASSWORD:
+        return random(value)
+    if value.isdigit():
+        return not within
+    if any(map(str.isdigit, value)) and any(map(str.isalpha, value)):
+        return value.lower() not in _TERMS and (not within or len(_parts(value)) == 1 or not worded(value))
+    return firm and value.isascii() and (value.isalpha() or any(sign in value for sign in "!@#$%^&*+"))
