@@ -19,7 +19,7 @@ PYTHON = $(shell for name in python3.11 python3 python3.14 python3.13 python3.12
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test slow check bench lock format clean $(STEPS)
+.PHONY: help serve test slow check audit bench lock format clean $(STEPS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ check: .venv/.dev ## everything that must hold: format, lint, types, imports, YA
 		$(MAKE) --no-print-directory $$step || { printf '== %s failed\n' "$$step"; exit 1; }; \
 		printf '== %s: %s s\n' "$$step" "$$(($$(date +%s) - started))"; \
 	done
+
+audit: .venv/.build ## look for known vulnerabilities in the locked packages; needs api.osv.dev
+	@$(UV) tool run pip-audit -r requirements.lock --disable-pip --no-deps -s osv
 
 lock: .venv/.build ## renew the lock files after a change of pyproject.toml; ARGS=--upgrade takes newer versions
 	@$(call compile,requirements-build.lock,--group build)

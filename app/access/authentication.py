@@ -30,11 +30,13 @@ _SHUT_OUT_MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a request carries: credentials, the most binding first, and where it came from."""
+    """What a request carries: credentials, the most binding first, and where it came from. `forwarded`: a proxy says
+    that it came from another machine."""
 
     credentials: Sequence[str]
     address: str | None
     request: str
+    forwarded: bool = False
 
 
 class Authenticator:
@@ -71,6 +73,11 @@ class Authenticator:
             if self.required:
                 words = "An access token or an API key is needed." if self._tokens else "An API key is needed."
                 raise Unauthenticated(words, hint=_HOW)
+            if given.forwarded:
+                raise Unauthenticated(
+                    "A proxy passed this on from another machine, so it needs an API key.",
+                    hint='Set access.require = "always", and make keys with `openmemory keys create`.',
+                )
             return LOCAL
         credential = given.credentials[0]
         if (known := self._known(credential)) is not None:

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.access.authentication import Authenticator, Given
+from app.access.authentication import Authenticator, Given, is_here
 from app.access.principal import Door
 from app.access.rates import Rates
 from app.config import Settings
@@ -36,7 +36,7 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _HEADERS = frozenset(
     {
         b"authorization", b"x-api-key", b"content-length", b"content-encoding", b"transfer-encoding", b"x-request-id",
-        b"expect", *origins.HEADERS,
+        b"expect", b"forwarded", b"x-forwarded-for", b"x-real-ip", *origins.HEADERS,
     }
 )  # fmt: skip
 
@@ -143,7 +143,8 @@ class Guard:
     async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
         """Note on the request who sent it, or refuse it."""
         path = exchange.path
-        given = Given(_credentials(exchange), exchange.address, exchange.added[0][1].decode())
+        address, request_id = exchange.address, exchange.added[0][1].decode()
+        given = Given(_credentials(exchange), address, request_id, _forwarded(exchange))
         if path in _OPEN or path.startswith(WELL_KNOWN):
             bind(scope, Sender(None, exchange.address, given.request))
             return None
@@ -252,6 +253,13 @@ def _credentials(exchange: _Exchange) -> list[str]:
     scheme, _, bearer = exchange.headers.get(b"authorization", b"").partition(b" ")
     given = [bearer.strip() if scheme.lower() == b"bearer" else None, exchange.headers.get(b"x-api-key")]
     return [each.decode("utf-8", "replace") for each in (*given, exchange.query_key) if each]
+
+
+def _forwarded(exchange: _Exchange) -> bool:
+    """Whether a proxy of this machine says that it serves others. To believe it is safe: it can only shut a door."""
+    headers = exchange.headers
+    told = [part for name in (b"x-forwarded-for", b"x-real-ip") for part in headers.get(name, b"").split(b",")]
+    return b"forwarded" in headers or any(part.strip() and not is_here(part.strip().decode("latin-1")) for part in told)
 
 
 def _take_key(scope: Scope) -> bytes | None:

@@ -64,6 +64,26 @@ async def test_without_the_key_every_door_is_shut(guarded, path, headers, detail
     assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"X-Forwarded-For": "203.0.113.9"}, 401),
+        ({"X-Forwarded-For": "127.0.0.1, 203.0.113.9"}, 401),
+        ({"X-Real-IP": "2001:db8::1"}, 401),
+        ({"Forwarded": "for=203.0.113.9"}, 401),
+        ({"X-Forwarded-For": "junk"}, 401),
+        ({"X-Forwarded-For": "127.0.0.1, ::1"}, 200),
+        ({}, 200),
+    ],
+)
+async def test_a_proxy_that_serves_other_machines_makes_a_key_needed(guarded, headers, status):
+    async with guarded() as client:
+        answer = await client.get("/x", headers=headers)
+    assert answer.status_code == status
+    if status == 401:
+        assert 'access.require = "always"' in answer.json()["hint"]
+
+
 async def test_a_key_in_the_address_is_taken_out_of_it(guarded):
     async with guarded(access={"api_key": KEY}) as client:
         answer = await client.get("/x", params={"a": "1", "key": KEY, "b": "2"})
