@@ -11,8 +11,8 @@ import pytest
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 COMMANDS = [
-    "serve", "mcp", "stop", "add", "search", "list", "import", "export", "sync", "doctor", "apps", "grants", "erase",
-    "config",
+    "serve", "mcp", "stop", "add", "search", "list", "import", "export", "sync", "doctor", "apps", "grants", "keys",
+    "audit", "erase", "config",
 ]  # fmt: skip
 NOT_FOR_HELP = [
     "asyncio", "pydantic", "rich", "httpx", "fastapi", "sqlalchemy", "numpy", "onnxruntime", "mcp", "app.services",
