@@ -94,7 +94,7 @@ class Trial:
             attempt.method, attempt.path, params=attempt.params, json=attempt.body, headers=actor.headers
         )
         self.done[attempt.door] += 1
-        self.statuses[answer.status_code] += 1
+        self.statuses[int(answer.status_code)] += 1
         assert answer.status_code < 500, (attempt, answer.text)
         speaks = self._speaks(actor, attempt)
         self._look_at(answer, actor, attempt, speaks)
