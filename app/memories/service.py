@@ -317,6 +317,8 @@ class Memories:
     def _checked_query(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
         if query.text:
             checks.text(query.text, "search_query", self._limits.query, "limits.query")
+        for field in ("app_ids", "category_ids", "namespaces", "threads", "kinds", "categories"):
+            checks.filters(getattr(query, field), field)
         for field in ("namespaces", "threads", "kinds", "categories"):
             for value in getattr(query, field):
                 checks.name(value, field, self._limits)
