@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app import migrations
 from app.access.apps import Apps
-from app.access.authentication import credentials_required, is_here
+from app.access.authentication import beyond_loopback, credentials_required, is_here
 from app.access.denials import Denials
 from app.access.directory import Directory
 from app.access.grants import Grants
@@ -178,9 +178,10 @@ def _what_asks(settings: Settings) -> str:
     """The setting by which credentials are needed."""
     if not is_here(settings.host):
         return f"host {settings.host!r} lets other machines in"
-    for name in ("allowed_hosts", "trusted_proxies"):
-        if given := getattr(settings.http, name):
-            return f"http.{name} {', '.join(given)!r} lets other machines in"
+    if beyond_loopback(settings):
+        return f"http.allowed_hosts {', '.join(settings.http.allowed_hosts)!r} lets other machines in"
+    if settings.http.trusted_proxies:
+        return f"http.trusted_proxies {', '.join(settings.http.trusted_proxies)!r} lets other machines in"
     return f"access.require is {settings.access.require!r}"
 
 

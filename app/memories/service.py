@@ -257,12 +257,12 @@ class Memories:
         return erased
 
     async def history(self, caller: Caller, memory_id: UUID) -> History:
-        """All states and texts of one memory, oldest first."""
+        """All states and texts of one memory, oldest first; for an app the texts that it wrote, and the present one."""
         caller.may_read()
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
-            states, revisions = await repository.history(tx, memory_id)
+            states, revisions = await repository.history(tx, caller, memory_id)
             await trail.record(tx, caller, Access.GET, [memory_id], {"part": "history"})
         return History(memory_id=memory_id, states=states, revisions=revisions)
 

@@ -392,6 +392,28 @@ async def test_metadata_far_too_large_is_refused_before_it_is_looked_through(loc
         assert time.process_time() - began < 1.0
 
 
+async def test_an_app_sees_no_earlier_text_that_was_hidden_from_it(locked, key, new_user):
+    mine, app = await key(), await key(app="claude")
+    body = {"user_id": new_user, "text": "The lawyer is Bob.", "categories": ["private"]}
+    row = (await locked.post(MEMORIES, headers=mine, json=body)).json()
+    rule = {"user_id": new_user, "effect": "deny", "object_type": "category", "object": "private"}
+    assert (await locked.post("/api/v1/grants", headers=mine, json=rule)).status_code == 201
+    path = f"{MEMORIES}/{row['id']}"
+    assert (await locked.get(f"{path}/history", headers=app)).status_code == 404
+    change = {"user_id": new_user, "memory_content": "There is a lawyer.", "categories": []}
+    assert (await locked.put(path, headers=mine, json=change)).status_code == 200
+
+    async def texts(headers: dict[str, str]) -> list[tuple[str | None, str]]:
+        history = (await locked.get(f"{path}/history", headers=headers)).json()
+        return [(revision["old_text"], revision["new_text"]) for revision in history["revisions"]]
+
+    assert await texts(app) == [(None, "There is a lawyer.")]
+    own = {"user_id": new_user, "memory_content": "There are two lawyers."}
+    assert (await locked.put(path, headers=app, json=own)).status_code == 200
+    assert await texts(app) == [("There is a lawyer.", "There are two lawyers.")]
+    assert len(await texts(mine)) == 3
+
+
 async def test_an_app_cannot_have_everything_embedded_anew(locked, key, new_user):
     for headers in (await key(app="claude"), await key(namespaces=["work"])):
         answer = await locked.post("/api/v1/sync", headers=headers, params={"user_id": new_user, "full": True})
