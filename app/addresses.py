@@ -61,6 +61,18 @@ def meant(address: IP) -> IP:
     return address
 
 
+def network_of(address: str | None) -> str:
+    """What may belong to one client of that address: an IPv6 network of 64 bits, which each machine has at least, or
+    the address itself."""
+    found = parsed(address or "")
+    if found is None:
+        return (address or "local")[:64]
+    found = found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return f"{ipaddress.IPv6Address(int(found) >> 64 << 64)}/64"
+
+
 def not_public(address: IP) -> str | None:
     """What an address is, in words, if it is not one of the public internet."""
     address = meant(address)

@@ -10,6 +10,17 @@ import orjson
 
 from app.config import Log
 
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    code: f"\\u{code:04x}" for code in (0x2028, 0x2029)
+}
+"""A client's path must not begin a line of its own, nor drive the screen of whoever reads the log."""
+
+
+class _Text(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = record.message.translate(_CONTROL)
+        return super().formatMessage(record)
+
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
@@ -28,11 +39,14 @@ def set_up(settings: Log) -> None:
     """Send every logger to standard error; call after importing libraries that install handlers of their own."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        _Json() if settings.format == "json" else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+        _Json() if settings.format == "json" else _Text("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
+    # At debug the SDKs of providers write what they send: the texts of memories.
+    for name in ("openai", "qdrant_client", "mem0"):
+        logging.getLogger(name).setLevel(max(logging.INFO, root.level))
     for name in ("mcp", "httpx", "httpcore", "apscheduler", "uvicorn.access", "sse_starlette", "alembic"):
         logger = logging.getLogger(name)
         logger.handlers.clear()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app import migrations
 from app.access.apps import Apps
-from app.access.authentication import credentials_required
+from app.access.authentication import beyond_loopback, credentials_required, is_here
 from app.access.denials import Denials
 from app.access.directory import Directory
 from app.access.grants import Grants
@@ -59,11 +59,11 @@ class Stores:
     """The data folder, and where PostgreSQL is. `shared`: other processes may serve the same PostgreSQL.
 
     `index_socket`: the unix socket on which another process serves the built-in index; None: this one opens it.
-    `local_key`: the credential of those who may read the folder.
+    `local_key`: the credential of those who may read the folder. `database` may hold a password.
     """
 
     folder: Path
-    database: str
+    database: str = field(repr=False)
     shared: bool
     index_socket: Path | None = None
     local_key: str | None = field(default=None, repr=False)
@@ -169,9 +169,20 @@ async def _refuse_to_stand_open(settings: Settings, database: Database) -> None:
     if not await Keys(database, Directory(database, settings.access)).exist():
         where = f" --data-dir {settings.data_dir}" if settings.data_dir else ""
         raise SetupError(
-            f"host: {settings.host!r} lets other machines in, and there is no key yet; make the first administrator's "
-            f"with `openmemory keys create --admin NAME{where}`, then start again"
+            f"{_what_asks(settings)}: every request needs a credential, and there is no key yet; make the first "
+            f"administrator's with `openmemory keys create --admin NAME{where}`, then start again"
         )
+
+
+def _what_asks(settings: Settings) -> str:
+    """The setting by which credentials are needed."""
+    if not is_here(settings.host):
+        return f"host {settings.host!r} lets other machines in"
+    if beyond_loopback(settings):
+        return f"http.allowed_hosts {', '.join(settings.http.allowed_hosts)!r} lets other machines in"
+    if settings.http.trusted_proxies:
+        return f"http.trusted_proxies {', '.join(settings.http.trusted_proxies)!r} lets other machines in"
+    return f"access.require is {settings.access.require!r}"
 
 
 @asynccontextmanager

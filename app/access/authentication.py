@@ -6,7 +6,7 @@ import hmac
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from app.access.journal import Event
 from app.access.keys import Keys
 from app.access.principal import LOCAL, Principal, Scope
 from app.access.rates import Rates
-from app.addresses import is_loopback
+from app.addresses import is_loopback, network_of
 from app.config import Settings
 from app.database import Database
 from app.errors import TooMany, Unauthenticated
@@ -30,13 +30,17 @@ _SHUT_OUT_MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a request carries: credentials, the most binding first, and where it came from. `forwarded`: a proxy says
-    that it came from another machine."""
+    """What a request carries: credentials, the most binding first, and where it came from.
 
-    credentials: Sequence[str]
+    `forwarded`: a proxy says that it only passes it on. `outage`: the answer tells of the service and of nobody's
+    memories, also while PostgreSQL is away.
+    """
+
+    credentials: Sequence[str] = field(repr=False)
     address: str | None
     request: str
     forwarded: bool = False
+    outage: bool = False
 
 
 class Authenticator:
@@ -59,7 +63,8 @@ class Authenticator:
         self._keys = keys
         self._tokens = tokens
         self._rates = rates
-        self._shut_out: dict[str | None, float] = {}
+        self._leeway = settings.oauth.leeway
+        self._shut_out: dict[str, float] = {}
 
     async def principal(self, given: Given) -> Principal:
         """Who asks. If several credentials are given, the first counts.
@@ -74,23 +79,21 @@ class Authenticator:
                 words = "An access token or an API key is needed." if self._tokens else "An API key is needed."
                 raise Unauthenticated(words, hint=_HOW)
             if given.forwarded:
-                raise Unauthenticated(
-                    "A proxy passed this on from another machine, so it needs an API key.",
-                    hint='Set access.require = "always", and make keys with `openmemory keys create`.',
-                )
+                words = "A proxy passed this on, so it may come from another machine: an API key is needed."
+                raise Unauthenticated(words, hint=_BEHIND)
             return LOCAL
         credential = given.credentials[0]
         if (known := self._known(credential)) is not None:
             return known
-        shut = self._shut_out.get(given.address, 0.0) - time.monotonic()
-        if shut > 0:
+        shut = self._shut_out.get(network_of(given.address), 0.0) - time.monotonic()
+        if shut > 0 and not self._keys.was_good(credential):
             raise TooMany("Too many wrong credentials came from this address.", retry_after=shut, hint=_later(shut))
-        if (found := await self._keys.find(credential)) is not None:
+        if (found := await self._keys.find(credential, outage=given.outage)) is not None:
             return found
         wrong = Unauthenticated("The API key is wrong, or it has ended.", code="invalid_credential", hint=_HOW)
         if self._tokens is not None and not credential.startswith("om_"):
             try:
-                return _principal(await self._tokens.verify(credential))
+                return self._of_token(await self._tokens.verify(credential))
             except Unauthenticated as error:
                 wrong = error
         await self._note_wrong(given, wrong.code)
@@ -98,6 +101,8 @@ class Authenticator:
 
     async def still_valid(self, principal: Principal) -> bool:
         """Whether the credential that opened a session is still good."""
+        if principal.ends is not None and time.time() >= principal.ends:
+            return False
         kind, _, id_ = principal.id.partition(":")
         return kind != "key" or await self._keys.in_force(UUID(id_))
 
@@ -108,7 +113,19 @@ class Authenticator:
             return LOCAL
         if self._static and hmac.compare_digest(as_bytes, self._static.encode()):
             return Principal(SETTINGS_ID, "access.api_key")
+        if self._tokens is not None and (claims := self._tokens.remembered(credential)) is not None:
+            return self._of_token(claims)
         return self._keys.remembered(credential)
+
+    def _of_token(self, claims: TokenClaims) -> Principal:
+        return Principal(
+            id=f"token:{claims.issuer} {claims.subject} {claims.client}",
+            name=f"token of {claims.client}",
+            user=claims.user,
+            app=None if claims.owner else claims.app,
+            scopes=frozenset(Scope(scope) for scope in claims.scopes),
+            ends=claims.expires_at.timestamp() + self._leeway,
+        )
 
     async def _note_wrong(self, given: Given, code: str) -> None:
         try:
@@ -116,32 +133,28 @@ class Authenticator:
         except TooMany as error:
             if len(self._shut_out) >= _SHUT_OUT_MOST:
                 self._shut_out.clear()
-            self._shut_out[given.address] = time.monotonic() + error.retry_after
+            self._shut_out[network_of(given.address)] = time.monotonic() + error.retry_after
             raise
         nobody = Principal("nobody", _prefix(given.credentials[0]), address=given.address, request=given.request)
         async with self._database.statement() as tx:
             await journal.record(tx, nobody, Event.CREDENTIAL_REFUSED, result=code)
 
 
+_BEHIND = (
+    "Make one with `openmemory keys create`, and name the proxy in http.trusted_proxies and its public name in "
+    "http.allowed_hosts."
+)
 _HOW = "Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`; MCP clients may append ?key=KEY to the URL."
 
 
-def _principal(claims: TokenClaims) -> Principal:
-    return Principal(
-        id=f"token:{claims.issuer} {claims.subject} {claims.client}",
-        name=f"token of {claims.client}",
-        user=claims.user,
-        app=None if claims.owner else claims.app,
-        scopes=frozenset(Scope(scope) for scope in claims.scopes),
-    )
-
-
 def credentials_required(settings: Settings) -> bool:
-    """Whether every request must carry one: whenever the service can be reached by another name than this machine's."""
+    """Whether every request must carry one: whenever the service can be reached by another name than this machine's, or
+    through a proxy."""
     return (
         settings.access.require == "always"
         or bool(settings.access.api_key.get_secret_value())
         or bool(settings.oauth.issuer)
+        or bool(settings.http.trusted_proxies)
         or beyond_loopback(settings)
     )
 

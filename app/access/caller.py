@@ -62,6 +62,16 @@ class Caller:
                 hint=f"It reaches {', '.join(allowed)}.",
             )
 
+    def reached(self, namespaces: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Those of the namespaces that the credential reaches; none given means all, and so does an empty answer.
+
+        None: there are none. Nothing of the others may be looked at, not even to weigh words.
+        """
+        allowed = self.principal.namespaces
+        if allowed is None:
+            return namespaces
+        return tuple(name for name in namespaces or allowed if name in allowed) or None
+
     def must_be_owner(self, what: str) -> None:
         """Refuse what only the user may do, with all of their namespaces before them.
 

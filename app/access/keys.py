@@ -12,7 +12,7 @@ import re
 import secrets
 import string
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -103,6 +103,8 @@ class Keys:
         self._directory = directory
         self._known: dict[bytes, _Known] = {}
         self._used: dict[UUID, datetime] = {}
+        self._ended = 0
+        """How often keys were ended here: what was looked up before is not remembered after."""
 
     async def create(self, principal: Principal, new: KeyCreate) -> KeyCreated:
         """Make a key.
@@ -160,7 +162,7 @@ class Keys:
         async with self._database.transaction() as tx:
             await self._end(tx, key_id, after=timedelta())
             await journal.record(tx, principal, Event.KEY_REVOKE, [key_id])
-        self._known.clear()
+        self._forget(lambda known: known.id == key_id)
 
     async def rotate(self, principal: Principal, key_id: UUID, *, keep: int = 0) -> KeyCreated:
         """Make another key with the same rights; the old one ends after `keep` seconds.
@@ -177,8 +179,16 @@ class Keys:
             await journal.record(
                 tx, principal, Event.KEY_ROTATE, [key_id, made.id], user_id=row["user_id"], detail=detail
             )
-        self._known.clear()
+        self._forget(lambda known: known.id == key_id)
         return made
+
+    def forget_user(self, user: str) -> None:
+        """Drop what is remembered of the keys of a user that was erased, and with them their keys."""
+        self._forget(lambda known: known.principal.user == user)
+
+    def _forget(self, which: Callable[[_Known], bool]) -> None:
+        self._ended += 1
+        self._known = {digest: known for digest, known in self._known.items() if not which(known)}
 
     async def exist(self) -> bool:
         """Whether any key is in force."""
@@ -194,8 +204,12 @@ class Keys:
         self._used[known.id] = datetime.now(UTC)
         return self._last_known(digest)
 
-    async def find(self, key: str) -> Principal | None:
-        """Whose a key is; None if it is none of ours, or ended.
+    def was_good(self, key: str) -> bool:
+        """Whether a key was found valid at some time, which says nothing of now."""
+        return _digest(key) in self._known
+
+    async def find(self, key: str, *, outage: bool = False) -> Principal | None:
+        """Whose a key is; None if it is none of ours, or ended. `outage`: without PostgreSQL, whose it was.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -205,13 +219,14 @@ class Keys:
         match = _KEY.fullmatch(key)
         if match is None:
             return None
-        digest = _digest(key)
+        digest, ended = _digest(key), self._ended
         try:
             async with self._database.statement() as tx:
                 row = (await tx.execute(_FIND, {"prefix": _shown(match[1])})).one_or_none()
         except Unavailable:
-            # Nothing can be read now that could be kept from anybody; but metrics can be, and tell of the outage.
-            if (principal := self._last_known(digest)) is None:
+            # It may have been revoked elsewhere, and PostgreSQL may be back in a moment: good enough for the metrics,
+            # which tell of the outage, and for nothing of anybody's.
+            if not outage or (principal := self._last_known(digest)) is None:
                 raise
             return principal
         # Compared in any case, in a time that tells nothing of where the two differ.
@@ -228,7 +243,8 @@ class Keys:
         )
         if len(self._known) >= _MOST:
             self._known.clear()
-        self._known[digest] = _Known(row.id, principal, row.expires_at, time.monotonic())
+        if ended == self._ended:
+            self._known[digest] = _Known(row.id, principal, row.expires_at, time.monotonic())
         self._used[row.id] = datetime.now(UTC)
         return principal
 

@@ -46,7 +46,7 @@ class Principal:
     `id` tells credentials apart: `local`, `settings`, `key:<uuid>` or `token:<issuer> <subject> <client>`; `name` is
     what the audit log shows to people. None for `user` allows every user; None for `app` allows every app of the user,
     and to speak as the user themself; None for `namespaces` allows all. `address` and `request` are those of the one
-    request that this principal sent.
+    request that this principal sent. `ends`: when a token ends, in seconds since 1970; a key is looked up instead.
     """
 
     id: str
@@ -58,6 +58,7 @@ class Principal:
     door: Door = Door.REST
     address: str | None = None
     request: str | None = None
+    ends: float | None = None
 
     @property
     def assistant(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Integer, String, bindparam, text
 
+from app.addresses import network_of
 from app.config import Rates as RateSettings
 from app.database import Database
 from app.errors import TooMany
@@ -96,12 +97,12 @@ class Rates:
         await self.take(f"request:{principal}", self._requests, chunk=max(1, self._requests.limit // 20))
 
     async def failure(self, address: str | None) -> None:
-        """Count a wrong credential from an address.
+        """Count a wrong credential from an address, or from its network.
 
         Raises:
             TooMany: more than `rates.failures` within `rates.window`.
         """
-        await self.take(f"failure:{address or 'local'}", self._failures)
+        await self.take(f"failure:{network_of(address)}", self._failures)
 
     async def denial(self, principal: str) -> bool:
         """Whether a denied request is one of the few per period that are told one by one in the audit log."""

@@ -75,13 +75,11 @@ class Tokens:
             Unauthenticated: it is not; the message says why, and never repeats the token.
             Unavailable: the keys to verify it with cannot be fetched.
         """
+        if (remembered := self.remembered(token)) is not None:
+            return remembered
         if len(token) > LARGEST:
             raise refused(f"it is longer than {LARGEST:,} bytes")
-        digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
-        now = self._now()
-        known = self._known.get(digest)
-        if known is not None and now < known.until and known.generation == self._keys.generation:
-            return known.claims
+        digest, now = _digest(token), self._now()
         claims, generation = await self._verified(token, now)
         until = min(claims.expires_at.timestamp() + self._leeway, now + REMEMBERED_SECONDS)
         self._known.pop(digest, None)
@@ -89,6 +87,12 @@ class Tokens:
             del self._known[next(iter(self._known))]
         self._known[digest] = _Remembered(claims, until, generation)
         return claims
+
+    def remembered(self, token: str) -> TokenClaims | None:
+        """What a token says that was verified within the last minute."""
+        known = self._known.get(_digest(token)) if len(token) <= LARGEST else None
+        valid = known is not None and self._now() < known.until and known.generation == self._keys.generation
+        return known.claims if known is not None and valid else None
 
     async def close(self) -> None:
         """Close the connections to the authorization server."""
@@ -129,6 +133,10 @@ class Tokens:
         if key is not None and not isinstance(key, str):
             raise refused("kid: must be a string")
         return _Header(algorithm, key)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _object(segment: str, what: str) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -23,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.access.authentication import Authenticator
 from app.access.principal import LOCAL
 from app.config import Limits
-from app.errors import Forbidden, Invalid
+from app.errors import Forbidden, Invalid, TooMany
 from app.mcp.backlog import Answers, Backlog, attach, too_many
 from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, identified, names_of
@@ -69,6 +70,7 @@ class McpDoors:
         self._limits: Limits = services.settings.limits
         self._authenticator = authenticator
         self._denials = services.denials
+        self._rates = services.rates
         self._server: Server[Any] = mcp_server(services, traffic)
         self._sse = SseServerTransport(MESSAGES, max_request_body_size=self._limits.body)
         self._sessions: dict[str, _Session] = {}
@@ -170,11 +172,19 @@ class McpDoors:
         if session is None:
             await self._sse.handle_post_message(scope, receive, send)
             return
-        if not await self._authenticator.still_valid(session.identity.principal):
+        identity = session.identity.at(sender)
+        if not await self._authenticator.still_valid(identity.principal):
             words = "The credential that opened this session has ended"
             await refuse(401, words, hint="Connect again.")(scope, receive, send)
             return
-        bind(scope, session.identity.at(sender))
+        try:
+            if sender.principal is None and identity.principal.id != LOCAL.id:
+                await self._rates.request(identity.principal.id)  # the guard did not know whose it is
+        except TooMany as error:
+            wait = math.ceil(error.retry_after)
+            await refuse(429, error.message, hint=error.hint, code=error.code, retry_after=wait)(scope, receive, send)
+            return
+        bind(scope, identity)
         await self._hand_over(session.backlog, scope, receive, send)
 
     async def _hand_over(self, backlog: Backlog, scope: Scope, receive: Receive, send: Send) -> None:
@@ -188,7 +198,11 @@ class McpDoors:
     async def _deliver(self, session: UUID, body: bytes) -> int:
         """Hand a message that another process got to a session of this one; the HTTP status of the answer."""
         found = self._sessions.get(session.hex)
-        if found is None or not await self._authenticator.still_valid(found.identity.principal):
+        if found is None:
+            return 404
+        # Another process has looked at the credential of the message, unless the session stands for it.
+        opened = found.identity.principal
+        if not await self._authenticator.still_valid(opened if found.owner.bearer else replace(opened, ends=None)):
             return 404
         scope = posted(MESSAGES, session, body)
         bind(scope, found.identity)

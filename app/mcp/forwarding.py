@@ -55,7 +55,16 @@ class Forwarding:
         request = Request(scope, receive)
         session = _session(request)
         assert session is not None
-        await (await self._answer(request, session))(scope, receive, send)
+        answer = await self._unknown(request, session) or await self._answer(request, session)
+        await answer(scope, receive, send)
+
+    async def _unknown(self, request: Request, session: UUID) -> Response | None:
+        """Refuses who has no credential and no session, before megabytes of theirs are read and parsed."""
+        try:
+            known = sender_of(request.scope).principal is not None or await self.relay.stands(session)
+        except Unavailable as error:
+            return refuse(503, error.message, hint=error.hint, code=error.code, retry_after=1)
+        return None if known else no_session()
 
     async def _answer(self, request: Request, session: UUID) -> Response:
         try:

@@ -27,8 +27,9 @@ class Identity:
     app: str | None
 
     def at(self, sender: Sender) -> Identity:
-        """The same, for a message that came from there."""
-        principal = replace(self.principal, address=sender.address, request=sender.request)
+        """The same, for a message that came from there, with the rights of its own credential if it has one: another
+        token of the same client may be for less, or for longer."""
+        principal = sender.principal or replace(self.principal, address=sender.address, request=sender.request)
         return Identity(principal, self.user, self.app)
 
 

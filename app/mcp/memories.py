@@ -120,7 +120,7 @@ async def _list(services: Services, caller: Caller, arguments: ListArguments) ->
     namespaces = (arguments.namespace,) if arguments.namespace is not None else ()
     query = MemoryQuery(namespaces=namespaces)
     items, total = await services.memories.slice(caller, query, offset=arguments.offset, limit=arguments.limit)
-    untrusted = Untrusted()
+    untrusted = Untrusted(services.settings.capture.injection)
     listed = [_listed(item, caller.user, untrusted) for item in items]
     answer: dict[str, Any] = {"result": listed, "total": total}
     if note := untrusted.note():
@@ -180,7 +180,8 @@ def _listed(record: MemoryRecord, user: str, untrusted: Untrusted) -> dict[str, 
         "id": str(record.id), "memory": untrusted.text(record.content, record.labels), "hash": record.hash,
         "metadata": untrusted.metadata(record.metadata_, record.labels),
         "created_at": record.created_at.isoformat(), "updated_at": record.updated_at.isoformat(), "user_id": user,
-        "categories": record.categories, "namespace": record.namespace, "app_name": record.app_name,
+        "categories": [untrusted.name(category) for category in record.categories],
+        "namespace": untrusted.name(record.namespace), "app_name": untrusted.name(record.app_name),
         "labels": record.labels,
     }  # fmt: skip
 

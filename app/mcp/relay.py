@@ -111,6 +111,15 @@ class Relay:
         if self._leaving is None or self._leaving.done():
             self._leaving = asyncio.create_task(self._leave())
 
+    async def stands(self, session: UUID) -> bool:
+        """Whether a message without a credential may be for this session.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        async with self._database.statement() as tx:
+            return await storage.stands(tx, session)
+
     async def forward(self, session: UUID, poster: Poster, body: bytes) -> int:
         """Pass a message on; the HTTP status of the session's answer, 404 if there is no such session of that poster.
 

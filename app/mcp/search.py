@@ -57,7 +57,7 @@ async def _search(services: Services, caller: Caller, arguments: SearchArguments
         categories=tuple(arguments.categories),
     )
     answer = await services.search.search(caller, query)
-    untrusted = Untrusted()
+    untrusted = Untrusted(services.settings.capture.injection)
     results = [
         {
             "id": str(found.id), "memory": untrusted.text(found.memory, found.labels), "hash": found.hash,
@@ -67,9 +67,8 @@ async def _search(services: Services, caller: Caller, arguments: SearchArguments
                 "dense": found.parts.dense, "lexical": found.parts.lexical,
                 "cosine": found.parts.cosine, "bm25": found.parts.bm25, "penalty": found.parts.penalty,
             },
-            "metadata": untrusted.metadata(found.metadata, found.labels), "categories": found.categories,
-            "namespace": found.namespace, "thread_id": found.thread_id, "kind": found.kind,
-            "app_name": found.app_name, "labels": found.labels,
+            "metadata": untrusted.metadata(found.metadata, found.labels), "labels": found.labels,
+            **untrusted.names(found),
         }
         for found in answer.results
     ]  # fmt: skip

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from secrets import token_hex
 from typing import Any
 
 from app.memories.injection import LABEL, instructs
 
+_orders = lru_cache(maxsize=4_096)(instructs)
+
 
 class Untrusted:
-    """Wraps the texts of labelled memories of one answer. The delimiters are new each time: no text can know them."""
+    """Wraps the texts of labelled memories of one answer, and names that read like orders. The delimiters are new each
+    time: no text can know them. Under `store` nothing is wrapped."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: str = "label") -> None:
+        self._names = policy != "store"
         self._tag = f"untrusted-data-{token_hex(8)}"
         self._count = 0
 
@@ -26,6 +31,22 @@ class Untrusted:
     def metadata(self, value: Any, labels: Sequence[str]) -> Any:
         """The metadata of such a memory, with the strings wrapped that read like orders."""
         return self._tree(value) if LABEL in labels else value
+
+    def name(self, name: str) -> str:
+        """The name of an app, namespace, thread, kind or category, whose author is no other than that of a text."""
+        if not self._names or not _orders(name):
+            return name
+        self._count += 1
+        return self._wrapped(name)
+
+    def names(self, memory: Any) -> dict[str, Any]:
+        """The names of a memory as tools show them."""
+        thread = {"thread_id": memory.thread_id and self.name(memory.thread_id), "kind": self.name(memory.kind)}
+        return thread | {
+            "categories": [self.name(category) for category in memory.categories],
+            "namespace": self.name(memory.namespace),
+            "app_name": self.name(memory.app_name),
+        }
 
     def note(self, other: str | None = None) -> str | None:
         """What to say beside the answer, after `other`; None: nothing."""

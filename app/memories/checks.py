@@ -12,6 +12,7 @@ from app.config import Limits
 from app.errors import Invalid, TooLarge
 
 MAX_CATEGORIES = 100
+MAX_FILTERS = 100
 
 
 def text(value: str, field: str, limit: int, setting: str) -> str:
@@ -31,10 +32,10 @@ def name(value: str, field: str, limits: Limits) -> str:
 
 def categories(names: Sequence[str], limits: Limits) -> None:
     """Categories of one memory."""
-    for category in names:
-        name(category, "categories", limits)
     if len(names) > MAX_CATEGORIES:
         raise Invalid("categories", f"has {len(names)} entries; the limit is {MAX_CATEGORIES}")
+    for category in names:
+        name(category, "categories", limits)
 
 
 def storable(value: str, field: str) -> None:
@@ -49,14 +50,30 @@ def storable(value: str, field: str) -> None:
 
 def metadata(value: dict[str, Any], limits: Limits) -> dict[str, Any]:
     """A JSON object of bounded size, storable throughout."""
-    _storable_tree(value, "metadata", depth=0)
+    # Weighed before it is looked through: a million entries fit into one request, and hold everybody up for seconds.
     try:
-        size = len(orjson.dumps(value))
+        size, strange = len(orjson.dumps(value)), None
     except TypeError as error:
-        raise Invalid("metadata", f"must be a JSON object: {error}") from None
+        size, strange = _entries(value, limits.metadata), error
     if size > limits.metadata:
         raise TooLarge("metadata", f"has {size:,} bytes; the limit is {limits.metadata:,} (limits.metadata)")
+    _storable_tree(value, "metadata", depth=0)
+    if strange is not None:
+        raise Invalid("metadata", f"must be a JSON object: {strange}")
     return value
+
+
+def _entries(value: dict[str, Any], most: int) -> int:
+    """How many entries there are in it, each of which takes a byte at least; counted as far as it matters."""
+    count = 0
+    pending: list[Any] = [value]
+    while pending and count <= most:
+        item = pending.pop()
+        count += len(item)
+        if count <= most:
+            inside = item.values() if isinstance(item, dict) else item
+            pending.extend(each for each in inside if isinstance(each, dict | list))
+    return count
 
 
 def _storable_tree(value: Any, field: str, depth: int) -> None:
@@ -81,6 +98,12 @@ def count(values: Sequence[object], field: str, limit: int, setting: str) -> Non
         raise Invalid(field, "must name at least one")
     if len(values) > limit:
         raise TooLarge(field, f"has {len(values):,} entries; the limit is {limit:,} ({setting})")
+
+
+def filters(values: Sequence[object], field: str) -> None:
+    """What a search or a list is narrowed to: each costs the database a look."""
+    if len(values) > MAX_FILTERS:
+        raise TooLarge(field, f"has {len(values):,} entries; the limit is {MAX_FILTERS}")
 
 
 def between(value: int, field: str, low: int, high: int) -> int:

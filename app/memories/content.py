@@ -35,7 +35,8 @@ class Content:
                 given["categories"] = tuple(self._clean(one, "categories") for one in new.categories)
             if new.metadata:
                 given["metadata"] = self._clean_tree(new.metadata, "metadata")
-        self._refuse_orders(given["text"], given["metadata"])
+        named = {name: given[name] for name in _NAMES if given[name]} | {"categories": list(given["categories"])}
+        self._refuse_orders({"text": given["text"], "metadata": given["metadata"]} | named)
         return CheckedMemory(**given, labels=self.labels(given["text"], given["metadata"]))
 
     def changed(self, change: MemoryUpdate) -> MemoryUpdate:
@@ -51,7 +52,9 @@ class Content:
                 change = replace(change, metadata=self._clean_tree(change.metadata, "metadata"))
             if change.categories:
                 change = replace(change, categories=tuple(self._clean(one, "categories") for one in change.categories))
-        self._refuse_orders(change.text or "", change.metadata or {})
+        self._refuse_orders(
+            {"text": change.text, "metadata": change.metadata, "categories": list(change.categories or ())}
+        )
         return change
 
     def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
@@ -60,10 +63,10 @@ class Content:
             return ()
         return (injection.LABEL,) if injection.instructs(text) or injection.anywhere(metadata) else ()
 
-    def _refuse_orders(self, text: str, metadata: dict[str, Any]) -> None:
+    def _refuse_orders(self, given: dict[str, Any]) -> None:
         if self._capture.injection != "refuse":
             return
-        if field := "text" if injection.instructs(text) else "metadata" if injection.anywhere(metadata) else None:
+        if field := next((name for name, value in given.items() if injection.anywhere(value)), None):
             raise Invalid(
                 field,
                 "reads like orders to an assistant; such texts are not stored (capture.injection)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, literal_column, select
+from sqlalchemy import ColumnElement, Select, and_, case, exists, false, func, literal_column, or_, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from app.access.caller import Caller
@@ -134,8 +134,11 @@ async def states_of(tx: Tx, caller: Caller, ids: list[UUID]) -> dict[UUID, State
     return {row.id: row.state for row in await tx.execute(query, caller.parameters)}
 
 
-async def history(tx: Tx, memory_id: UUID) -> tuple[list[StateChange], list[Revision]]:
-    """All states and texts of a memory, oldest first. The caller has been found to own it."""
+async def history(tx: Tx, caller: Caller, memory_id: UUID) -> tuple[list[StateChange], list[Revision]]:
+    """All states and texts of a memory that the caller may read, oldest first.
+
+    An app sees the texts that it wrote or replaced, and the present one: the others may have been hidden from it.
+    """
     states = await tx.execute(
         select(
             MemoryStatusHistory.id, MemoryStatusHistory.old_state, MemoryStatusHistory.new_state,
@@ -146,15 +149,18 @@ async def history(tx: Tx, memory_id: UUID) -> tuple[list[StateChange], list[Revi
         .where(MemoryStatusHistory.memory_id == memory_id)
         .order_by(MemoryStatusHistory.changed_at, MemoryStatusHistory.id)
     )  # fmt: skip
+    own = func.coalesce(MemoryRevision.app_id == caller.app_id, false())
+    present = MemoryRevision.revision == select(Memory.revision).where(Memory.id == memory_id).scalar_subquery()
+    before = MemoryRevision.old_text if caller.owner else case((own, MemoryRevision.old_text)).label("old_text")
     revisions = await tx.execute(
         select(
-            MemoryRevision.revision, MemoryRevision.old_text, MemoryRevision.new_text,
+            MemoryRevision.revision, before, MemoryRevision.new_text,
             MemoryRevision.metadata_.label("metadata_"), User.user_id.label("changed_by"),
             App.name.label("app_name"), MemoryRevision.changed_at,
         )
         .join(User, User.id == MemoryRevision.changed_by)
         .outerjoin(App, App.id == MemoryRevision.app_id)
-        .where(MemoryRevision.memory_id == memory_id)
+        .where(MemoryRevision.memory_id == memory_id, true() if caller.owner else or_(own, present))
         .order_by(MemoryRevision.revision)
     )  # fmt: skip
     return [StateChange.model_validate(row) for row in states], [Revision.model_validate(row) for row in revisions]

@@ -257,12 +257,12 @@ class Memories:
         return erased
 
     async def history(self, caller: Caller, memory_id: UUID) -> History:
-        """All states and texts of one memory, oldest first."""
+        """All states and texts of one memory, oldest first; for an app the texts that it wrote, and the present one."""
         caller.may_read()
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
-            states, revisions = await repository.history(tx, memory_id)
+            states, revisions = await repository.history(tx, caller, memory_id)
             await trail.record(tx, caller, Access.GET, [memory_id], {"part": "history"})
         return History(memory_id=memory_id, states=states, revisions=revisions)
 
@@ -317,6 +317,8 @@ class Memories:
     def _checked_query(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
         if query.text:
             checks.text(query.text, "search_query", self._limits.query, "limits.query")
+        for field in ("app_ids", "category_ids", "namespaces", "threads", "kinds", "categories"):
+            checks.filters(getattr(query, field), field)
         for field in ("namespaces", "threads", "kinds", "categories"):
             for value in getattr(query, field):
                 checks.name(value, field, self._limits)

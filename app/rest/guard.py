@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.access.authentication import Authenticator, Given, is_here
+from app.access.authentication import Authenticator, Given
 from app.access.principal import Door
 from app.access.rates import Rates
 from app.config import Settings
@@ -32,11 +32,19 @@ _SESSION_POST = re.compile("/mcp/(messages|[^/]*/sse/[^/]*/messages)/?")
 """Old MCP clients send their key only when they connect. The id of the session they are then given, which nobody can
 guess and which ends with their stream, stands for it; the door that knows the session decides."""
 
+_WITHOUT_POSTGRES = frozenset({"/metrics", "/health", "/api/v1/doctor"})
+"""What tells of an outage while it lasts, and nothing of anybody's memories."""
+
+_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"cf-connecting-ip")
+"""What a proxy adds. Whoever comes through one need not be on this machine, whatever the Host header says."""
+
+_LONGEST_ADDRESS = 64
+
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _HEADERS = frozenset(
     {
         b"authorization", b"x-api-key", b"content-length", b"content-encoding", b"transfer-encoding", b"x-request-id",
-        b"expect", b"forwarded", b"x-forwarded-for", b"x-real-ip", *origins.HEADERS,
+        b"expect", *_FORWARDED, *origins.HEADERS,
     }
 )  # fmt: skip
 
@@ -55,8 +63,8 @@ class _Exchange:
     """One request on its way through: what was read of it, and how far the answer is."""
 
     path: str
-    headers: dict[bytes, bytes]
-    query_key: bytes | None
+    headers: dict[bytes, bytes] = field(repr=False)
+    query_key: bytes | None = field(repr=False)
     address: str | None
     added: list[tuple[bytes, bytes]] = field(default_factory=list)
     shared: bool = False
@@ -93,7 +101,7 @@ class Guard:
             scope["path"],
             {name: value for name, value in scope["headers"] if name in _HEADERS},
             _take_key(scope),
-            scope["client"][0] if scope.get("client") else None,
+            scope["client"][0][:_LONGEST_ADDRESS] if scope.get("client") else None,
         )
         request_id = exchange.headers.get(b"x-request-id", b"")
         if not _SANE_ID.fullmatch(request_id):
@@ -143,12 +151,17 @@ class Guard:
     async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
         """Note on the request who sent it, or refuse it."""
         path = exchange.path
-        address, request_id = exchange.address, exchange.added[0][1].decode()
-        given = Given(_credentials(exchange), address, request_id, _forwarded(exchange))
+        given = Given(
+            _credentials(exchange),
+            exchange.address,
+            exchange.added[0][1].decode(),
+            forwarded=any(name in exchange.headers for name in _FORWARDED),
+            outage=path.rstrip("/") in _WITHOUT_POSTGRES,
+        )
         if path in _OPEN or path.startswith(WELL_KNOWN):
             bind(scope, Sender(None, exchange.address, given.request))
             return None
-        if not given.credentials and _SESSION_POST.fullmatch(path) and b"session_id=" in scope["query_string"]:
+        if not given.credentials and _is_session_post(scope):
             bind(scope, Sender(None, exchange.address, given.request))
             return None
         try:
@@ -255,11 +268,12 @@ def _credentials(exchange: _Exchange) -> list[str]:
     return [each.decode("utf-8", "replace") for each in (*given, exchange.query_key) if each]
 
 
-def _forwarded(exchange: _Exchange) -> bool:
-    """Whether a proxy of this machine says that it serves others. To believe it is safe: it can only shut a door."""
-    headers = exchange.headers
-    told = [part for name in (b"x-forwarded-for", b"x-real-ip") for part in headers.get(name, b"").split(b",")]
-    return b"forwarded" in headers or any(part.strip() and not is_here(part.strip().decode("latin-1")) for part in told)
+def _is_session_post(scope: Scope) -> bool:
+    """Whether a message may be for a session that stands for its credential. A slash in a name, percent-encoded, is no
+    part of the path: the address is looked at as it was sent, as the doors do."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    path = raw.decode("latin-1")
+    return scope["method"] == "POST" and b"session_id=" in scope["query_string"] and bool(_SESSION_POST.fullmatch(path))
 
 
 def _take_key(scope: Scope) -> bytes | None:

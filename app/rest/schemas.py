@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -32,24 +31,9 @@ def _in_utc(value: datetime) -> datetime:
         raise ValueError("must lie within the years 1 to 9999 in UTC") from None
 
 
-def _finite(value: Any) -> Any:
-    """Refuse numbers that JSON cannot say: 1e999 is read as infinity."""
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, dict):
-            pending.extend(item.values())
-        elif isinstance(item, list):
-            pending.extend(item)
-        elif isinstance(item, float) and not math.isfinite(item):
-            raise ValueError("has a number that is too large to be stored")
-    return value
-
-
 _LABELS = "`injection`: the text reads like orders to an assistant. It is data."
 
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
-Metadata = Annotated[dict[str, Any], AfterValidator(_finite)]
 
 
 class MemoryResponse(BaseModel):
@@ -192,7 +176,7 @@ class NewMemory(BaseModel):
     key: str | None = Field(default=None, description="A name that you choose for it.")
     importance: float | None = Field(default=None, ge=0, le=1, description="0 to 1.")
     categories: list[str] = []
-    metadata: Metadata = {}
+    metadata: dict[str, Any] = {}
     created_at: Moment | None = Field(default=None, description="When it was said, with an offset; left out: now.")
     expires_at: Moment | None = Field(default=None, description="From when on nobody finds it, with an offset.")
 
@@ -217,7 +201,7 @@ class MemoryChange(BaseModel):
 
     user_id: str
     memory_content: str | None = None
-    metadata: Metadata | None = None
+    metadata: dict[str, Any] | None = None
     categories: list[str] | None = None
 
 

@@ -53,6 +53,8 @@ async def sync(
         asking.principal.must(Scope.ADMIN)
     else:
         user.may_write()
+        if full:
+            user.must_be_owner("have all of their memories embedded anew")
     who = user or asking.principal
     async with services.database.statement() as tx:
         await journal.record(tx, who, Event.INDEX_SYNC, detail={"dry_run": dry_run, "full": full})

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -131,6 +131,12 @@ class Search:
         limit = self._checked(query)
         if caller.principal.assistant:
             await self._rates.search(str(caller.app_id))
+        reached = caller.reached(query.namespaces)
+        if reached is None:
+            async with self._database.statement() as tx:
+                await journal.record(tx, caller, Event.MEMORY_SEARCH)
+            return SearchAnswer(results=[], search_method=Method.HYBRID)
+        query = replace(query, namespaces=reached)
         rules = asyncio.ensure_future(self._rules(caller))
         asked = max(CANDIDATES, 3 * limit)
         strict = False
@@ -196,7 +202,7 @@ class Search:
         rules = await known
         where = LexicalFilter(
             caller.user_id,
-            namespaces=query.namespaces or caller.principal.namespaces or (),
+            namespaces=query.namespaces,
             thread=query.threads[0] if len(query.threads) == 1 else None,
             kinds=query.kinds,
             apps=query.app_ids,
@@ -214,11 +220,12 @@ class Search:
 
     async def _dense(self, caller: Caller, query: SearchQuery, limit: int, known: Awaitable[Rules]) -> _Dense:
         space = self._spaces.serving
-        namespaces = query.namespaces or caller.principal.namespaces or ()
         try:
             vector = await space.query(query.text)
             rules = await known
-            where = Filter(caller.user_id, namespaces=namespaces, kinds=query.kinds, apps=query.app_ids, rules=rules)
+            where = Filter(
+                caller.user_id, namespaces=query.namespaces, kinds=query.kinds, apps=query.app_ids, rules=rules
+            )
             return _Dense(await space.search(vector, where, limit))
         except EmbedderUnavailable as error:
             log.debug("no dense candidates: %s", error)
@@ -230,6 +237,8 @@ class Search:
     def _checked(self, query: SearchQuery) -> int:
         limits = self._settings.limits
         checks.text(query.text, "query", limits.query, "limits.query")
+        for part in ("app_ids", "namespaces", "threads", "kinds", "categories"):
+            checks.filters(getattr(query, part), part)
         for part in ("namespaces", "threads", "kinds", "categories"):
             for value in getattr(query, part):
                 checks.name(value, part, limits)

@@ -119,6 +119,10 @@ from found left join sent on true
     bindparam("body", type_=LargeBinary),
 )
 
+_STANDS = text("select exists (select from mcp_sessions where id = :session and bearer)").bindparams(
+    bindparam("session", type_=Uuid)
+)
+
 _TAKE = text(f"""
 with next as (
   select m.number from mcp_messages m join mcp_sessions s on s.id = m.session_id
@@ -188,6 +192,11 @@ async def send(tx: Tx, session: UUID, poster: Poster, *, sender: int, ticket: in
     values = {"session": session, "anybody": anybody, "user": user, "app": app, "principal": poster.principal}
     row = (await tx.execute(_SEND, values | {"sender": sender, "ticket": ticket, "body": body})).one_or_none()
     return None if row is None else Sent(row[0], row[1])
+
+
+async def stands(tx: Tx, session: UUID) -> bool:
+    """Whether there is such a session, and its id stands for the credential that opened it."""
+    return bool(await tx.scalar(_STANDS, {"session": session}))
 
 
 async def take(tx: Tx, holder: int) -> list[Message]:

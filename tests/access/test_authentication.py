@@ -30,6 +30,7 @@ def test_any_other_name_does_not(name: str) -> None:
         ({"http": {"allowed_hosts": ["localhost:8765"]}}, False),
         ({"http": {"allowed_hosts": ["memory.example"]}}, True),
         ({"http": {"allowed_hosts": ["*"]}}, True),
+        ({"http": {"trusted_proxies": ["127.0.0.1"]}}, True),
         ({"access": {"api_key": "k"}}, True),
         ({"access": {"require": "always"}}, True),
         ({"oauth": {"issuer": "https://as.example", "resource": "https://memory.example"}}, True),
@@ -38,4 +39,5 @@ def test_any_other_name_does_not(name: str) -> None:
 def test_a_credential_is_needed_unless_this_machine_alone_can_call(settings: dict, required: bool) -> None:
     loaded = Settings.model_validate(settings)
     assert credentials_required(loaded) is required
-    assert beyond_loopback(loaded) is (settings.get("host") == "0.0.0.0" or ("http" in settings and required))
+    beyond = settings.get("host") == "0.0.0.0" or ("allowed_hosts" in settings.get("http", {}) and required)
+    assert beyond_loopback(loaded) is beyond

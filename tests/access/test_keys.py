@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -152,7 +153,33 @@ async def test_without_postgres_a_key_that_was_good_is_still_known_but_no_other(
     assert await keys.find(made.key)
     monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)
     keys._database = Database("postgresql://nobody@127.0.0.1:1/none", DatabaseSettings(connect_timeout=1))
-    assert (await keys.find(made.key)).user == new_user
-    with pytest.raises(Unavailable):
-        await keys.find(made.key[:-1] + ("A" if made.key[-1] != "A" else "B"))
+    assert (await keys.find(made.key, outage=True)).user == new_user
+    for key, outage in ((made.key, False), (made.key[:-1] + ("A" if made.key[-1] != "A" else "B"), True)):
+        with pytest.raises(Unavailable):
+            await keys.find(key, outage=outage)
     await keys._database.close()
+
+
+async def test_a_key_that_is_revoked_while_it_is_looked_up_is_not_remembered(services, new_user, monkeypatch):
+    made = await services.keys.create(LOCAL, KeyCreate(name="k", user_id=new_user))
+    keys, statement = Keys(services.database, services.directory), services.database.statement
+
+    @asynccontextmanager
+    async def revoked_at_the_end():
+        async with statement() as tx:
+            yield tx
+        monkeypatch.undo()
+        await keys.revoke(LOCAL, made.id)
+
+    monkeypatch.setattr(keys._database, "statement", revoked_at_the_end)
+    assert await keys.find(made.key)  # it was good when it was read
+    assert await keys.find(made.key) is None
+
+
+async def test_the_keys_of_a_user_that_was_erased_open_nothing_more_here(services, new_user):
+    made = await services.keys.create(LOCAL, KeyCreate(name="k", user_id=new_user))
+    assert await services.keys.find(made.key)
+    owner = await services.directory.caller(new_user, None, owner=True)
+    await services.memories.erase_user(owner)
+    services.keys.forget_user(new_user)
+    assert await services.keys.find(made.key) is None

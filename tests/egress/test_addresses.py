@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.addresses import Allowed, hands_out_credentials, is_loopback, meant, not_public, web_url
+from app.addresses import Allowed, hands_out_credentials, is_loopback, meant, network_of, not_public, web_url
 
 
 @pytest.mark.parametrize(
@@ -121,3 +121,15 @@ def test_a_base_url_is_a_plain_address(url: str) -> None:
         web_url(url)
     assert web_url("https://example.com:8443/path") == "https://example.com:8443/path"
     assert web_url("https://example.com/x?y=1", base=False) == "https://example.com/x?y=1"
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.1", "192.0.2.1"), ("::ffff:192.0.2.1", "192.0.2.1"), ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"), ("2001:db8:1:3::9", "2001:db8:1:3::/64"), (None, "local"),
+        ("fe80::1%eth0", "fe80::/64"), ("x" * 9_000, "x" * 64),
+    ],
+)  # fmt: skip
+def test_one_client_is_one_address_or_one_network_of_ipv6(address: str | None, network: str) -> None:
+    assert network_of(address) == network

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -135,6 +136,11 @@ async def test_a_session_ends_with_its_key(locked, keys, where, new_user, monkey
         monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)
         assert await locked.post(where, stream, None) in (401, 404)
         assert await locked.post(where, stream, mine) == 401
+
+
+async def test_who_has_no_credential_and_no_session_is_refused_before_the_message_is_read(locked):
+    answer = await locked.there.post(f"/mcp/messages/?session_id={uuid4().hex}", json=[0] * 100)
+    assert (answer.status_code, answer.json()["error"]) == (404, "session_not_found")
 
 
 async def test_a_key_has_only_so_many_sessions_at_once(locked, keys, new_user):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from app.memories.schemas import MemoryQuery
 from app.services import Services
 from tests.access.authorization_server import AuthorizationServer
 from tests.mcp.conftest import serving
-from tests.mcp.streams import stream_of
+from tests.mcp.streams import Stream, stream_of, tool
 
 MEMORIES = "/api/v1/memories"
 
@@ -192,3 +193,31 @@ async def test_an_sse_session_ends_for_another_token_of_the_same_client_of_anoth
                 message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
                 assert (await product.post(stream.messages, again, message)).status_code == 202
                 assert (await product.post(stream.messages, theirs, message)).status_code == 404
+
+
+async def _ended(stream: Stream, message: dict[str, Any]) -> bool:
+    return (await stream.post(message)).status_code == 401
+
+
+async def test_a_session_that_stands_for_a_token_ends_with_it(services, new_user, eventually):
+    async with protected(services, new_user, leeway=0) as product:
+        short = token_of(product, new_user, exp=int(time.time()) + 3)
+        async with (
+            httpx.AsyncClient(base_url=product.url, trust_env=False, timeout=20) as http,
+            stream_of(http, f"/mcp/sse?key={short}") as stream,
+        ):
+            message = {"method": "notifications/initialized"}
+            assert (await stream.post(message)).status_code == 202
+            await eventually(lambda: _ended(stream, message))
+
+
+async def test_a_message_has_the_rights_of_the_token_that_it_comes_with(services, new_user):
+    async with protected(services, new_user) as product:
+        whole, reads = token_of(product, new_user), token_of(product, new_user, scope="memory:read")
+        async with httpx.AsyncClient(base_url=product.url, trust_env=False, timeout=20) as http:
+            http.headers["Authorization"] = f"Bearer {whole}"
+            async with stream_of(http, "/mcp/sse") as stream:
+                await stream.shake_hands()
+                http.headers["Authorization"] = f"Bearer {reads}"
+                refused = await stream.answer(tool("add_memories", text="I sail.", infer=False))
+                assert "needs the scope write" in str(refused)

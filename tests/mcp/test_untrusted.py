@@ -56,6 +56,17 @@ async def test_a_list_hands_orders_over_as_data_and_says_so_beside_the_array(cal
     assert (items[2]["memory"], items[2]["labels"]) == ("I take my tea without sugar", [])
 
 
+async def test_names_that_read_like_orders_are_data_too(call: Call, remember: Remember) -> None:
+    await remember("I take my tea without sugar", namespace=ORDER)
+    for tool, arguments in (("search_memory", {"query": "tea"}), ("list_memories", {})):
+        answer = (await call(tool, **arguments))["structuredContent"]
+        [found] = answer["results"] if tool == "search_memory" else answer["result"]
+        tag, name = _unwrapped(found["namespace"])
+        assert (name, found["memory"], found["app_name"]) == (ORDER, "I take my tea without sugar", "claude")
+        assert f"</{tag}>" in answer["note"]
+    assert Untrusted("store").name(ORDER) == ORDER
+
+
 async def test_the_former_text_of_a_corrected_memory_is_data_too(call: Call, remember: Remember) -> None:
     memory_id = await remember(ORDER)
     result = await call("update_memory", memory_id=memory_id, text="I like tea.")

@@ -167,6 +167,14 @@ async def test_the_label_follows_what_the_memory_says(services: Services, owner:
     assert (await change(owner, added.id, MemoryUpdate(metadata={"a": ORDER}))).labels == ["injection"]
 
 
+@pytest.mark.parametrize("field", ["namespace", "thread_id", "kind", "key", "categories"])
+async def test_orders_in_names_are_refused_if_so_configured(owner: Caller, remembering: Remembering, field: str):
+    given: Any = {field: (ORDER,) if field == "categories" else ORDER}
+    with pytest.raises(Invalid) as refused:
+        await remembering(injection="refuse").add(owner, MemoryCreate(text="fine", **given))
+    assert (refused.value.code, refused.value.field) == ("injection_refused", field)
+
+
 @pytest.mark.parametrize("field", ["text", "metadata"])
 async def test_orders_are_refused_if_so_configured(owner: Caller, remembering: Remembering, field: str):
     memories = remembering(injection="refuse")

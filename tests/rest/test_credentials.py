@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -9,6 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from app.access import keys as keys_module
 from app.access.keys import KeyCreate
 from app.access.principal import LOCAL
 from app.memories.schemas import MemoryCreate
@@ -315,6 +317,115 @@ async def test_wrong_keys_are_logged_then_shut_out_while_known_ones_pass(make_cl
     async with services.database.statement() as tx:
         query = text("SELECT count(*) FROM audit_events WHERE event = 'credential.refused' AND principal_name = :p")
         assert await tx.scalar(query, {"p": wrong[:11]}) == 20
+
+
+async def test_addresses_of_one_ipv6_network_are_one_client(make_client):
+    wrong = {"X-API-Key": f"om_{uuid4().hex[:8]}_{'A' * 43}"}
+    network = f"2001:db8:{uuid4().int % 65536:x}:{uuid4().int % 65536:x}"
+    async with make_client(access={"require": "always"}) as http:
+        statuses = []
+        for number in range(21):
+            http._transport.client = (f"{network}::{number:x}", 1)
+            statuses.append((await http.get(MEMORIES, headers=wrong)).status_code)
+    assert statuses == [401] * 20 + [429]
+
+
+async def test_a_key_that_was_good_is_looked_up_although_its_address_is_shut_out(
+    make_client, services, key, new_user, monkeypatch
+):
+    good, params = await key(), {"user_id": new_user}
+    async with make_client(access={"require": "always"}) as http:
+        http._transport.client = (f"203.0.113.{uuid4().int % 250}", 2)
+        assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
+        for _ in range(25):
+            wrong = {"X-API-Key": f"om_{uuid4().hex[:8]}_{'A' * 43}"}
+            last = await http.get(MEMORIES, headers=wrong, params=params)
+        assert last.status_code == 429
+        monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)  # as after five seconds
+        assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
+        [mine] = await services.keys.list(LOCAL, user=new_user)
+        await services.keys.revoke(LOCAL, mine.id)
+        assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 429
+
+
+async def test_scores_tell_nothing_of_namespaces_that_a_key_does_not_reach(locked, key, new_user):
+    whole, narrow = await key(), await key(namespaces=["work"])
+    texts = ["The salary is discussed in spring.", "Ships sail.", "Bees hum."]
+    for text_ in texts:
+        await locked.post(MEMORIES, headers=whole, json={"user_id": new_user, "text": text_, "namespace": "work"})
+
+    async def scores(namespaces: list[str]) -> Any:
+        query = {"user_id": new_user, "query": "salary", "namespaces": namespaces}
+        results = (await locked.post(f"{MEMORIES}/search", headers=narrow, json=query)).json()["results"]
+        return [found["parts"]["bm25"] for found in results if found["parts"]["bm25"]]
+
+    before = await scores(["work", "home"])
+    for number in range(9):
+        body = {"user_id": new_user, "text": f"My salary is {number} thousand.", "namespace": "home"}
+        await locked.post(MEMORIES, headers=whole, json=body)
+    assert await scores(["work", "home"]) == before
+    assert len(before) == 1
+    assert await scores(["home"]) == []
+
+
+async def test_what_a_request_is_narrowed_to_is_bounded(locked, key, new_user):
+    mine = await key()
+    for field in ("namespaces", "categories"):
+        query = {"user_id": new_user, "query": "x", field: [f"n{number}" for number in range(101)]}
+        answer = await locked.post(f"{MEMORIES}/search", headers=mine, json=query)
+        assert (answer.status_code, answer.json()["detail"]) == (413, f"{field}: has 101 entries; the limit is 100")
+    many = [str(uuid4()) for _ in range(101)]
+    for field in ("app_ids", "category_ids"):
+        answer = await locked.post(f"{MEMORIES}/filter", headers=mine, json={"user_id": new_user, field: many})
+        assert (answer.status_code, answer.json()["detail"].partition(":")[0]) == (413, field)
+    pause = {"user_id": new_user, "category_ids": many}
+    assert (await locked.post(f"{MEMORIES}/actions/pause", headers=mine, json=pause)).status_code == 413
+
+
+async def test_metadata_far_too_large_is_refused_before_it_is_looked_through(locked, key, new_user):
+    mine = await key()
+    for first in (0, 10**30):
+        body = {"user_id": new_user, "text": "x", "metadata": {"a": [first] + [0] * 2_000_000}}
+        began = time.process_time()
+        answer = await locked.post(MEMORIES, headers=mine, json=body)
+        assert (answer.status_code, answer.json()["detail"].partition(":")[0]) == (413, "metadata")
+        assert time.process_time() - began < 1.0
+
+
+async def test_an_app_sees_no_earlier_text_that_was_hidden_from_it(locked, key, new_user):
+    mine, app = await key(), await key(app="claude")
+    body = {"user_id": new_user, "text": "The lawyer is Bob.", "categories": ["private"]}
+    row = (await locked.post(MEMORIES, headers=mine, json=body)).json()
+    rule = {"user_id": new_user, "effect": "deny", "object_type": "category", "object": "private"}
+    assert (await locked.post("/api/v1/grants", headers=mine, json=rule)).status_code == 201
+    path = f"{MEMORIES}/{row['id']}"
+    assert (await locked.get(f"{path}/history", headers=app)).status_code == 404
+    change = {"user_id": new_user, "memory_content": "There is a lawyer.", "categories": []}
+    assert (await locked.put(path, headers=mine, json=change)).status_code == 200
+
+    async def texts(headers: dict[str, str]) -> list[tuple[str | None, str]]:
+        history = (await locked.get(f"{path}/history", headers=headers)).json()
+        return [(revision["old_text"], revision["new_text"]) for revision in history["revisions"]]
+
+    assert await texts(app) == [(None, "There is a lawyer.")]
+    own = {"user_id": new_user, "memory_content": "There are two lawyers."}
+    assert (await locked.put(path, headers=app, json=own)).status_code == 200
+    assert await texts(app) == [("There is a lawyer.", "There are two lawyers.")]
+    assert len(await texts(mine)) == 3
+
+
+async def test_an_app_cannot_have_everything_embedded_anew(locked, key, new_user):
+    for headers in (await key(app="claude"), await key(namespaces=["work"])):
+        answer = await locked.post("/api/v1/sync", headers=headers, params={"user_id": new_user, "full": True})
+        assert answer.status_code == 403
+
+
+async def test_a_user_that_was_erased_is_not_made_again_by_their_key(locked, key, new_user):
+    mine = await key()
+    assert (await locked.get(MEMORIES, headers=mine, params={"user_id": new_user})).status_code == 200
+    erased = await locked.delete(f"/api/v1/users/{new_user}", headers=mine, params={"confirm": new_user})
+    assert erased.status_code == 200
+    assert (await locked.get(MEMORIES, headers=mine, params={"user_id": new_user})).status_code == 401
 
 
 async def test_an_assistants_app_stores_thirty_memories_a_minute_and_a_person_as_many_as_they_like(
