@@ -281,9 +281,9 @@ class Rates(Section):
 
 
 class Audit(Section):
-    """The log of who did what."""
+    """The log of who did what, and of who accessed which memory."""
 
-    keep: int = Field(365, ge=31, le=36_500, description="Days that it is kept.")
+    keep: int = Field(365, ge=31, le=36_500, description="Days that they are kept.")
 
 
 class Capture(Section):
@@ -348,12 +348,16 @@ def keys(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> dict[
 
 
 def load(
-    file: Path | None = None, *, environ: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
+    file: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+    here: bool = True,
 ) -> Settings:
     """Read and check the settings.
 
     `file`: a TOML file that must exist if named; else `OPENMEMORY_CONFIG`, else `openmemory.toml` in the working folder
-    if there is one. `flags`: dotted key → value; None means "not given".
+    if there is one and `here`. `flags`: dotted key → value; None means "not given".
 
     Raises:
         SetupError: an unknown key or an invalid value; names the key, its origin and what would be valid.
@@ -370,7 +374,7 @@ def load(
         origin[path] = where
 
     known = keys()
-    for path, value in _from_file(_which_file(file, environ)).items():
+    for path, value in _from_file(_which_file(file, environ, here=here)).items():
         if path[0] not in known:
             name = ".".join(path[0])
             raise SetupError(f"{path[1]}: unknown key {name!r}{_nearest(name, ['.'.join(key) for key in known])}")
@@ -400,15 +404,20 @@ def client_key(environ: Mapping[str, str] | None = None) -> str | None:
     return (os.environ if environ is None else environ).get(_CLIENT_KEY) or None
 
 
-def _which_file(file: Path | None, environ: Mapping[str, str]) -> Path | None:
-    if file is None and environ.get("OPENMEMORY_CONFIG"):
-        file = Path(environ["OPENMEMORY_CONFIG"])
+def named_file(file: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Path | None:
+    """The file that is named, by an option or by `OPENMEMORY_CONFIG`, wherever one works; None if none is."""
+    named = file or (os.environ if environ is None else environ).get("OPENMEMORY_CONFIG")
+    return Path(named).absolute() if named else None
+
+
+def _which_file(file: Path | None, environ: Mapping[str, str], *, here: bool) -> Path | None:
+    file = file or named_file(environ=environ)
     if file is not None:
         if not file.is_file():
             raise SetupError(f"{file}: no such file")
         return file
-    here = Path("openmemory.toml")
-    return here if here.is_file() else None
+    found = Path("openmemory.toml")
+    return found if here and found.is_file() else None
 
 
 def _from_file(file: Path | None) -> dict[tuple[tuple[str, ...], str], Any]:

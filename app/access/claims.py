@@ -65,7 +65,7 @@ class Rules:
         settings = self._settings
         subject = self._name(claims, "sub")
         user = self._name(claims, settings.user_claim)
-        if settings.user_claim == "email" and claims.get("email_verified", True) not in (True, "true"):
+        if settings.user_claim == "email" and claims.get("email_verified") not in (True, "true"):
             raise refused("email: the issuer has not verified it")
         client = self._name(claims, settings.app_claim if settings.app_claim in claims else "azp")
         owner = client in settings.owner_clients

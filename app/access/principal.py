@@ -108,7 +108,8 @@ class Principal:
         Raises:
             Forbidden: the credential is one user's and no administrator's.
         """
-        if Scope.ADMIN not in self.scopes and (self.user is not None or Scope.READ not in self.scopes):
+        everybody = self.user is None and self.app is None and self.namespaces is None
+        if Scope.ADMIN not in self.scopes and not (everybody and Scope.READ in self.scopes):
             words = "This tells of all users: it needs the scope admin, or a credential for every user."
             raise InsufficientScope(Scope.ADMIN, words)
 

@@ -83,22 +83,37 @@ class Audit:
         return AuditPage(events=events, next=events[-1].id if len(rows) > wanted.limit else None)
 
     async def prune(self) -> int:
-        """Remove events that are older than `audit.keep`, some at a time so that nobody waits; returns how many."""
+        """Remove what both logs have kept for longer than `audit.keep`, some at a time so that nobody waits.
+
+        Returns how many lines there were.
+        """
         removed = 0
-        while True:
-            async with self._database.statement() as tx:
-                gone = (await tx.execute(_PRUNE, {"days": self._settings.keep, "some": PRUNED_AT_ONCE})).rowcount
-            removed += gone
-            if gone < PRUNED_AT_ONCE:
-                return removed
+        for statement in (_PRUNE_EVENTS, _PRUNE_ACCESSES):
+            while True:
+                async with self._database.statement() as tx:
+                    values = {"days": self._settings.keep, "some": PRUNED_AT_ONCE}
+                    gone = (await tx.execute(statement, values)).rowcount
+                removed += gone
+                if gone < PRUNED_AT_ONCE:
+                    break
+        return removed
 
 
 PRUNED_AT_ONCE = 5_000
 
-_PRUNE = text("""
+_TYPES = (bindparam("days", type_=Integer), bindparam("some", type_=Integer))
+
+_PRUNE_EVENTS = text("""
 DELETE FROM audit_events WHERE id IN (
     SELECT id FROM (SELECT id, at FROM audit_events ORDER BY id LIMIT :some) AS oldest
     WHERE at < now() - make_interval(days => :days)
     FOR UPDATE SKIP LOCKED
 )
-""").bindparams(bindparam("days", type_=Integer), bindparam("some", type_=Integer))
+""").bindparams(*_TYPES)
+
+_PRUNE_ACCESSES = text("""
+DELETE FROM memory_access_logs WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM memory_access_logs WHERE accessed_at < now() - make_interval(days => :days)
+    LIMIT :some FOR UPDATE SKIP LOCKED
+))
+""").bindparams(*_TYPES)

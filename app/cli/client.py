@@ -91,11 +91,12 @@ async def service(settings: Settings, url: str | None = None) -> AsyncIterator[C
     import asyncio
 
     from app.cli.finding import reachable_service
+    from app.config import client_key
 
     found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
     if address := url or found:
         # A proxy of the environment may lead to another machine, never to our own.
-        key = given_key(settings) if found is None else credential(settings)
+        key = client_key() if found is None else credential(settings)
         async with _over_http(key, address, proxies=found is None) as http:
             yield Client(http, settings)
         return
@@ -169,19 +170,14 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
             return
 
 
-def given_key(settings: Settings) -> str | None:
-    """The key that the environment or the settings give: never an option, which every account could see in `ps`."""
-    from app.config import client_key
-
-    return client_key() or settings.access.api_key.get_secret_value() or None
-
-
 def credential(settings: Settings) -> str | None:
-    """What opens the service of the data folder: a key that is given, else the right to read the folder."""
+    """What opens the service of the data folder: a key of the environment (never an option, which every account could
+    see in `ps`) or of the settings, else the right to read the folder."""
     from app.cli.finding import data_folder
+    from app.config import client_key
     from app.embedded.folder import local_key
 
-    return given_key(settings) or local_key(data_folder(settings))
+    return client_key() or settings.access.api_key.get_secret_value() or local_key(data_folder(settings))
 
 
 def _bearing(key: str | None) -> dict[str, str]:

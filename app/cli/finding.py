@@ -59,7 +59,7 @@ def reachable_service(settings: Settings) -> str | None:
 def find_or_start(settings: Settings, flags: list[str]) -> str:
     """The URL of the service on the data folder, started in the background if there was none.
 
-    `flags`: those of `openmemory serve` that lead to the same settings.
+    `flags`: those of `openmemory serve` that lead to the same settings, but for the data folder.
 
     Raises:
         SetupError: it cannot start as configured.
@@ -135,9 +135,10 @@ def _start(settings: Settings, flags: list[str]) -> tuple[subprocess.Popen[bytes
         if "port" not in settings.model_fields_set and not _is_free(settings):
             flags = [*flags, "--port", "0"]
         # -P: a folder `app` where the command was called is not ours.
-        command = [sys.executable, "-P", "-m", "app", "serve", *flags]
+        command = [sys.executable, "-P", "-m", "app", "serve", "--data-dir", str(folder.path), *flags]
+        # In the data folder, for the folder that an assistant works in is not one to take settings from.
         process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=folder.path
         )
     finally:
         os.close(log)

@@ -20,18 +20,19 @@ def mcp(
 ) -> None:
     """Speak MCP on standard input and output, for assistants that start their servers themselves.
 
-    Starts the service in the background if none runs on the data folder; its log is serve.log there.
+    Starts the service in the background if none runs on the data folder; its log is serve.log there. An openmemory.toml
+    in the working folder is not read: name yours with --config, or put it into the data folder.
     """
     import asyncio
 
     from app.cli.client import credential
     from app.cli.finding import find_or_start
+    from app.config import named_file
 
-    settings = load_settings(config, data_dir=data_dir)
-    flags = [] if data_dir is None else ["--data-dir", data_dir]
-    if config is not None:
-        flags += ["--config", str(config)]
-    url = find_or_start(settings, flags)
+    # An assistant starts this in the folder of whatever it works on, whose openmemory.toml is not the person's word.
+    config = named_file(config)
+    settings = load_settings(config, here=False, data_dir=data_dir)
+    url = find_or_start(settings, [] if config is None else ["--config", str(config)])
     from app.mcp.bridge import bridge
 
     asyncio.run(bridge(url, settings, credential(settings), client=client, user=user))

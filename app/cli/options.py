@@ -31,8 +31,9 @@ Namespace = Annotated[
 ]
 
 
-def load_settings(config: Path | None, **flags: Any) -> Settings:
-    """The settings with the flags of a command; None means that a flag was not given."""
+def load_settings(config: Path | None, *, here: bool = True, **flags: Any) -> Settings:
+    """The settings with the flags of a command; None means that a flag was not given. `here`: a file in the working
+    folder counts."""
     from app import config as settings
 
-    return settings.load(config, flags=flags)
+    return settings.load(config, flags=flags, here=here)

@@ -123,7 +123,7 @@ def _is_failure(record: logging.LogRecord) -> bool:
 def doors(settings: Settings, folder: Path, url: str) -> list[str]:
     """What is told when the service is ready."""
     postgres = "PostgreSQL on a server" if settings.database.url.get_secret_value() else "PostgreSQL built in"
-    qdrant = f"Qdrant at {settings.qdrant.url}" if settings.qdrant.url else "Qdrant built in"
+    qdrant = f"Qdrant at {settings.qdrant.url.rpartition('@')[2]}" if settings.qdrant.url else "Qdrant built in"
     workers = f", {settings.workers} workers" if settings.workers > 1 else ""
     return [
         f"OpenMemory {VERSION} is ready.",

@@ -224,7 +224,7 @@ TOOLS: tuple[Tool[Any], ...] = (
     ),
     Tool(
         "restore_memories", "Restore memories",
-        "Bring deleted, archived or paused memories back by their ids.",
+        "Bring memories back that you have deleted, by their ids.",
         IdsArguments, Message, WRITES, _restore, "Error restoring memories",
     ),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import orjson
-from sqlalchemy import ColumnElement, and_, delete, exc, exists, func, insert, literal, or_, select, text, update
+from sqlalchemy import ColumnElement, Uuid, and_, delete, exc, exists, func, insert, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.orm import aliased
 
@@ -290,7 +290,8 @@ async def change_state(tx: Tx, caller: Caller, which: ColumnElement[bool], targe
             select(
                 changed.c.id,
                 literal(caller.user_id),
-                literal(caller.app_id),
+                # Null for the user themself: what they have put away no app brings back.
+                literal(None if caller.owner else caller.app_id, Uuid()),
                 changed.c.old_state,
                 literal(target, STATE),
             ),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from app.access import journal
 from app.access.caller import Caller
@@ -27,7 +27,7 @@ from app.index.deliver import Deliverer
 from app.memories import changes, checks, repository, transitions
 from app.memories.content import Content
 from app.memories.maintenance import Maintenance
-from app.memories.models import Memory, State
+from app.memories.models import Memory, MemoryStatusHistory, State
 from app.memories.repository import ALL_STATES
 from app.memories.schemas import (
     CheckedMemory,
@@ -95,6 +95,8 @@ class Memories:
             except NotFound:
                 self._directory.forget(caller.user)
                 raise
+            if twins := [each.id for each in added if each.event is Event.NONE]:
+                await journal.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
         self._delivery.wake()
         self._maintenance.wrote(len(added))
         for each in added:
@@ -350,9 +352,18 @@ _ACCESS = {
 
 
 def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:
-    """What a caller may bring into `target`: an owner anything; an app what it may read, or might if it were active."""
-    states = ALL_STATES if caller.owner or target is State.ACTIVE else (State.ACTIVE,)
-    return readable_by(caller, Memory, states=states)
+    """What a caller may bring into `target`: an owner anything; an app what it may read, and what it has put away."""
+    if caller.owner or target is not State.ACTIVE:
+        return readable_by(caller, Memory, states=ALL_STATES if caller.owner else (State.ACTIVE,))
+    put_away_by = (
+        select(MemoryStatusHistory.app_id)
+        .where(MemoryStatusHistory.memory_id == Memory.id)
+        .order_by(MemoryStatusHistory.changed_at.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    own = or_(Memory.state == State.ACTIVE, put_away_by == caller.app_id)
+    return and_(readable_by(caller, Memory, states=ALL_STATES), own)
 
 
 def _only_owner(caller: Caller) -> None:

@@ -13,7 +13,11 @@ from app.embedded.folder import running_service
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_an_assistant_that_starts_it_gets_a_service_and_nothing_but_the_protocol(run: Run, folder: Path) -> None:
+def test_an_assistant_that_starts_it_gets_a_service_and_nothing_but_the_protocol(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    """In a folder that holds settings of somebody else, as a repository that was cloned may."""
+    (tmp_path / "openmemory.toml").write_text('[database]\nurl = "postgresql://127.0.0.1:9/of-somebody-else"\n')
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENMEMORY_")}
     messages: list[dict[str, Any]] = [
         {
@@ -36,6 +40,7 @@ def test_an_assistant_that_starts_it_gets_a_service_and_nothing_but_the_protocol
         text=True,
         timeout=100,
         env=environment | {"OPENMEMORY_PORT": "0"},
+        cwd=tmp_path,
     )
     where = {"OPENMEMORY_DATA_DIR": str(folder)}
     try:

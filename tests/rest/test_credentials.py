@@ -162,6 +162,9 @@ async def test_a_monitor_for_everyone_needs_no_administrators_key(locked, key):
     headers = await key(everyone=True, scopes=["read"])
     assert (await locked.get("/metrics", headers=headers)).status_code == 200
     assert (await locked.get("/api/v1/keys", headers=headers)).status_code == 403
+    for bound in ({"app": "claude"}, {"namespaces": ["work"]}):
+        narrow = await key(everyone=True, scopes=["read"], **bound)
+        assert (await locked.get("/metrics", headers=narrow)).status_code == 403
 
 
 async def test_an_internal_id_claims_no_more_than_a_name(locked, key, services, new_user, remember):
@@ -297,6 +300,57 @@ async def test_the_audit_log_cannot_be_changed_and_only_what_is_old_can_be_remov
         left = await tx.scalars(text("SELECT id FROM audit_events WHERE event = :event"), {"event": old})
         assert list(left) == [-2]
         await tx.execute(text("DELETE FROM audit_events WHERE id = -2"))
+
+
+async def test_old_lines_of_the_access_log_go_and_the_rest_stays(services, remember, client, new_user):
+    row = await remember(new_user, "one")
+    for _ in range(2):
+        assert (await client.get(f"{MEMORIES}/{row['id']}", params={"user_id": new_user})).status_code == 200
+    async with services.database.statement() as tx:
+        await tx.execute(
+            text(
+                "UPDATE memory_access_logs SET accessed_at = now() - interval '366 days' WHERE id ="
+                " (SELECT id FROM memory_access_logs WHERE memory_id = :id LIMIT 1)"
+            ),
+            {"id": row["id"]},
+        )
+        await services.audit.prune()
+        left = await tx.scalar(text("SELECT count(*) FROM memory_access_logs WHERE memory_id = :id"), {"id": row["id"]})
+    assert left == 1
+
+
+async def test_an_app_brings_back_what_it_has_deleted_and_nothing_that_the_user_put_away(locked, key, new_user):
+    app, whole = await key(app="claude"), await key()
+    ids = []
+    for number in range(4):
+        body = {"user_id": new_user, "text": f"Fact {number}.", "infer": False}
+        ids.append((await locked.post(MEMORIES, headers=app, json=body)).json()["id"])
+    own, *others = ids
+    assert (
+        await locked.request("DELETE", MEMORIES, headers=app, json={"user_id": new_user, "memory_ids": [own]})
+    ).is_success
+    for action, id_ in zip(("archive", "pause", "delete"), others, strict=True):
+        some = {"user_id": new_user, "memory_ids": [id_]}
+        if action == "delete":
+            done = await locked.request("DELETE", MEMORIES, headers=whole, json=some)
+        else:
+            done = await locked.post(f"{MEMORIES}/actions/{action}", headers=whole, json=some)
+        assert done.status_code == 200
+    statuses = []
+    for id_ in ids:
+        some = {"user_id": new_user, "memory_ids": [id_]}
+        statuses.append((await locked.post(f"{MEMORIES}/actions/restore", headers=app, json=some)).status_code)
+    assert statuses == [200, 404, 404, 404]
+
+
+async def test_a_text_that_is_known_already_is_logged_too(locked, key, new_user):
+    mine = await key()
+    body = {"user_id": new_user, "text": "I ski.", "infer": False}
+    ids = {(await locked.post(MEMORIES, headers=mine, json=body)).json()["id"] for _ in range(2)}
+    params = {"user_id": new_user, "event": "memory.add"}
+    events = (await locked.get("/api/v1/audit", headers=mine, params=params)).json()["events"]
+    assert [event["detail"] for event in events] == [{"event": "NONE"}, None]
+    assert {id_ for event in events for id_ in event["objects"]} == ids
 
 
 async def test_wrong_keys_are_logged_then_shut_out_while_known_ones_pass(make_client, services, key, new_user):
