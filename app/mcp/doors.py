@@ -25,6 +25,7 @@ from app.access.principal import LOCAL
 from app.config import Limits
 from app.errors import Forbidden, Invalid
 from app.mcp.backlog import Answers, Backlog, attach, too_many
+from app.mcp.envelope import malformed, replayed
 from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, identified, names_of
 from app.mcp.refusals import no_session, refuse
@@ -109,6 +110,12 @@ class McpDoors:
         if identity is None:
             return
         bind(scope, identity)
+        if scope["method"] == "POST":
+            body = await Request(scope, receive).body()
+            if (refusal := malformed(body)) is not None:
+                await refusal(scope, receive, send)
+                return
+            receive = replayed(body, receive)
         await self._http.handle_request(scope, receive, send)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -155,7 +162,7 @@ class McpDoors:
                     self._forwarding.relay.closed(UUID(session))
 
     async def _post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
+        request = Request(scope, receive)
         given = request.query_params.get("session_id", "").replace("-", "").lower()
         session = self._sessions.get(given)
         if session is None and self._forwarding is not None and scope["method"] == "POST":
@@ -175,6 +182,12 @@ class McpDoors:
             await refuse(401, words, hint="Connect again.")(scope, receive, send)
             return
         bind(scope, session.identity.at(sender))
+        if scope["method"] == "POST":
+            body = await request.body()
+            if (refusal := malformed(body)) is not None:
+                await refusal(scope, receive, send)
+                return
+            receive = replayed(body, receive)
         await self._hand_over(session.backlog, scope, receive, send)
 
     async def _hand_over(self, backlog: Backlog, scope: Scope, receive: Receive, send: Send) -> None:
