@@ -60,5 +60,5 @@ def _methods() -> dict[str, str]:
     for router in ROUTERS:
         for route in router.routes:
             if isinstance(route, APIRoute):
-                found[route.path] |= route.methods
+                found[route.path] |= route.methods or set()
     return {path: ", ".join(sorted(methods)) for path, methods in found.items()}

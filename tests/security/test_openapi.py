@@ -1,8 +1,8 @@
 """The REST API keeps to its own description, whatever it is sent.
 
-schemathesis makes requests from `/openapi.json`: examples, bounds of every field and what lies beyond them, random data,
-and sequences in which one answer's ids go into the next request. `OPENMEMORY_TEST_EXAMPLES` sets how many random requests
-of each operation the long run makes.
+schemathesis makes requests from `/openapi.json`: examples, bounds of every field and what lies beyond, random data, and
+sequences in which the ids of one answer go into the next request. `OPENMEMORY_TEST_EXAMPLES` sets how many random ones
+the long run makes of each operation.
 """
 
 from __future__ import annotations
