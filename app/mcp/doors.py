@@ -24,8 +24,8 @@ from app.access.authentication import Authenticator
 from app.access.principal import LOCAL
 from app.config import Limits
 from app.errors import Forbidden, Invalid
+from app.mcp import envelope
 from app.mcp.backlog import Answers, Backlog, attach, too_many
-from app.mcp.envelope import malformed, replayed
 from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, identified, names_of
 from app.mcp.refusals import no_session, refuse
@@ -110,13 +110,8 @@ class McpDoors:
         if identity is None:
             return
         bind(scope, identity)
-        if scope["method"] == "POST":
-            body = await Request(scope, receive).body()
-            if (refusal := malformed(body)) is not None:
-                await refusal(scope, receive, send)
-                return
-            receive = replayed(body, receive)
-        await self._http.handle_request(scope, receive, send)
+        if (again := await envelope.read(scope, receive, send)) is not None:
+            await self._http.handle_request(scope, again, send)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
@@ -162,7 +157,7 @@ class McpDoors:
                     self._forwarding.relay.closed(UUID(session))
 
     async def _post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        request = Request(scope)
         given = request.query_params.get("session_id", "").replace("-", "").lower()
         session = self._sessions.get(given)
         if session is None and self._forwarding is not None and scope["method"] == "POST":
@@ -182,13 +177,8 @@ class McpDoors:
             await refuse(401, words, hint="Connect again.")(scope, receive, send)
             return
         bind(scope, session.identity.at(sender))
-        if scope["method"] == "POST":
-            body = await request.body()
-            if (refusal := malformed(body)) is not None:
-                await refusal(scope, receive, send)
-                return
-            receive = replayed(body, receive)
-        await self._hand_over(session.backlog, scope, receive, send)
+        if (again := await envelope.read(scope, receive, send)) is not None:
+            await self._hand_over(session.backlog, scope, again, send)
 
     async def _hand_over(self, backlog: Backlog, scope: Scope, receive: Receive, send: Send) -> None:
         if backlog.full and scope["method"] == "POST":

@@ -9,10 +9,27 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic_core import from_json
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope, Send
 
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+
+
+async def read(scope: Scope, receive: Receive, send: Send) -> Receive | None:
+    """The posted body once more, for whoever handles the message; None if it was refused, because it is none."""
+    if scope["method"] != "POST":
+        return receive
+    body = await Request(scope, receive).body()
+    if (refusal := malformed(body)) is not None:
+        await refusal(scope, receive, send)
+        return None
+    unread = [body]
+
+    async def again() -> Message:
+        return {"type": "http.request", "body": unread.pop(), "more_body": False} if unread else await receive()
+
+    return again
 
 
 def malformed(body: bytes) -> Response | None:
@@ -28,30 +45,33 @@ def malformed(body: bytes) -> Response | None:
     return _error(INVALID_REQUEST, f"Invalid request: {problem}", id_ if _is_id(id_) else None)
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
-    """Receives a body that was read once more, and then like `receive`."""
-    unread = [body]
-
-    async def again() -> Message:
-        return {"type": "http.request", "body": unread.pop(), "more_body": False} if unread else await receive()
-
-    return again
-
-
 def _problem(message: Any) -> str | None:
     if not isinstance(message, dict):
         return "a message is one JSON object; batches are not taken"
     if message.get("jsonrpc") != "2.0":
         return 'jsonrpc must be "2.0"'
-    if "method" not in message:
-        return None if "result" in message or "error" in message else "method is required"
+    parts = [part for part in ("method", "result", "error") if part in message]
+    if len(parts) != 1:
+        return "a message has one of method, result and error" if parts else "method is required"
+    return _problem_of_call(message) if parts == ["method"] else _problem_of_answer(message, parts[0])
+
+
+def _problem_of_call(message: dict[str, Any]) -> str | None:
     if not isinstance(message["method"], str):
         return "method must be a string"
     if "id" in message and not _is_id(message["id"]):
         return "id must be a string or a whole number; only a notification has none"
-    if not isinstance(message.get("params"), dict | None):
-        return "params must be an object"
-    return None
+    return None if isinstance(message.get("params"), dict | None) else "params must be an object"
+
+
+def _problem_of_answer(message: dict[str, Any], part: str) -> str | None:
+    told, id_ = message[part], message.get("id")
+    if not isinstance(told, dict):
+        return f"{part} must be an object"
+    if part == "error" and not (type(told.get("code")) is int and isinstance(told.get("message"), str)):
+        return "error must have a code, which is a whole number, and a message"
+    unnamed = part == "error" and id_ is None
+    return None if unnamed or _is_id(id_) else "id must be that of the request"
 
 
 def _is_id(value: Any) -> bool:

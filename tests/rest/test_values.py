@@ -12,7 +12,7 @@ from tests.rest.test_guard import chunks
 
 JSON = {"Content-Type": "application/json"}
 MANY = b"[" + b"{}," * 700 + b"{}]"
-FEW = json.dumps(["[{,\\\"" * 700] * 3).encode()
+FEW = json.dumps(['[{,\\"' * 700] * 3).encode()
 
 
 def count(value: Any) -> int:
