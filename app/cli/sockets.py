@@ -64,7 +64,8 @@ def _resolve(host: str) -> list[_Address]:
 
 
 def _open(family: socket.AddressFamily, address: str, port: int, *, only_v6: bool) -> socket.socket:
-    opened = socket.socket(family, socket.SOCK_STREAM)
+    # By its protocol asyncio knows that Nagle's algorithm is to be off; with it an answer takes 40 ms more.
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

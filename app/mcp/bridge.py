@@ -14,7 +14,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 from urllib.parse import quote
 
 import httpx
@@ -90,7 +90,7 @@ class _Bridge:
 
     async def _take(self, line: bytes, group: asyncio.TaskGroup) -> None:
         try:
-            message = json.loads(line)
+            message = json.loads(line.decode(), parse_constant=_no_constant)
         except (ValueError, RecursionError):
             self._fail(None, PARSE_ERROR, "Parse error: a line must be one JSON-RPC message")
             return
@@ -98,25 +98,32 @@ class _Bridge:
             self._fail(None, INVALID_REQUEST, "Invalid request: a line must be one JSON-RPC message, not a batch")
             return
         method, id_ = message.get("method"), message.get("id")
-        if method == "notifications/cancelled":
+        if method == "notifications/cancelled" and "id" not in message:
             self._cancel(message)
             return
         task = group.create_task(self._carry(message, line))
         if method == "initialize" or id_ is None:
             await asyncio.wait([task])  # what follows a handshake or a notification must not overtake it
-        elif isinstance(id_, str | int):
+        elif _is_id(id_):
             self._under_way[id_] = task
-            task.add_done_callback(lambda _: self._under_way.pop(id_, None))
+            task.add_done_callback(lambda _: self._over(id_, task))
+
+    def _over(self, id_: str | int, task: asyncio.Task[None]) -> None:
+        if self._under_way.get(id_) is task:  # a client may use an id twice
+            del self._under_way[id_]
 
     def _cancel(self, message: Message) -> None:
         """Give up a call: over HTTP that is to close its connection. It gets no answer."""
         params = message.get("params")
         id_ = params.get("requestId") if isinstance(params, dict) else None
-        if isinstance(id_, str | int) and (task := self._under_way.get(id_)) is not None:
+        if _is_id(id_) and (task := self._under_way.get(id_)) is not None:
             task.cancel()
 
     async def _carry(self, message: Message, line: bytes) -> None:
-        wanted = "method" in message and "id" in message
+        notifies = "method" in message and "id" not in message
+        answers = "method" not in message and ("result" in message or "error" in message)
+        id_ = message.get("id") if "method" in message else None
+        id_ = id_ if _is_id(id_) else None
         try:
             response = await self._post(line, self._headers(message))
         except httpx.ConnectError:
@@ -124,17 +131,17 @@ class _Bridge:
         except httpx.HTTPError as error:
             failure = f"The OpenMemory service went away during the call ({type(error).__name__})."
         else:
-            if not wanted:
+            if notifies:
                 return
             body = _json(response)
             if body is not None and "jsonrpc" in body:
                 self._note_version(message, body)
                 # An error that was found before the id was read carries none; whoever waits for this one must hear it.
-                self._write(body if body.get("id") is not None else body | {"id": message["id"]})
+                self._write(body if body.get("id") is not None else body | {"id": id_})
                 return
             failure = _explained(response, body)
-        if wanted:
-            self._fail(message["id"], CONNECTION_CLOSED, failure)
+        if not notifies and not answers:
+            self._fail(id_, CONNECTION_CLOSED, failure)
 
     def _headers(self, message: Message) -> dict[str, str]:
         params = message.get("params")
@@ -186,6 +193,15 @@ def _successor(settings: Settings) -> str | None:
     except OpenMemoryError:
         return None
     return service.url if service is not None and service.url.startswith("http") else None
+
+
+def _is_id(value: Any) -> TypeGuard[str | int]:
+    """Whether an answer can name it. In Python true is 1, in JSON it is not."""
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _json(response: httpx.Response) -> Message | None:

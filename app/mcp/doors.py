@@ -25,6 +25,7 @@ from app.access.authentication import Authenticator
 from app.access.principal import LOCAL
 from app.config import Limits
 from app.errors import Forbidden, Invalid, TooMany
+from app.mcp import envelope
 from app.mcp.backlog import Answers, Backlog, attach, too_many
 from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, identified, names_of
@@ -111,7 +112,8 @@ class McpDoors:
         if identity is None:
             return
         bind(scope, identity)
-        await self._http.handle_request(scope, receive, send)
+        if (again := await envelope.read(scope, receive, send)) is not None:
+            await self._http.handle_request(scope, again, send)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
@@ -185,7 +187,8 @@ class McpDoors:
             await refuse(429, error.message, hint=error.hint, code=error.code, retry_after=wait)(scope, receive, send)
             return
         bind(scope, identity)
-        await self._hand_over(session.backlog, scope, receive, send)
+        if (again := await envelope.read(scope, receive, send)) is not None:
+            await self._hand_over(session.backlog, scope, again, send)
 
     async def _hand_over(self, backlog: Backlog, scope: Scope, receive: Receive, send: Send) -> None:
         if backlog.full and scope["method"] == "POST":

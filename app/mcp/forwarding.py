@@ -8,8 +8,6 @@ from uuid import UUID
 
 import anyio
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecurityMiddleware
-from mcp_types import jsonrpc_message_adapter
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +16,7 @@ from app.config import Limits
 from app.database import Database
 from app.errors import Invalid, Unavailable
 from app.mcp.backlog import too_many
+from app.mcp.envelope import malformed
 from app.mcp.identity import names_of
 from app.mcp.refusals import no_session, refuse
 from app.mcp.relay import Deliver, Relay
@@ -73,10 +72,8 @@ class Forwarding:
             return no_session()
         principal = sender_of(request.scope).principal
         body = await request.body()
-        try:
-            jsonrpc_message_adapter.validate_json(body, by_name=False)
-        except ValidationError:
-            return Response("Could not parse message", status_code=400)
+        if (refusal := malformed(body)) is not None:
+            return refusal
         try:
             status = await self.relay.forward(session, Poster(names, None if principal is None else principal.id), body)
         except Unavailable as error:

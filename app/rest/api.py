@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import defaultdict
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from app.rest import (
     actions,
@@ -21,6 +22,7 @@ from app.rest import (
     sync,
     users,
 )
+from app.rest.description import describe_guard
 from app.rest.docs import add_docs
 from app.rest.errors import add_error_handlers
 
@@ -44,26 +46,19 @@ ROUTERS = (
 
 def include_rest(app: FastAPI) -> None:
     """Add every REST path to `app`, and the shape of its failures."""
-    add_error_handlers(app)
+    add_error_handlers(app, _methods())
     for router in ROUTERS:
         app.include_router(router)
     app.add_api_route("/", health.root, include_in_schema=False)
     add_docs(app)
-    _describe_key(app)
+    describe_guard(app)
 
 
-def _describe_key(app: FastAPI) -> None:
-    """Tell OpenAPI of the key, which the guard asks for and no route knows."""
-    described = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        schema = described()
-        schema["components"]["securitySchemes"] = {
-            "bearer": {"type": "http", "scheme": "bearer"},
-            "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-        }
-        # The empty alternative: a service that listens on loopback only may have no key.
-        schema["security"] = [{"bearer": []}, {"header": []}, {}]
-        return schema
-
-    app.openapi = openapi  # type: ignore[method-assign]
+def _methods() -> dict[str, str]:
+    """The methods of every path, as the header `Allow` lists them."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for router in ROUTERS:
+        for route in router.routes:
+            if isinstance(route, APIRoute):
+                found[route.path] |= route.methods or set()
+    return {path: ", ".join(sorted(methods)) for path, methods in found.items()}

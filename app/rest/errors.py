@@ -57,7 +57,7 @@ _CODES = {
     413: "too_large",
     415: "unsupported_media_type",
 }
-_MEANINGS = {
+MEANINGS = {
     400: "The request contradicts itself or is not JSON.",
     401: "The credential is missing, wrong or has ended.",
     403: "Known, but not allowed: a paused app, a missing scope, another user's credential.",
@@ -65,16 +65,18 @@ _MEANINGS = {
     409: "Contradicts the present state.",
     413: "Over a limit; the detail names its setting.",
     415: "The body is not declared as application/json, or is compressed.",
+    421: "The Host header names no service that is here.",
     422: "A field cannot be used; the detail names it and says what would be valid.",
     429: "Too often; `Retry-After` says when there is room again.",
     503: "Something that is needed does not answer; `Retry-After` says when to try again.",
 }
+"""What each status of a failure means here."""
 SHOWN_PROBLEMS = 5
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The failures of an operation, for its OpenAPI description."""
-    return {status: {"model": Problem, "description": _MEANINGS[status]} for status in statuses}
+    return {status: {"model": Problem, "description": MEANINGS[status]} for status in statuses}
 
 
 def problem(
@@ -86,8 +88,9 @@ def problem(
     return Response(body, status, headers, media_type="application/json")
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    """Answer every expected failure of `app` in the one shape."""
+def add_error_handlers(app: FastAPI, allowed: Mapping[str, str]) -> None:
+    """Answer every expected failure of `app` in the one shape. `allowed` are the methods of each path."""
+    app.state.allowed = allowed
     app.add_exception_handler(OpenMemoryError, _expected)
     app.add_exception_handler(RequestValidationError, _not_valid)
     app.add_exception_handler(HTTPException, _http)
@@ -129,11 +132,16 @@ async def _not_valid(_: Request, error: Exception) -> Response:
     return problem(422, "invalid", not_valid(error.errors()))
 
 
-async def _http(_: Request, error: Exception) -> Response:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    headers = error.headers
+    if error.status_code == 405:
+        # The framework names the methods of one route, but a path may have several.
+        allowed = request.app.state.allowed.get(getattr(request.scope.get("route"), "path", ""))
+        headers = headers if allowed is None else {"Allow": allowed}
     code = _CODES.get(error.status_code, "error")
     hint = "GET /docs lists every path." if error.status_code in (404, 405) else None
-    return problem(error.status_code, code, str(error.detail), hint, error.headers)
+    return problem(error.status_code, code, str(error.detail), hint, headers)
 
 
 def not_valid(errors: Sequence[Any]) -> str:

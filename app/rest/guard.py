@@ -23,6 +23,7 @@ from app.rest.challenge import WELL_KNOWN, www_authenticate
 from app.rest.errors import problem, refused
 from app.rest.hardening import hardened
 from app.rest.origins import Origins
+from app.rest.values import more_than
 from app.sender import Sender, bind
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ would see a broken connection instead of the reason."""
 
 
 class _TooLong(Exception):
-    """The body went over the limit while it was read."""
+    """The body went over a limit while it was read."""
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class _Exchange:
     added: list[tuple[bytes, bytes]] = field(default_factory=list)
     shared: bool = False
     started: bool = False
-    too_long: bool = False
+    too_long: str | None = None
     draining: bool = False
     read: bool = False
 
@@ -85,6 +86,7 @@ class Guard:
         self._app = app
         self._settings = settings
         self._limit = settings.limits.body
+        self._values = settings.limits.json_values
         self._authenticator = authenticator
         self._rates = rates
         self._origins = Origins(settings)
@@ -122,7 +124,7 @@ class Guard:
         except ClientDisconnect:
             return
         except Exception as error:
-            if not exchange.too_long:
+            if exchange.too_long is None:
                 request_id = exchange.added[0][1].decode()
                 log.exception("request %s failed: %s %s", request_id, scope["method"], exchange.path)
                 if exchange.started:
@@ -132,10 +134,10 @@ class Guard:
                 return
             if not isinstance(error, _TooLong):
                 log.debug("what a request over the limit led to", exc_info=error)
-        if exchange.too_long and not exchange.started:
-            exchange.too_long = False
+        if exchange.too_long is not None and not exchange.started:
+            detail, exchange.too_long = exchange.too_long, None
             await _drain(exchange, receive)
-            await _over_limit(f"is longer than {self._limit:,} bytes", self._limit)(scope, receive, answer)
+            await _over_limit(detail)(scope, receive, answer)
 
     async def _admitted(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
         refusal = await self._unknown(exchange, scope)
@@ -144,7 +146,8 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, answer)
             return
-        if b"content-length" not in exchange.headers or b"transfer-encoding" in exchange.headers:
+        length = exchange.headers.get(b"content-length")
+        if length is None or int(length) > self._values or b"transfer-encoding" in exchange.headers:
             receive = self._counting(exchange, receive)
         await self._app(scope, receive, answer)
 
@@ -189,21 +192,33 @@ class Guard:
             return None
         if not length.isdigit() or len(length) > 19:
             return problem(400, "bad_request", "Content-Length: must be a number of bytes")
-        return _over_limit(f"has {int(length):,} bytes", self._limit) if int(length) > self._limit else None
+        if int(length) <= self._limit:
+            return None
+        return _over_limit(f"body: has {int(length):,} bytes; the limit is {self._limit:,} (limits.body)")
 
     def _counting(self, exchange: _Exchange, receive: Receive) -> Receive:
-        """Receives like `receive`, until the body goes over the limit."""
+        """Receives like `receive`, until the body goes over a limit: its bytes, or at its end its JSON values."""
         left = self._limit
+        chunks: list[bytes] = []
 
         async def counted() -> Message:
             nonlocal left
             message = await receive()
-            if message["type"] == "http.request":
-                left -= len(message.get("body", b""))
-                exchange.read = not message.get("more_body", False)
-                if left < 0 and not exchange.draining:
-                    exchange.too_long = True
-                    raise _TooLong
+            if message["type"] != "http.request" or exchange.draining:
+                return message
+            chunks.append(message.get("body", b""))
+            left -= len(chunks[-1])
+            exchange.read = not message.get("more_body", False)
+            if left < 0:
+                exchange.too_long = (
+                    f"body: is longer than {self._limit:,} bytes; the limit is {self._limit:,} (limits.body)"
+                )
+            elif exchange.read and more_than(self._values, b"".join(chunks)):
+                exchange.too_long = f"body: has more than {self._values:,} JSON values (limits.json_values)"
+            if exchange.read or exchange.too_long is not None:
+                chunks.clear()
+            if exchange.too_long is not None:
+                raise _TooLong
             return message
 
         return counted
@@ -213,7 +228,7 @@ def _answering(exchange: _Exchange, send: Send) -> Send:
     """Sends like `send`, with our headers; nothing, once the request turned out to be too long."""
 
     async def answer(message: Message) -> None:
-        if exchange.too_long and not exchange.started:
+        if exchange.too_long is not None and not exchange.started:
             return
         if message["type"] == "http.response.start":
             exchange.started = True
@@ -255,9 +270,8 @@ def _encoded(exchange: _Exchange) -> Response | None:
     )
 
 
-def _over_limit(what: str, limit: int) -> Response:
+def _over_limit(detail: str) -> Response:
     # What is left of the body is not read, so the connection is of no further use.
-    detail = f"body: {what}; the limit is {limit:,} (limits.body)"
     return problem(413, "too_large", detail, headers={"Connection": "close"})
 
 

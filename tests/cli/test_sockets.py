@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
@@ -29,6 +30,20 @@ def test_a_connection_before_the_service_is_ready_waits_instead_of_being_refused
     with opened, socket.create_connection(opened.getsockname(), timeout=5):
         opened.setblocking(True)
         opened.accept()[0].close()
+
+
+async def test_what_is_sent_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
+    [opened] = listen("127.0.0.1", 0)
+    accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        accepted.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async with await asyncio.start_server(answer, sock=opened):
+        with socket.create_connection(opened.getsockname(), timeout=5):
+            assert await asyncio.wait_for(accepted, 5)
 
 
 def test_a_taken_port_is_told_as_such() -> None:

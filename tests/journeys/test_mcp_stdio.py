@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.journeys.service import Service, clean_environment
+from tests.journeys.bridging import bridged
+from tests.journeys.service import Service
 
 pytestmark = pytest.mark.journey
 
@@ -21,51 +20,6 @@ OPENING = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
 }
-
-
-class Bridge:
-    """`openmemory mcp` with its standard input and output in our hands."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._in, self._out = process.stdin, process.stdout
-
-    async def say(self, line: bytes) -> None:
-        self._in.write(line + b"\n")
-        await self._in.drain()
-
-    async def hear(self) -> dict[str, Any]:
-        async with asyncio.timeout(40):
-            line = await self._out.readline()
-        message: dict[str, Any] = json.loads(line)
-        return message
-
-    async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        await self.say(json.dumps({"jsonrpc": "2.0"} | message).encode())
-        answer = await self.hear()
-        assert answer["id"] == message["id"]
-        return answer
-
-    async def end(self) -> int:
-        self._in.close()
-        return await asyncio.wait_for(self.process.wait(), 20)
-
-
-@asynccontextmanager
-async def _bridge(folder: str, user: str) -> AsyncIterator[Bridge]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app", "mcp", "--client", "claude", "--user", user, "--data-dir", folder),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=clean_environment(), limit=1 << 24,
-    )  # fmt: skip
-    try:
-        yield Bridge(process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-        process._transport.close()  # type: ignore[attr-defined]  # its pipe warns when it is left to the collector
 
 
 def _tool(id_: int, name: str, **arguments: Any) -> dict[str, Any]:
@@ -85,7 +39,7 @@ def _tool(id_: int, name: str, **arguments: Any) -> dict[str, Any]:
 async def test_what_is_not_json_rpc_is_answered_and_the_bridge_lives_on(
     served: Service, new_user: str, line: bytes, code: int, said: str
 ) -> None:
-    async with _bridge(served.folder, new_user) as bridge:
+    async with bridged(served.folder, new_user) as bridge:
         await bridge.say(line)
         answer = await bridge.hear()
         assert answer["error"]["code"] == code
@@ -95,7 +49,7 @@ async def test_what_is_not_json_rpc_is_answered_and_the_bridge_lives_on(
 
 
 async def test_an_unknown_method_or_tool_is_an_error_with_the_id_of_the_call(served: Service, new_user: str) -> None:
-    async with _bridge(served.folder, new_user) as bridge:
+    async with bridged(served.folder, new_user) as bridge:
         await bridge.ask(OPENING)
         assert (await bridge.ask({"id": "a", "method": "no/such"}))["error"]["code"] == -32601
         unknown = (await bridge.ask(_tool(2, "no_such_tool")))["error"]
@@ -104,7 +58,7 @@ async def test_an_unknown_method_or_tool_is_an_error_with_the_id_of_the_call(ser
 
 
 async def test_calls_at_once_are_each_answered(served: Service, new_user: str) -> None:
-    async with _bridge(served.folder, new_user) as bridge:
+    async with bridged(served.folder, new_user) as bridge:
         await bridge.ask(OPENING)
         for number in range(1, 31):
             message = {"jsonrpc": "2.0"} | _tool(number, "add_memories", text=f"Fact number {number}")
@@ -134,7 +88,7 @@ async def test_a_restart_of_the_service_on_another_port_goes_unnoticed(
 ) -> None:
     first = own()
     before = await asyncio.to_thread(first.ready)
-    async with _bridge(first.folder, new_user) as bridge:
+    async with bridged(first.folder, new_user) as bridge:
         await bridge.ask(OPENING)
         assert "result" in await bridge.ask(_tool(1, "add_memories", text="Kept across a restart"))
         first.process.kill()

@@ -171,7 +171,7 @@ async def test_a_stale_session_id_from_before_a_restart_does_no_harm(ask: Ask) -
         ("GET", {}, None, 405),
         ("DELETE", {}, None, 405),
         ("PUT", {}, b"{}", 405),
-        ("POST", {"Accept": "text/html"}, b"{}", 406),
+        ("POST", {"Accept": "text/html"}, b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}', 406),
         ("POST", {"Accept": "application/json"}, b"{", 400),
         ("POST", {"Content-Type": "text/plain"}, b"{}", 400),
         ("POST", {}, b"{", 400),
@@ -179,6 +179,7 @@ async def test_a_stale_session_id_from_before_a_restart_does_no_harm(ask: Ask) -
         ("POST", {}, b"\xff", 400),
         ("POST", {}, b"{" * 100_000, 400),
         ("POST", {}, b'{"jsonrpc": "2.0", "id": 1}', 400),
+        ("POST", {}, b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"n": NaN}}', 400),
         ("POST", {"MCP-Protocol-Version": "2026-07-28"}, b"{", 400),
         ("POST", {"MCP-Protocol-Version": "2026-07-28"}, b"[" * 100_000, 400),
         ("POST", {}, b'"' + b"a" * 8_388_608 + b'"', 413),
@@ -325,7 +326,7 @@ async def test_strange_json_is_refused_at_every_door_and_its_session_lives_on(
     assert "error" in refused.json()
 
 
-@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"9" * 4_000, b"NaN"])
+@pytest.mark.parametrize("number", [b"1e400", b"-1e400", b"9" * 4_000])
 async def test_numbers_that_nothing_can_hold_never_break_the_server(
     http: httpx.AsyncClient, new_user: str, number: bytes
 ) -> None:

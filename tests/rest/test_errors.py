@@ -25,7 +25,7 @@ from app.services import Services
 async def answer_to(services: Services, error: Exception) -> httpx.Response:
     app = FastAPI()
     app.state.services = services
-    add_error_handlers(app)
+    add_error_handlers(app, {})
 
     @app.get("/")
     async def fail() -> None:

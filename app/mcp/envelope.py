@@ -1,0 +1,82 @@
+"""What every message must be, whichever door it comes through: one JSON-RPC request, notification or response.
+
+The SDK takes a request whose id it cannot use for a notification, so that nobody would hear that it was not done; and
+what it says of other messages repeats parts of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_core import from_json
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Scope, Send
+
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+
+
+async def read(scope: Scope, receive: Receive, send: Send) -> Receive | None:
+    """The posted body once more, for whoever handles the message; None if it was refused, because it is none."""
+    if scope["method"] != "POST":
+        return receive
+    body = await Request(scope, receive).body()
+    if (refusal := malformed(body)) is not None:
+        await refusal(scope, receive, send)
+        return None
+    unread = [body]
+
+    async def again() -> Message:
+        return {"type": "http.request", "body": unread.pop(), "more_body": False} if unread else await receive()
+
+    return again
+
+
+def malformed(body: bytes) -> Response | None:
+    """The answer to a body that is no message; None if it is one."""
+    try:
+        message = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        return _error(PARSE_ERROR, f"Parse error: {error}", None)
+    problem = _problem(message)
+    if problem is None:
+        return None
+    id_ = message.get("id") if isinstance(message, dict) else None
+    return _error(INVALID_REQUEST, f"Invalid request: {problem}", id_ if _is_id(id_) else None)
+
+
+def _problem(message: Any) -> str | None:
+    if not isinstance(message, dict):
+        return "a message is one JSON object; batches are not taken"
+    if message.get("jsonrpc") != "2.0":
+        return 'jsonrpc must be "2.0"'
+    parts = [part for part in ("method", "result", "error") if part in message]
+    if len(parts) != 1:
+        return "a message has one of method, result and error" if parts else "method is required"
+    return _problem_of_call(message) if parts == ["method"] else _problem_of_answer(message, parts[0])
+
+
+def _problem_of_call(message: dict[str, Any]) -> str | None:
+    if not isinstance(message["method"], str):
+        return "method must be a string"
+    if "id" in message and not _is_id(message["id"]):
+        return "id must be a string or a whole number; only a notification has none"
+    return None if isinstance(message.get("params"), dict | None) else "params must be an object"
+
+
+def _problem_of_answer(message: dict[str, Any], part: str) -> str | None:
+    told, id_ = message[part], message.get("id")
+    if not isinstance(told, dict):
+        return f"{part} must be an object"
+    if part == "error" and not (type(told.get("code")) is int and isinstance(told.get("message"), str)):
+        return "error must have a code, which is a whole number, and a message"
+    unnamed = part == "error" and id_ is None
+    return None if unnamed or _is_id(id_) else "id must be that of the request"
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _error(code: int, words: str, id_: Any) -> Response:
+    return JSONResponse({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": words}}, 400)

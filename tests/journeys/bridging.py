@@ -1,0 +1,58 @@
+"""`openmemory mcp` as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.journeys.service import clean_environment
+
+
+class Bridge:
+    """`openmemory mcp` with its standard input and output in our hands."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._in, self._out = process.stdin, process.stdout
+
+    async def say(self, line: bytes) -> None:
+        self._in.write(line + b"\n")
+        await self._in.drain()
+
+    async def hear(self) -> dict[str, Any]:
+        async with asyncio.timeout(40):
+            line = await self._out.readline()
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        await self.say(json.dumps({"jsonrpc": "2.0"} | message).encode())
+        answer = await self.hear()
+        assert answer["id"] == message["id"]
+        return answer
+
+    async def end(self) -> int:
+        self._in.close()
+        return await asyncio.wait_for(self.process.wait(), 20)
+
+
+@asynccontextmanager
+async def bridged(folder: str, user: str) -> AsyncIterator[Bridge]:
+    """The command, started for a user of the service on a data folder."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "app", "mcp", "--client", "claude", "--user", user, "--data-dir", folder),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=clean_environment(), limit=1 << 24,
+    )  # fmt: skip
+    try:
+        yield Bridge(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        process._transport.close()  # type: ignore[attr-defined]  # its pipe warns when it is left to the collector
