@@ -125,14 +125,15 @@ class Search:
 
         Raises:
             Invalid: the query or a filter cannot be used.
+            TooMany: an assistant's app searches too often.
             Unavailable: Postgres does not answer.
         """
         caller.may_read()
         limit = self._checked(query)
-        if caller.principal.assistant:
-            await self._rates.search(str(caller.app_id))
+        pace = asyncio.ensure_future(self._paced(caller))
         reached = caller.reached(query.namespaces)
         if reached is None:
+            await pace
             async with self._database.statement() as tx:
                 await journal.record(tx, caller, Event.MEMORY_SEARCH)
             return SearchAnswer(results=[], search_method=Method.HYBRID)
@@ -142,9 +143,10 @@ class Search:
         strict = False
         found = _Found(limit)
         while True:
-            dense, words = await asyncio.gather(
+            dense, words, _ = await asyncio.gather(
                 self._dense(caller, query, asked, rules),
                 self._lexical(caller, query, asked, rules, enough=limit, strict=strict),
+                pace,
             )
             method = Method.LEXICAL if dense.note else Method.HYBRID
             ranked = fuse(dense.hits, words)
@@ -180,6 +182,10 @@ class Search:
             tried = rows[-1].position if len(rows) == wanted else len(some)
             found.tried.update(id_ for id_, _ in some[:tried])
             start, count = start + tried, len(hits)
+
+    async def _paced(self, caller: Caller) -> None:
+        if caller.principal.assistant:
+            await self._rates.search(str(caller.app_id))
 
     async def _rules(self, caller: Caller) -> Rules:
         if caller.owner:

@@ -2,7 +2,7 @@
 
 Random users, apps, keys, rules and states; every door called as every principal with the ids of everybody. Each answer
 is searched for whatever belongs to somebody else, lists are compared with a plain model, and after each change it is
-looked whether anything changed that was not the caller's. `OPENMEMORY_TEST_ATTEMPTS` sets how many are made.
+looked whether anything changed that was not the caller's. `OPENMEMORY_TEST_ATTEMPTS` sets how many are made, `OPENMEMORY_TEST_SEED` with which worlds they begin.
 """
 
 from __future__ import annotations
@@ -231,7 +231,8 @@ async def test_nothing_of_anybody_else_is_seen_or_changed(tenancy):
 @pytest.mark.timeout(3600)
 async def test_nothing_of_anybody_else_is_seen_or_changed_in_many_attempts(tenancy, capsys):
     left = int(os.environ.get("OPENMEMORY_TEST_ATTEMPTS", "5000"))
-    seed, done, statuses = 100, Counter[str](), Counter[int]()
+    first = seed = int(os.environ.get("OPENMEMORY_TEST_SEED", "100"))
+    done, statuses = Counter[str](), Counter[int]()
     while left > 0:
         trial = await trial_of(tenancy, seed)
         await trial.run(min(2_500, left))
@@ -239,7 +240,7 @@ async def test_nothing_of_anybody_else_is_seen_or_changed_in_many_attempts(tenan
         done += trial.done
         statuses += trial.statuses
     with capsys.disabled():
-        print(f"\n{done.total()} attempts in {seed - 100} worlds: {dict(statuses)}; {dict(done.most_common())}")
+        print(f"\n{done.total()} attempts in {seed - first} worlds: {dict(statuses)}; {dict(done.most_common())}")
 
 
 def _reads_of_the_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
