@@ -2,7 +2,8 @@
 
 Random users, apps, keys, rules and states; every door called as every principal with the ids of everybody. Each answer
 is searched for whatever belongs to somebody else, lists are compared with a plain model, and after each change it is
-looked whether anything changed that was not the caller's. `OPENMEMORY_TEST_ATTEMPTS` sets how many are made, `OPENMEMORY_TEST_SEED` with which worlds they begin.
+looked whether anything changed that was not the caller's. `OPENMEMORY_TEST_ATTEMPTS` sets how many are made,
+`OPENMEMORY_TEST_SEED` with which worlds they begin.
 """
 
 from __future__ import annotations
