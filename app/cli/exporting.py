@@ -74,6 +74,7 @@ class Export:
                 "sort_direction": "asc",
                 "page": number,
                 "size": _PAGE,
+                "export": True,
             }
             answer = await self._client.call("GET", "/api/v1/memories", params=params)
             # What was dated back meanwhile moves the end of the last page onto this one.

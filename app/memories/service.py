@@ -117,19 +117,20 @@ class Memories:
             await trail.record(tx, caller, Access.GET, [memory_id])
         return record
 
-    async def list(self, caller: Caller, query: MemoryQuery) -> Page:
-        """A page of memories that the caller may read, and how many there are in all.
+    async def list(self, caller: Caller, query: MemoryQuery, *, export: bool = False) -> Page:
+        """A page of memories that the caller may read, and how many there are in all. `export`: the logs call it that.
 
         Raises:
             Invalid: a filter, the page, its size or the sorting cannot be used.
         """
         checks.between(query.page, "page", 1, 1_000_000)
         checks.between(query.size, "size", 1, MAX_PAGE_SIZE)
-        items, total = await self.slice(caller, query, offset=(query.page - 1) * query.size, limit=query.size)
+        offset = (query.page - 1) * query.size
+        items, total = await self.slice(caller, query, offset=offset, limit=query.size, export=export)
         return Page(items=items, total=total, page=query.page, size=query.size)
 
     async def slice(
-        self, caller: Caller, query: MemoryQuery, *, offset: int, limit: int
+        self, caller: Caller, query: MemoryQuery, *, offset: int, limit: int, export: bool = False
     ) -> tuple[Sequence[MemoryRecord], int]:
         """Some of the memories that `list` pages through, wherever they lie, and how many there are in all."""
         caller.may_read()
@@ -138,7 +139,8 @@ class Memories:
             await self._rates.search(str(caller.app_id))
         async with self._database.transaction() as tx:
             items, total = await repository.matches(tx, caller, query, offset=offset, limit=limit)
-            await trail.record(tx, caller, Access.LIST, [item.id for item in items])
+            access = Access.EXPORT if export else Access.LIST
+            await trail.record(tx, caller, access, [item.id for item in items])
         return items, total
 
     async def update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord:

@@ -64,6 +64,7 @@ async def list_memories(
     state: Annotated[str, Query(description="States, separated by commas: active, paused, archived, deleted.")] = (
         "active"
     ),
+    export: Annotated[bool, Query(description="The logs say that they were exported.")] = False,
 ) -> MemoryPage:
     """List a user's memories."""
     sort, descending = _sorting(sort_column, sort_direction)
@@ -82,7 +83,7 @@ async def list_memories(
         page=page,
         size=size,
     )
-    return MemoryPage.of(await services.memories.list(caller, query))
+    return MemoryPage.of(await services.memories.list(caller, query, export=export))
 
 
 @router.post("", responses=documented(403, 413))

@@ -61,8 +61,10 @@ def test_a_key_in_the_environment_decides_what_a_command_may_do(om: Run, user: s
 def test_the_audit_log_tells_who_did_what(om: Run, user: str) -> None:
     added = json.loads(om("add", "I skate.", "--user", user, "--json").stdout)
     om("search", "skating", "--user", user)
+    om("export", "--user", user)
     lines = [line.split("\t") for line in om("audit", "--user", user).stdout.splitlines()]
-    assert [line[1] for line in lines] == ["memory.search", "memory.add"]
+    assert [line[1] for line in lines] == ["memory.export", "memory.search", "memory.add"]
+    lines = lines[1:]
     assert lines[1][2:6] == ["ok", "this machine", "127.0.0.1 rest", user]
     assert added["id"] in lines[1][7]
     [only] = om("audit", "--user", user, "--event", "memory.add", "--hours", "1").stdout.splitlines()
