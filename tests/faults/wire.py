@@ -82,10 +82,22 @@ class Wire:
         # Not asyncio's server: closed while it accepts, it loses the connection without closing it.
         with listening:
             while True:
-                connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+                connection = await self._accepted(listening)
                 task = asyncio.create_task(self._serve(connection))
                 self._links[task] = connection
                 task.add_done_callback(lambda ended: self._links.pop(ended).close())
+
+    async def _accepted(self, listening: socket.socket) -> socket.socket:
+        """The next client. One that comes at the very moment of a cancellation is closed rather than lost."""
+        accepting = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(listening))
+        try:
+            return (await asyncio.shield(accepting))[0]
+        except asyncio.CancelledError:
+            accepting.cancel()
+            [found] = await asyncio.gather(accepting, return_exceptions=True)
+            if isinstance(found, tuple):
+                found[0].close()
+            raise
 
     async def _serve(self, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection)
