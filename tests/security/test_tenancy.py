@@ -231,7 +231,7 @@ async def test_nothing_of_anybody_else_is_seen_or_changed(tenancy):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 async def test_nothing_of_anybody_else_is_seen_or_changed_in_many_attempts(tenancy, capsys):
-    left = int(os.environ.get("OPENMEMORY_TEST_ATTEMPTS", "5000"))
+    left = int(os.environ.get("OPENMEMORY_TEST_ATTEMPTS", "3000"))
     first = seed = int(os.environ.get("OPENMEMORY_TEST_SEED", "100"))
     done, statuses = Counter[str](), Counter[int]()
     while left > 0:
