@@ -211,7 +211,7 @@ async def open_services(
         directory = Directory(database, settings.access)
         await directory.caller(None, None)
         maintenance = Maintenance(database)
-        rates = Rates(database, settings.rates)
+        rates, keys = Rates(database, settings.rates), Keys(database, directory)
         tokens = _tokens(settings, egress)
         if tokens is not None:
             stack.push_async_callback(tokens.close)
@@ -228,13 +228,14 @@ async def open_services(
                 limits=settings.limits,
                 maintenance=maintenance,
                 rates=rates,
+                keys=keys,
                 capture=settings.capture,
             ),
             maintenance=maintenance,
             apps=Apps(database),
             search=Search(database, spaces, settings, rates),
             grants=Grants(database, Memory),
-            keys=Keys(database, directory),
+            keys=keys,
             audit=Audit(database, settings.audit),
             rates=rates,
             denials=Denials(database, rates),

@@ -72,15 +72,15 @@ class Caller:
             return namespaces
         return tuple(name for name in namespaces or allowed if name in allowed) or None
 
-    def must_be_owner(self, what: str) -> None:
-        """Refuse what only the user may do, with all of their namespaces before them.
+    def must_be_owner(self, what: str, *, everywhere: bool = True) -> None:
+        """Refuse what only the user may do; `everywhere`: with all of their namespaces before them.
 
         Raises:
             Forbidden: an app asks, or a credential that reaches only some namespaces.
         """
         if not self.owner:
             raise Forbidden(f"Only the user may {what}.", code="owner_only")
-        if self.principal.namespaces is not None:
+        if everywhere and self.principal.namespaces is not None:
             raise Forbidden(
                 f"Only a credential for all of the user's namespaces may {what}.", code="namespace_not_allowed"
             )

@@ -209,13 +209,11 @@ class Keys:
         return _digest(key) in self._known
 
     async def find(self, key: str, *, outage: bool = False) -> Principal | None:
-        """Whose a key is; None if it is none of ours, or ended. `outage`: without PostgreSQL, whose it was.
+        """Whose a key is, looked up; None if it is none of ours, or ended. `outage`: without PostgreSQL, whose it was.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
         """
-        if (principal := self.remembered(key)) is not None:
-            return principal
         match = _KEY.fullmatch(key)
         if match is None:
             return None

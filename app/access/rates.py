@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Integer, String, bindparam, text
 
+from app.access.caller import Caller
 from app.addresses import network_of
 from app.config import Rates as RateSettings
 from app.database import Database
@@ -72,21 +73,24 @@ class Rates:
         self._failures = Pace("wrong credentials", "rates.failures", settings.failures)
         self._held: dict[str, tuple[int, float]] = {}
 
-    async def save(self, app: str, count: int) -> None:
-        """Count memories that an assistant's app stores or changes.
+    async def save(self, caller: Caller, count: int) -> None:
+        """Count memories that an assistant's app stores or changes; people and programs of theirs store as many as they
+        like.
 
         Raises:
             TooMany: more than `rates.saves` within `rates.window`.
         """
-        await self.take(f"save:{app}", self._saves, cost=count)
+        if caller.principal.assistant:
+            await self.take(f"save:{caller.app_id}", self._saves, cost=count)
 
-    async def search(self, app: str) -> None:
-        """Count a search or a list of an assistant's app.
+    async def search(self, caller: Caller) -> None:
+        """Count a search or a list, if it is of an assistant's app.
 
         Raises:
             TooMany: more than `rates.searches` within `rates.window`.
         """
-        await self.take(f"search:{app}", self._searches)
+        if caller.principal.assistant:
+            await self.take(f"search:{caller.app_id}", self._searches)
 
     async def request(self, principal: str) -> None:
         """Count a request with a key or a token. A process takes a twentieth of the limit at a time.

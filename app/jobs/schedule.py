@@ -47,17 +47,23 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     async def ask_for_sync() -> None:
         syncing.ask("schedule")
 
-    def add(job: Callable[[], Awaitable[None]], name: str, seconds: float, first: float | None = None) -> None:
+    def add(job: Callable[[], Awaitable[object]], name: str, seconds: float, first: float | None = None) -> None:
+        async def run() -> None:
+            try:
+                await job()
+            except Unavailable as error:  # of which the log hears from `database`, once
+                log.debug("%s: not now: %s", name, error)
+
         at = {} if first is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=first)}
         scheduler.add_job(
-            job, "interval", id=name, seconds=seconds, coalesce=True, max_instances=1, misfire_grace_time=None, **at
+            run, "interval", id=name, seconds=seconds, coalesce=True, max_instances=1, misfire_grace_time=None, **at
         )
 
     add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
-    add(partial(rebuild, services), "rebuild_index", REBUILD_EVERY, first=1)
+    add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
     add(partial(refresh_statistics, services), "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
-    add(partial(analyze, services), "analyze", ANALYZE_EVERY)
-    add(partial(note_use, services), "note_use_of_keys", KEYS_EVERY)
+    add(services.maintenance.run, "analyze", ANALYZE_EVERY)
+    add(services.keys.note_use, "note_use_of_keys", KEYS_EVERY)
     add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()
     watching = asyncio.create_task(watch_clock(scheduler, Clock()), name="clock")
@@ -80,46 +86,16 @@ async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = 
                 job.modify(next_run_time=datetime.now(UTC))
 
 
-async def rebuild(services: Services) -> None:
-    """Bring a change of the model forward."""
-    try:
-        await services.rebuild.step()
-    except Unavailable as error:
-        log.debug("rebuild: not now: %s", error)
-
-
-async def analyze(services: Services) -> None:
-    """Tell PostgreSQL's planner about what was just imported."""
-    try:
-        await services.maintenance.run()
-    except Unavailable as error:  # of which the log hears from `database`, once
-        log.debug("analyze: not now: %s", error)
-
-
-async def note_use(services: Services) -> None:
-    """Write down when keys were last used."""
-    try:
-        await services.keys.note_use()
-    except Unavailable as error:
-        log.debug("use of keys: not now: %s", error)
-
-
 async def prune(services: Services) -> None:
     """Remove what is too old to be kept."""
-    try:
-        await services.rates.prune()
-        await services.audit.prune()
-    except Unavailable as error:
-        log.debug("prune: not now: %s", error)
+    await services.rates.prune()
+    await services.audit.prune()
 
 
 async def refresh_statistics(services: Services) -> None:
     """Count how common the terms of large memories are, where the last count is out of date."""
-    try:
-        async with services.database.statement() as tx:
-            users = await statistics.due(tx)
-        for user in users:
-            async with services.database.transaction() as tx:
-                await statistics.refresh(tx, user)
-    except Unavailable as error:
-        log.debug("statistics: not now: %s", error)
+    async with services.database.statement() as tx:
+        users = await statistics.due(tx)
+    for user in users:
+        async with services.database.transaction() as tx:
+            await statistics.refresh(tx, user)

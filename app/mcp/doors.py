@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -29,7 +28,7 @@ from app.mcp import envelope
 from app.mcp.backlog import Answers, Backlog, attach, too_many
 from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, identified, names_of
-from app.mcp.refusals import no_session, refuse
+from app.mcp.refusals import no_session, refuse, refused
 from app.mcp.server import mcp_server
 from app.metrics.traffic import Traffic
 from app.sender import Sender, principal_of, sender_of
@@ -183,8 +182,7 @@ class McpDoors:
             if sender.principal is None and identity.principal.id != LOCAL.id:
                 await self._rates.request(identity.principal.id)  # the guard did not know whose it is
         except TooMany as error:
-            wait = math.ceil(error.retry_after)
-            await refuse(429, error.message, hint=error.hint, code=error.code, retry_after=wait)(scope, receive, send)
+            await refused(429, error)(scope, receive, send)
             return
         bind(scope, identity)
         if (again := await envelope.read(scope, receive, send)) is not None:
@@ -220,7 +218,7 @@ class McpDoors:
             await refuse(400, error.message)(scope, receive, send)
         except Forbidden as error:
             await self._denials.note(principal, error, f"{scope['method']} {scope['route'].path}")
-            await refuse(403, error.message, hint=error.hint, code=error.code)(scope, receive, send)
+            await refused(403, error)(scope, receive, send)
         return None
 
     def _full(self, identity: Identity) -> Response | None:

@@ -18,7 +18,7 @@ from app.errors import Invalid, Unavailable
 from app.mcp.backlog import too_many
 from app.mcp.envelope import malformed
 from app.mcp.identity import names_of
-from app.mcp.refusals import no_session, refuse
+from app.mcp.refusals import no_session, refused
 from app.mcp.relay import Deliver, Relay
 from app.sender import sender_of
 from app.sessions.storage import Poster
@@ -62,7 +62,7 @@ class Forwarding:
         try:
             known = sender_of(request.scope).principal is not None or await self.relay.stands(session)
         except Unavailable as error:
-            return refuse(503, error.message, hint=error.hint, code=error.code, retry_after=1)
+            return refused(503, error)
         return None if known else no_session()
 
     async def _answer(self, request: Request, session: UUID) -> Response:
@@ -77,7 +77,7 @@ class Forwarding:
         try:
             status = await self.relay.forward(session, Poster(names, None if principal is None else principal.id), body)
         except Unavailable as error:
-            return refuse(503, error.message, hint=error.hint, code=error.code, retry_after=1)
+            return refused(503, error)
         if status == 404:
             return no_session()
         if status == 429:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from starlette.responses import JSONResponse
+
+from app.errors import OpenMemoryError, TooMany, Unavailable
 
 _CODES = {
     400: "invalid",
@@ -28,6 +32,12 @@ def refuse(
     if retry_after is not None:
         headers["Retry-After"] = str(retry_after)
     return JSONResponse({"error": code or _CODES[status], "detail": message, "hint": hint}, status, headers)
+
+
+def refused(status: int, error: OpenMemoryError) -> JSONResponse:
+    """The answer that tells of an expected failure."""
+    wait = math.ceil(error.retry_after) if isinstance(error, TooMany | Unavailable) else None
+    return refuse(status, error.message, hint=error.hint, code=error.code, retry_after=wait)
 
 
 def no_session() -> JSONResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -100,10 +101,27 @@ def count(values: Sequence[object], field: str, limit: int, setting: str) -> Non
         raise TooLarge(field, f"has {len(values):,} entries; the limit is {limit:,} ({setting})")
 
 
-def filters(values: Sequence[object], field: str) -> None:
-    """What a search or a list is narrowed to: each costs the database a look."""
+def _filters(values: Sequence[object], field: str) -> None:
+    # Each costs the database a look.
     if len(values) > MAX_FILTERS:
         raise TooLarge(field, f"has {len(values):,} entries; the limit is {MAX_FILTERS}")
+
+
+def narrowing(query: Any, limits: Limits) -> None:
+    """What a search or a list is narrowed to: as many filters as may be, of names that there can be, and times."""
+    for field in ("app_ids", "category_ids", "namespaces", "threads", "kinds", "categories"):
+        _filters(getattr(query, field, ()), field)
+    for field in ("namespaces", "threads", "kinds", "categories"):
+        for value in getattr(query, field):
+            name(value, field, limits)
+    for field in ("created_from", "created_to"):
+        moment(getattr(query, field), field)
+
+
+def moment(value: datetime | None, field: str) -> None:
+    """A time that means the same everywhere."""
+    if value is not None and value.tzinfo is None:
+        raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
 
 
 def between(value: int, field: str, low: int, high: int) -> int:

@@ -13,6 +13,7 @@ from app.access import journal
 from app.access.caller import Caller
 from app.access.directory import Directory
 from app.access.journal import Event as AuditEvent
+from app.access.keys import Keys
 from app.access.models import App
 from app.access.rates import Rates
 from app.access.readable import readable_by
@@ -56,6 +57,7 @@ class Memories:
         limits: Limits,
         maintenance: Maintenance,
         rates: Rates,
+        keys: Keys,
         capture: Capture,
     ) -> None:
         self._database = database
@@ -64,6 +66,7 @@ class Memories:
         self._limits = limits
         self._maintenance = maintenance
         self._rates = rates
+        self._keys = keys
         self._content = Content(capture)
         self.written: Counter[str] = Counter()
         """Memories written since the start, by operation: add, duplicate, update, erase, or the new state."""
@@ -87,7 +90,7 @@ class Memories:
             if not caller.owner:
                 raise Forbidden("Only the user may write in the name of another app.", code="not_your_app")
             apps[name] = (await self._directory.caller(caller.user, name, owner=True)).app_id
-        await self._paced(caller, len(news))
+        await self._rates.save(caller, len(news))
         async with self._database.transaction() as tx:
             await self._refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in checked})
             try:
@@ -135,8 +138,7 @@ class Memories:
         """Some of the memories that `list` pages through, wherever they lie, and how many there are in all."""
         caller.may_read()
         query = self._checked_query(caller, query)
-        if caller.principal.assistant:
-            await self._rates.search(str(caller.app_id))
+        await self._rates.search(caller)
         async with self._database.transaction() as tx:
             items, total = await repository.matches(tx, caller, query, offset=offset, limit=limit)
             access = Access.EXPORT if export else Access.LIST
@@ -154,7 +156,7 @@ class Memories:
         caller.may_write()
         caller.may_read()  # the answer shows the memory
         change = self._checked_change(change)
-        await self._paced(caller, 1)
+        await self._rates.save(caller, 1)
         states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)
         async with self._database.transaction() as tx:
             if not caller.owner:
@@ -234,7 +236,7 @@ class Memories:
             Forbidden: an app asks.
             NotFound: one is unknown or not the caller's.
         """
-        _only_owner(caller)
+        caller.must_be_owner("erase memories for good", everywhere=False)
         caller.may_write()
         ids = list(dict.fromkeys(ids))
         checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
@@ -257,6 +259,7 @@ class Memories:
             await journal.record(tx, caller, AuditEvent.USER_ERASE, detail={"memories": erased})
         self.written["erase"] += erased
         self._directory.forget(caller.user)
+        self._keys.forget_user(caller.user)
         self._delivery.wake()
         return erased
 
@@ -277,8 +280,7 @@ class Memories:
             Forbidden: an app asks: the log tells what others have searched for.
             NotFound: there is none, or it is not the caller's.
         """
-        if not caller.owner:
-            raise Forbidden("Only the user may see who accessed a memory.", code="owner_only")
+        caller.must_be_owner("see who accessed a memory", everywhere=False)
         caller.may_read()
         checks.between(page, "page", 1, 1_000_000)
         checks.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
@@ -304,9 +306,7 @@ class Memories:
         if new.importance is not None and not 0 <= new.importance <= 1:
             raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
         for field in ("created_at", "expires_at"):
-            moment = getattr(new, field)
-            if moment is not None and moment.tzinfo is None:
-                raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
+            checks.moment(getattr(new, field), field)
         checks.metadata(new.metadata, limits)
         return self._content.created(new)
 
@@ -321,21 +321,8 @@ class Memories:
     def _checked_query(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
         if query.text:
             checks.text(query.text, "search_query", self._limits.query, "limits.query")
-        for field in ("app_ids", "category_ids", "namespaces", "threads", "kinds", "categories"):
-            checks.filters(getattr(query, field), field)
-        for field in ("namespaces", "threads", "kinds", "categories"):
-            for value in getattr(query, field):
-                checks.name(value, field, self._limits)
-        for field in ("created_from", "created_to"):
-            moment = getattr(query, field)
-            if moment is not None and moment.tzinfo is None:
-                raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
+        checks.narrowing(query, self._limits)
         return query if caller.owner else replace(query, states=(State.ACTIVE,))
-
-    async def _paced(self, caller: Caller, count: int) -> None:
-        """Count what an assistant's app stores; people and programs of theirs store as much as they like."""
-        if caller.principal.assistant:
-            await self._rates.save(str(caller.app_id), count)
 
     async def _refuse_paused(self, tx: Tx, apps: set[UUID]) -> None:
         paused = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))
@@ -366,11 +353,6 @@ def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:
     )
     own = or_(Memory.state == State.ACTIVE, put_away_by == caller.app_id)
     return and_(readable_by(caller, Memory, states=ALL_STATES), own)
-
-
-def _only_owner(caller: Caller) -> None:
-    if not caller.owner:
-        raise Forbidden("Only the user may erase memories for good.", code="owner_only")
 
 
 def _no_memory() -> NotFound:

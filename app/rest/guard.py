@@ -161,10 +161,8 @@ class Guard:
             forwarded=any(name in exchange.headers for name in _FORWARDED),
             outage=path.rstrip("/") in _WITHOUT_POSTGRES,
         )
-        if path in _OPEN or path.startswith(WELL_KNOWN):
-            bind(scope, Sender(None, exchange.address, given.request))
-            return None
-        if not given.credentials and _is_session_post(scope):
+        is_open = path in _OPEN or path.startswith(WELL_KNOWN)
+        if is_open or (not given.credentials and _is_session_post(scope)):
             bind(scope, Sender(None, exchange.address, given.request))
             return None
         try:

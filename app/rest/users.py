@@ -29,5 +29,4 @@ async def erase_user(
         raise Invalid("confirm", "must repeat the user's name, because this cannot be undone")
     caller = await asking.as_owner(user_id)
     count = await services.memories.erase_user(caller)
-    services.keys.forget_user(caller.user)
     return Message(message=f"Successfully erased the user and {count} memories")

@@ -23,7 +23,6 @@ from app.access.rules import ALL, Rules
 from app.config import Settings
 from app.database import Database
 from app.embeddings.port import EmbedderUnavailable
-from app.errors import Invalid
 from app.index.port import Filter, Hit, IndexUnavailable
 from app.index.space import Spaces
 from app.memories import checks
@@ -130,7 +129,7 @@ class Search:
         """
         caller.may_read()
         limit = self._checked(query)
-        pace = asyncio.ensure_future(self._paced(caller))
+        pace = asyncio.ensure_future(self._rates.search(caller))
         reached = caller.reached(query.namespaces)
         if reached is None:
             await pace
@@ -182,10 +181,6 @@ class Search:
             tried = rows[-1].position if len(rows) == wanted else len(some)
             found.tried.update(id_ for id_, _ in some[:tried])
             start, count = start + tried, len(hits)
-
-    async def _paced(self, caller: Caller) -> None:
-        if caller.principal.assistant:
-            await self._rates.search(str(caller.app_id))
 
     async def _rules(self, caller: Caller) -> Rules:
         if caller.owner:
@@ -243,15 +238,7 @@ class Search:
     def _checked(self, query: SearchQuery) -> int:
         limits = self._settings.limits
         checks.text(query.text, "query", limits.query, "limits.query")
-        for part in ("app_ids", "namespaces", "threads", "kinds", "categories"):
-            checks.filters(getattr(query, part), part)
-        for part in ("namespaces", "threads", "kinds", "categories"):
-            for value in getattr(query, part):
-                checks.name(value, part, limits)
-        for part in ("created_from", "created_to"):
-            moment = getattr(query, part)
-            if moment is not None and moment.tzinfo is None:
-                raise Invalid(part, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
+        checks.narrowing(query, limits)
         if query.limit is None:
             return self._settings.search.limit
         return checks.between(query.limit, "limit", 1, self._settings.search.max_limit)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from app.access.principal import LOCAL, Door
 from app.access.rates import Pace, Rates, periods_until_room
 from app.config import Rates as RateSettings
 from app.errors import TooMany
@@ -60,10 +62,11 @@ async def test_processes_that_take_several_in_advance_stay_within_the_limit(serv
     assert 90 <= await count_until_full(both, bucket, pace, chunk=5) <= 100
 
 
-async def test_no_limit_is_none(services):
+async def test_no_limit_is_none(services, new_user):
     limit = rates(services, saves=0)
+    assistant = await services.directory.caller(new_user, "claude", principal=replace(LOCAL, door=Door.MCP))
     for _ in range(50):
-        await limit.save("app", 100)
+        await limit.save(assistant, 100)
 
 
 async def test_there_is_room_again_when_it_was_said(services):

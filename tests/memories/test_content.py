@@ -36,6 +36,7 @@ def remembering(services: Services) -> Remembering:
             limits=services.settings.limits,
             maintenance=services.maintenance,
             rates=services.rates,
+            keys=services.keys,
             capture=Capture.model_validate(policies),
         )
 

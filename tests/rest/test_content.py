@@ -27,6 +27,7 @@ async def redacting(services: Services) -> AsyncIterator[httpx.AsyncClient]:
         limits=services.settings.limits,
         maintenance=services.maintenance,
         rates=services.rates,
+        keys=services.keys,
         capture=Capture(secrets="redact"),
     )
     transport = httpx.ASGITransport(create_app(replace(services, memories=memories)))
