@@ -127,6 +127,17 @@ class EmbedderSettings(Section):
     threads: int = Field(1, ge=1, le=64, description="Threads of the packaged model for one batch.")
 
 
+class LlmSettings(Section):
+    """What is to extract facts from texts. Nothing asks it yet."""
+
+    provider: str = Field("", description="A language model's provider: openai, ollama, anthropic ...; empty: none.")
+    model: str = Field("", description="The provider's model; needed with provider.")
+    api_key: SecretStr = Field(SecretStr(""), description="The provider's key, if it wants one.")
+    base_url: str = Field("", description="The provider's address, for OpenAI-compatible servers and Ollama.")
+    temperature: float = Field(0.1, ge=0, le=2, description="How freely it answers.")
+    max_tokens: int = Field(2_000, ge=1, le=10_000_000, description="The longest answer.")
+
+
 class Search(Section):
     """How results are found and mixed."""
 
@@ -326,6 +337,7 @@ class Settings(Section):
     database: Database = Database()
     qdrant: Qdrant = Qdrant()
     embedder: EmbedderSettings = EmbedderSettings()
+    llm: LlmSettings = LlmSettings()
     search: Search = Search()
     sync: Sync = Sync()
     access: Access = Access()
@@ -469,6 +481,7 @@ __all__ = [
     "EmbedderSettings",
     "Http",
     "Limits",
+    "LlmSettings",
     "Log",
     "OAuth",
     "Qdrant",

@@ -76,12 +76,15 @@ class ProviderEmbedder:
             must not be reached.
     """
 
-    def __init__(self, settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None) -> None:
+    def __init__(
+        self, settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None, *, trusted: bool = True
+    ) -> None:
         self._settings = settings
+        self._trusted = trusted
         self._data_dir = data_dir
         self._egress = egress or Egress()
         self._config = _config(settings)
-        _check_address(settings.base_url, self._egress)
+        _check_address(settings.base_url, self._egress, trusted=trusted)
         model = str(self._config["model"])
         self.model = f"{settings.provider}/{model}" + (f"@{settings.dimensions}" if settings.dimensions else "")
         self._size: int | None = None
@@ -159,8 +162,10 @@ class ProviderEmbedder:
                 raise EmbedderUnavailable("closed")
             if self._clients is None:
                 patience = self._settings.timeout, self._settings.timeout * DOCUMENT_PATIENCE
+                # What no configuration names is the provider's own address, or its environment's.
+                trusted = self._trusted or not self._settings.base_url
                 self._clients = guarded.opened(
-                    self._factory(), self._settings.provider, self._config, self._egress, patience
+                    self._factory(), self._settings.provider, self._config, self._egress, patience, trusted=trusted
                 )
             return self._clients
 
@@ -246,14 +251,14 @@ def _config(settings: EmbedderSettings) -> dict[str, Any]:
     return config
 
 
-def _check_address(address: str, egress: Egress) -> None:
+def _check_address(address: str, egress: Egress, *, trusted: bool) -> None:
     """Refuse at the start what no request could reach. Ollama takes `host:port` too; names are looked up when used."""
     if not address:
         return
     try:
         origin = Origin.of(address if "://" in address else f"http://{address}")
         if literal := parsed(origin.host):
-            egress.policy.check(origin, [literal], trusted=True)
+            egress.policy.check(origin, [literal], trusted=trusted)
     except EgressRefused as error:
         raise SetupError(f"embedder.base_url: {error}") from None
 
