@@ -11,6 +11,8 @@ from uuid import UUID
 from tests.security.world import Actor, World, rule_of
 
 MEMORIES = "/api/v1/memories"
+_LLM = {"provider": "openai", "config": {"model": "m", "temperature": 0.1, "max_tokens": 2000}}
+_EMBEDDER = {"provider": "local", "config": {"model": "all-MiniLM-L6-v2-int8"}}
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,18 @@ class Attempts:
             "POST /api/v1/keys": self._make_key,
             "DELETE /api/v1/keys/{key_id}": self._unknown_key("DELETE", ""),
             "POST /api/v1/keys/{key_id}/rotate": self._unknown_key("POST", "/rotate"),
+            "GET /api/v1/config": self._plain("GET", "/api/v1/config"),
+            "PUT /api/v1/config": self._configure("PUT", "", {"openmemory": {"custom_instructions": "none"}}),
+            "PATCH /api/v1/config": self._configure("PATCH", "", {"openmemory": {"custom_instructions": None}}),
+            "POST /api/v1/config/reset": self._plain("POST", "/api/v1/config/reset"),
+            "GET /api/v1/config/mem0/llm": self._plain("GET", "/api/v1/config/mem0/llm"),
+            "PUT /api/v1/config/mem0/llm": self._configure("PUT", "/mem0/llm", _LLM),
+            "GET /api/v1/config/mem0/embedder": self._plain("GET", "/api/v1/config/mem0/embedder"),
+            "PUT /api/v1/config/mem0/embedder": self._configure("PUT", "/mem0/embedder", _EMBEDDER),
+            "GET /api/v1/config/mem0/vector_store": self._plain("GET", "/api/v1/config/mem0/vector_store"),
+            "PUT /api/v1/config/mem0/vector_store": self._configure("PUT", "/mem0/vector_store", None),
+            "GET /api/v1/config/openmemory": self._plain("GET", "/api/v1/config/openmemory"),
+            "PUT /api/v1/config/openmemory": self._configure("PUT", "/openmemory", {"custom_instructions": "none"}),
             "POST /api/v1/sync": self._sync,
             "GET /api/v1/sync/runs": self._plain("GET", "/api/v1/sync/runs"),
             "GET /api/v1/doctor": self._plain("GET", "/api/v1/doctor"),
@@ -87,7 +101,7 @@ class Attempts:
         self._names = [
             name
             for name in self._doors
-            for _ in range(1 if name in rare or "health" in name or "known" in name else 12)
+            for _ in range(1 if name in rare or "health" in name or "known" in name or "config" in name else 12)
         ]
 
     @property
@@ -287,6 +301,10 @@ class Attempts:
 
     def _plain(self, method: str, path: str) -> Callable[[Actor], Attempt]:
         return lambda _: Attempt(path, method, path)
+
+    def _configure(self, method: str, part: str, body: Any) -> Callable[[Actor], Attempt]:
+        path = f"/api/v1/config{part}"
+        return lambda _: Attempt(path, method, path, None, body)
 
     def _make_key(self, actor: Actor) -> Attempt:
         # An administrator may; it is not tried who then does anything with it.
