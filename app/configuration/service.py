@@ -128,7 +128,7 @@ class Configuration:
         changes: dict[Part, Section | None] = {part: mem0[part] for part in _PARTS if part in mem0}
 
         def whole(stored: Stored, part: Part, section: Section | None) -> Section | None:
-            return section and document.merged(section, document.shown(part, stored, self.baseline))
+            return None if section is None else document.merged(section, document.shown(part, stored, self.baseline))
 
         await self._check_addresses(changes, whole)
 
