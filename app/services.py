@@ -19,7 +19,7 @@ from app.access.grants import Grants
 from app.access.keys import Keys
 from app.access.rates import Rates
 from app.audit.service import Audit
-from app.config import Settings
+from app.config import Settings, environment
 from app.configuration.embedders import Embedders
 from app.configuration.service import Configuration
 from app.database import Database, most_connections
@@ -152,7 +152,7 @@ async def open_stores(
             await postgres.start()
             stack.push_async_callback(postgres.stop)
             url = postgres.url
-        await migrations.upgrade(url)
+        await migrations.upgrade(url, only_ours=("database", "url") in settings.inherited.values)
         database = Database(url, settings.database)
         stack.push_async_callback(database.close)
         if alone:
@@ -205,8 +205,8 @@ async def open_services(
         database = Database(stores.database, settings.database)
         stack.push_async_callback(database.close)
         egress = Egress(settings.egress.allow)
-        configuration = Configuration(database, settings, egress)
-        embedders = Embedders(database, configuration.baseline, stores.folder, egress)
+        configuration = Configuration(database, settings, egress, environment())
+        embedders = Embedders(database, configuration.baseline, stores.folder, egress, environment())
         keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first()))
         stack.push_async_callback(keeper.close)
         await keeper.follow()

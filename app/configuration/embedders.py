@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ class Embedders:
         baseline: Baseline,
         data_dir: Path,
         egress: Egress,
-        environ: Mapping[str, str] = os.environ,
+        environ: Mapping[str, str],
     ) -> None:
         self._database = database
         self._baseline = baseline

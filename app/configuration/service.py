@@ -6,7 +6,6 @@ under the lock of its row, with an event of the audit log that names the fields 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -66,9 +65,7 @@ class Effective:
 class Configuration:
     """Reading, changing and resetting what pages and programs may configure."""
 
-    def __init__(
-        self, database: Database, settings: Settings, egress: Egress, environ: Mapping[str, str] = os.environ
-    ) -> None:
+    def __init__(self, database: Database, settings: Settings, egress: Egress, environ: Mapping[str, str]) -> None:
         self._database = database
         self._settings = settings
         self._egress = egress
