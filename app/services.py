@@ -38,9 +38,11 @@ from app.index.port import IndexUnavailable, VectorIndex
 from app.index.rebuild import Rebuild
 from app.index.reconcile import Reconciler
 from app.index.space import Deadlines, Spaces
+from app.memories.archiving import Archiving
 from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory
+from app.memories.policies import Policies
 from app.memories.service import Memories
 from app.search.service import Search
 
@@ -86,6 +88,8 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    policies: Policies
+    archiving: Archiving
     apps: Apps
     search: Search
     grants: Grants
@@ -236,6 +240,8 @@ async def open_services(
                 keys=keys,
                 capture=settings.capture,
             ),
+            policies=Policies(database),
+            archiving=Archiving(database, directory, deliverer),
             maintenance=maintenance,
             apps=Apps(database),
             search=Search(database, spaces, settings, rates),

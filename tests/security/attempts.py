@@ -61,6 +61,9 @@ class Attempts:
             "POST /api/v1/grants": self._grant,
             "GET /api/v1/grants/explain": self._explain,
             "DELETE /api/v1/grants/{grant_id}": self._revoke,
+            "GET /api/v1/archive-policies": self._of_user("/api/v1/archive-policies"),
+            "POST /api/v1/archive-policies": self._policy,
+            "DELETE /api/v1/archive-policies/{policy_id}": self._end_policy,
             "GET /api/v1/audit": self._of_user("/api/v1/audit", limit=20),
             "DELETE /api/v1/users/{user_id}": self._erase_user,
             "GET /api/v1/keys": self._plain("GET", "/api/v1/keys"),
@@ -283,6 +286,25 @@ class Attempts:
         apps = [name for owner, name, _ in self._world.apps.values() if owner == about]
         rule = rule_of(self._rng, self._world, about, apps).model_dump()
         return Attempt("grant", "POST", "/api/v1/grants", None, {"user_id": user} | rule, user=user, writes=True)
+
+    def _policy(self, actor: Actor) -> Attempt:
+        user, about = self._user(actor), self._rng.choice(self._world.users)
+        criterion = self._rng.choice(
+            [
+                {"criteria_type": "user"},
+                {"criteria_type": "app", "criteria_id": self._app_id()},
+                {"criteria_type": "app", "criteria_name": self._app_of(about)},
+                {"criteria_type": "category", "criteria_name": self._category()},
+                {"criteria_type": "namespace", "criteria_name": self._namespace()},
+            ]
+        )
+        body = {"user_id": user, "days_to_archive": 3650} | criterion
+        return Attempt("policy", "POST", "/api/v1/archive-policies", None, body, user=user, writes=True)
+
+    def _end_policy(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        path = f"/api/v1/archive-policies/{UUID(int=11)}"
+        return Attempt("end policy", "DELETE", path, {"user_id": user}, user=user, writes=True)
 
     def _explain(self, actor: Actor) -> Attempt:
         user = self._user(actor)
