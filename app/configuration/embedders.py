@@ -22,8 +22,8 @@ from app.embeddings.port import EmbedderUnavailable
 from app.errors import Invalid, SetupError
 from app.index.keeper import Wanted
 
-TRIAL = 5.0
-"""Seconds that a model has to answer whoever saved it."""
+TRIAL = 15.0
+"""Seconds that a model has to answer whoever saved it. The first one of a provider imports its library meanwhile."""
 
 _SAVED = "saved"
 """Stands in the record of an embedder that was saved over REST: its address is not trusted like one of the settings."""

@@ -60,6 +60,10 @@ def _ollama(config: dict[str, Any], egress: Egress, trusted: bool) -> Any:
         def asking(self, seconds: float | None) -> Any:
             """A client that waits so long."""
             transport = egress.transport([self._address] if trusted else [])
-            return Client(host=self.config.ollama_base_url, transport=transport, timeout=seconds, trust_env=False)
+            # Else the library would take OLLAMA_API_KEY along, which was not set for this address.
+            headers = None if trusted else {"Authorization": "Bearer none"}
+            return Client(
+                host=self.config.ollama_base_url, transport=transport, timeout=seconds, trust_env=False, headers=headers
+            )
 
     return GuardedOllama(BaseEmbedderConfig(**config))

@@ -83,7 +83,7 @@ class ProviderEmbedder:
         self._trusted = trusted
         self._data_dir = data_dir
         self._egress = egress or Egress()
-        self._config = _config(settings)
+        self._config = _config(settings, trusted=trusted)
         _check_address(settings.base_url, self._egress, trusted=trusted)
         model = str(self._config["model"])
         self.model = f"{settings.provider}/{model}" + (f"@{settings.dimensions}" if settings.dimensions else "")
@@ -221,7 +221,7 @@ class ProviderEmbedder:
         return sorted(found, key=len, reverse=True)
 
 
-def _config(settings: EmbedderSettings) -> dict[str, Any]:
+def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:
     """The settings in mem0's words."""
     provider = PROVIDERS.get(settings.provider)
     if provider is None:
@@ -233,8 +233,8 @@ def _config(settings: EmbedderSettings) -> dict[str, Any]:
         raise SetupError(f"embedder.model: {settings.provider} has no default model; name one")
     config: dict[str, Any] = {"model": model}
     key = settings.api_key.get_secret_value()
-    if settings.provider == "openai" and settings.base_url and not key:
-        # Else OpenAI's own key, if the environment has one, would be sent to a stranger.
+    if settings.base_url and not key and (settings.provider == "openai" or not trusted):
+        # Else the provider's own key, if the environment has one, would be sent to a stranger.
         key = "none"
     if key:
         config["api_key"] = key

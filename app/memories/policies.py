@@ -84,6 +84,7 @@ class Policies:
         """
         _only_owner(caller)
         caller.may_write()
+        caller.may_read()  # the answer shows the name of what an id stands for
         async with self._database.transaction() as tx:
             # One after the other, or two at once would be one too many.
             await tx.execute(select(User.id).where(User.id == caller.user_id).with_for_update(key_share=True))
