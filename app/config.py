@@ -22,6 +22,8 @@ from pydantic import (
     PrivateAttr,
     SecretStr,
     ValidationError,
+    ValidationInfo,
+    field_validator,
 )
 
 from app import inherited
@@ -105,6 +107,13 @@ class LlmSettings(Section):
     base_url: str = Field("", description="The provider's address, for OpenAI-compatible servers and Ollama.")
     temperature: float = Field(0.1, ge=0, le=2, description="How freely it answers.")
     max_tokens: int = Field(2_000, ge=1, le=10_000_000, description="The longest answer.")
+
+    @field_validator("model")
+    @classmethod
+    def _model_goes_with_provider(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("provider") and not value:
+            raise ValueError("is needed with llm.provider")
+        return value
 
 
 class Search(Section):

@@ -41,6 +41,7 @@ OBSOLETE = {
 _OLLAMA_PORT = 11434
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared with, not listened on
 _DOCKER_HOST = "host.docker.internal"
+_DEFAULT_LLMS = ("openai", "ollama")
 _OLLAMA_MODELS = {"embedder": "nomic-embed-text", "llm": "llama3.1:latest"}
 
 
@@ -170,6 +171,10 @@ class _Reading:
             instead = "the packaged model is used" if part == "embedder" else "no language model is chosen"
             for name in names.values():
                 self.ignore(name, f"it has a meaning only with {names['provider']}; {instead}")
+            return ""
+        if part == "llm" and provider not in _DEFAULT_LLMS and names["model"] not in self._environ:
+            for name in names.values():
+                self.ignore(name, f"{names['provider']} needs {names['model']} beside it")
             return ""
         later = "; kept for the extraction of facts, which this version does not have yet" if part == "llm" else ""
         for setting, name in names.items():

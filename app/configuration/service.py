@@ -209,7 +209,7 @@ class Configuration:
             temperature=config.get("temperature", self._settings.llm.temperature),
             max_tokens=config.get("max_tokens", self._settings.llm.max_tokens),
             api_key=SecretStr(expanded(key, self._environ) if stored.llm is not None else key or ""),
-            base_url=address,
+            base_url=address if stored.llm is not None else address or self._settings.llm.base_url,
             trusted=stored.llm is None or self.baseline.names(address),
         )
         return Effective(llm, stored.instructions)

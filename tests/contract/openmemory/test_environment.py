@@ -109,6 +109,7 @@ IGNORED: list[tuple[dict[str, str], str]] = [
     ({"EMBEDDER_API_KEY": SECRET}, "only with EMBEDDER_PROVIDER"),
     ({"EMBEDDER_BASE_URL": "https://x"}, "only with EMBEDDER_PROVIDER"),
     ({"LLM_MODEL": "a-model"}, "only with LLM_PROVIDER"),
+    ({"LLM_PROVIDER": "anthropic"}, "LLM_PROVIDER needs LLM_MODEL beside it"),
     ({"LLM_API_KEY": SECRET}, "only with LLM_PROVIDER"),
     ({"LLM_BASE_URL": "https://x"}, "only with LLM_PROVIDER"),
     ({"OLLAMA_BASE_URL": "http://gpu:11434"}, "EMBEDDER_PROVIDER=ollama"),
