@@ -13,7 +13,7 @@ from app.config import EmbedderSettings
 from app.configuration import document
 from app.configuration.document import Baseline, Stored
 from app.configuration.providers import canonical, expanded
-from app.configuration.service import stored_now
+from app.configuration.row import stored_now
 from app.database import Database
 from app.egress.clients import Egress
 from app.embeddings.cache import CachedEmbedder

@@ -12,17 +12,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
-from sqlalchemy import func, select, update
-from sqlalchemy.dialects.postgresql import insert
 
 from app.access import journal
 from app.access.journal import Event
 from app.access.principal import Principal, Scope
 from app.addresses import web_url
 from app.config import Settings
-from app.configuration import document
+from app.configuration import document, row
 from app.configuration.document import Baseline, Part, Section, Stored
-from app.configuration.models import Config
 from app.configuration.providers import canonical, expanded
 from app.configuration.schemas import (
     ConfigPatch,
@@ -32,13 +29,10 @@ from app.configuration.schemas import (
     OpenMemoryConfig,
     VectorStoreProvider,
 )
-from app.database import Database, Tx
+from app.database import Database
 from app.egress.clients import Egress
 from app.egress.policy import EgressRefused
 from app.errors import Invalid
-from app.index import generations
-
-KEY = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ class Configuration:
         """
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
-            stored = await stored_now(tx)
+            stored = await row.stored_now(tx)
             await journal.record(tx, principal, Event.CONFIG_READ)
         return self._view(stored)
 
@@ -197,7 +191,7 @@ class Configuration:
             Invalid: the variable that holds the key is not in the environment of this process.
         """
         async with self._database.statement() as tx:
-            stored = await stored_now(tx)
+            stored = await row.stored_now(tx)
         if stored.llm is None and not self.baseline.llm_chosen:
             return Effective(None, stored.instructions)
         section = document.present("llm", stored, self.baseline)
@@ -217,20 +211,19 @@ class Configuration:
     async def prune(self) -> None:
         """Forget the keys of embedders whose vectors are gone."""
         async with self._database.transaction() as tx:
-            stored = Stored.of(await tx.scalar(_LOCKED))
-            kept = await _still_needed(tx, stored.kept)
+            stored = await row.locked(tx)
+            kept = await row.still_needed(tx, stored.kept)
             if kept != stored.kept:
-                await _write(tx, replace(stored, kept=kept))
+                await row.write(tx, replace(stored, kept=kept))
 
     async def _save(self, principal: Principal, event: Event, change: Callable[[Stored], Stored]) -> Stored:
         async with self._database.transaction() as tx:
-            await tx.execute(insert(Config).values(key=KEY, value={}).on_conflict_do_nothing())
-            before = Stored.of(await tx.scalar(_LOCKED))
+            before = await row.locked(tx, make=True)
             after = change(before)
             if after.embedder != before.embedder and before.embedder is not None:
-                after = replace(after, kept=await _still_needed(tx, (*_key_kept(before.embedder), *before.kept)))
+                after = replace(after, kept=await row.still_needed(tx, (*row.key_kept(before.embedder), *before.kept)))
             if after != before:
-                await _write(tx, after)
+                await row.write(tx, after)
             await journal.record(tx, principal, event, detail={"fields": _differing(before, after)})
         return after
 
@@ -245,7 +238,7 @@ class Configuration:
             Invalid: it is no address of the web, or one that must not be reached.
         """
         async with self._database.statement() as tx:
-            stored = await stored_now(tx)
+            stored = await row.stored_now(tx)
         for part, sent in sections.items():
             section = whole(stored, part, sent)
             if section is None:
@@ -295,35 +288,6 @@ class Configuration:
 
 
 _PARTS: tuple[Part, ...] = ("llm", "embedder")
-_LOCKED = select(Config.value).where(Config.key == KEY).with_for_update()
-
-
-async def stored_now(tx: Tx) -> Stored:
-    """What was saved."""
-    return Stored.of(await tx.scalar(select(Config.value).where(Config.key == KEY)))
-
-
-async def _write(tx: Tx, stored: Stored) -> None:
-    await tx.execute(update(Config).where(Config.key == KEY).values(value=stored.value(), updated_at=func.now()))
-
-
-async def _still_needed(tx: Tx, kept: tuple[Mapping[str, str], ...]) -> tuple[Mapping[str, str], ...]:
-    """Those of the kept keys whose model has vectors in a collection, the first of each place."""
-    places = {(one.embedder["provider"], one.embedder["base_url"]) for one in await generations.everyone(tx)}
-    found: dict[tuple[str, str], Mapping[str, str]] = {}
-    for one in kept:
-        place = one["provider"], one["base_url"]
-        if place in places:
-            found.setdefault(place, one)
-    return tuple(found.values())
-
-
-def _key_kept(section: Section) -> tuple[Mapping[str, str], ...]:
-    key = section["config"].get("api_key")
-    if not key:
-        return ()
-    place = {"provider": canonical(section["provider"]), "base_url": document.address_of(section)}
-    return ({**place, "api_key": key},)
 
 
 def _section(sent: BaseModel | None) -> Section | None:

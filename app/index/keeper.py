@@ -162,7 +162,7 @@ class Keeper:
         collection = collection_name(self._parts.alias, wanted.embedder.model, dimension)
         async with self._database.transaction() as tx:
             state = await generations.want(tx, collection, wanted.embedder.model, dimension, wanted.recorded)
-        self._told = True
+        self._told, self.spaces.obstacle = True, None
         # Asked in another way than before (a new key, another address), the model goes on in the collection it has.
         for space in self._all():
             if space.collection == collection and space.embedder is not wanted.embedder:

@@ -148,8 +148,11 @@ async def test_a_model_that_is_asked_in_a_wrong_way_goes_on_in_the_right_one(
         await save(http, asked(other, key=OTHER_KEY))
         await services.rebuild.step()
         assert await by_meaning(services, "while the new address is silent")
+        told = (await http.get("/api/v1/doctor")).json()["problems"]
+        assert any(problem.startswith("model: openai/one is configured and cannot be used") for problem in told)
         other.away = False
         await services.rebuild.step()
+        assert (await http.get("/api/v1/doctor")).json()["problems"] == []
         before = len(server.embedded)
         assert await by_meaning(services, "by way of the new address")
         assert len(server.embedded) == before
