@@ -1,4 +1,5 @@
 """Settings: `openmemory.toml`, then `OPENMEMORY_*` environment variables, then command-line flags; the last wins.
+Below all of them count the variables of the old OpenMemory (`inherited.py`).
 
 A key `section.name` is spelt `OPENMEMORY_SECTION_NAME` in the environment. An unknown key or an invalid value stops
 the start with its name, where it came from and what would be valid. `openmemory.toml` in the project lists every key.
@@ -6,72 +7,42 @@ the start with its name, where it came from and what would be valid. `openmemory
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
-import re
 import tomllib
 import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     ValidationInfo,
     field_validator,
 )
 
-from app.addresses import Allowed, is_loopback, web_url
+from app import inherited
 from app.errors import SetupError
+from app.sections import ASYMMETRIC, EgressSettings, OAuth, Section, network, origin
 
 PREFIX = "OPENMEMORY_"
 _CLIENT_KEY = "OPENMEMORY_API_KEY"
-_NOT_SETTINGS = ("OPENMEMORY_TEST_", "OPENMEMORY_CONFIG", _CLIENT_KEY)
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
-def _network(text: str) -> str:
-    """An address or a network, as it is written.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    try:
-        ipaddress.ip_network(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no IP address, and no network such as 10.0.0.0/8") from None
-    return text
-
-
-def _origin(text: str) -> str:
-    """The origin of a page, as browsers send it, or any.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    if text != "*" and not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@\s]+/?", text):
-        raise ValueError(f"{text!r} is no origin such as https://example.com, and not '*'")
-    return text
+_NOT_SETTINGS = ("OPENMEMORY_TEST_", "OPENMEMORY_CONFIG", inherited.SWITCH, _CLIENT_KEY)
 
 
 class Http(Section):
     """Who may call over HTTP, beside authentication, and how long a client may take."""
 
     allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted beside localhost; '*' accepts any.")
-    cors_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = Field(
+    cors_origins: tuple[Annotated[str, AfterValidator(origin)], ...] = Field(
         ("http://localhost:3000", "http://127.0.0.1:3000"), description="Origins of web pages that may call the API."
     )
-    trusted_proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = Field(
+    trusted_proxies: tuple[Annotated[str, AfterValidator(network)], ...] = Field(
         (), description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
     )
     header_timeout: float = Field(10.0, gt=0, le=600, description="Seconds within which a request's headers must come.")
@@ -127,6 +98,24 @@ class EmbedderSettings(Section):
     threads: int = Field(1, ge=1, le=64, description="Threads of the packaged model for one batch.")
 
 
+class LlmSettings(Section):
+    """What is to extract facts from texts. Nothing asks it yet."""
+
+    provider: str = Field("", description="A language model's provider: openai, ollama, anthropic ...; empty: none.")
+    model: str = Field("", description="The provider's model; needed with provider.")
+    api_key: SecretStr = Field(SecretStr(""), description="The provider's key, if it wants one.")
+    base_url: str = Field("", description="The provider's address, for OpenAI-compatible servers and Ollama.")
+    temperature: float = Field(0.1, ge=0, le=2, description="How freely it answers.")
+    max_tokens: int = Field(2_000, ge=1, le=10_000_000, description="The longest answer.")
+
+    @field_validator("model")
+    @classmethod
+    def _model_goes_with_provider(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("provider") and not value:
+            raise ValueError("is needed with llm.provider")
+        return value
+
+
 class Search(Section):
     """How results are found and mixed."""
 
@@ -165,84 +154,6 @@ class Access(Section):
     default_app: str = Field(
         "openmemory", min_length=1, max_length=256, description="The app when a request names none."
     )
-
-
-ASYMMETRIC = frozenset(
-    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
-)  # fmt: skip
-
-
-class OAuth(Section):
-    """Access tokens of an OAuth 2.1 authorization server. Without an issuer none are taken."""
-
-    issuer: str = Field("", description="The authorization server, exactly as its tokens name it; empty: OAuth is off.")
-    resource: str = Field(
-        "", description="Public base URL of this service, such as https://memory.example.com; needed with issuer."
-    )
-    audience: tuple[str, ...] = Field(
-        (), description="Audiences that tokens may have; empty: resource and what MCP clients name under it."
-    )
-    jwks_url: str = Field("", description="Where the issuer's keys are; empty: as its metadata says.")
-    algorithms: tuple[str, ...] = Field(
-        ("RS256", "PS256", "ES256", "ES384", "EdDSA"), min_length=1, description="Signatures that are taken."
-    )
-    leeway: int = Field(60, ge=0, le=600, description="Seconds by which the issuer's clock may differ from ours.")
-    user_claim: str = Field("sub", min_length=1, description="The claim that names the user.")
-    app_claim: str = Field(
-        "client_id",
-        min_length=1,
-        description="The claim that names the client, and so the app; azp where it is absent.",
-    )
-    scope_prefix: str = Field(
-        "",
-        pattern=r"^[\x21\x23-\x5b\x5d-\x7e]*$",
-        description="What stands before read, write and admin in the issuer's scopes, such as 'memory:'.",
-    )
-    admins: tuple[str, ...] = Field((), description="Users whose tokens may carry the admin scope.")
-    owner_clients: tuple[str, ...] = Field(
-        (), description="Client ids that speak as the user themself; every other one is bound to its app."
-    )
-
-    @field_validator("issuer")
-    @classmethod
-    def _issuer_is_safe(cls, value: str) -> str:
-        if value and web_url(value).startswith("http://") and not is_loopback(urlsplit(value).hostname or ""):
-            raise ValueError("must be https://, as everything it says is believed; http:// only on loopback")
-        return value
-
-    @field_validator("resource")
-    @classmethod
-    def _resource_goes_with_issuer(cls, value: str, info: ValidationInfo) -> str:
-        if bool(value) != bool(info.data.get("issuer", value)):
-            raise ValueError("is of no use without oauth.issuer" if value else "is needed with oauth.issuer")
-        return web_url(value).rstrip("/") if value else value
-
-    @field_validator("jwks_url")
-    @classmethod
-    def _keys_are_on_the_web(cls, value: str) -> str:
-        return web_url(value, base=False) if value else value
-
-    @field_validator("algorithms")
-    @classmethod
-    def _signatures_need_no_secret(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if strange := [name for name in value if name not in ASYMMETRIC]:
-            raise ValueError(f"{strange[0]!r} is not taken: only {', '.join(sorted(ASYMMETRIC))}")
-        return value
-
-
-class EgressSettings(Section):
-    """Where the service may connect to, beyond the public internet and the addresses in these settings."""
-
-    allow: tuple[str, ...] = Field(
-        (), description="Private hosts that may be reached: host, host:port, address or CIDR such as 10.0.0.0/8."
-    )
-
-    @field_validator("allow")
-    @classmethod
-    def _each_can_be_read(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
-            Allowed.parse(entry)
-        return value
 
 
 LONGEST_NAME = 500
@@ -326,6 +237,7 @@ class Settings(Section):
     database: Database = Database()
     qdrant: Qdrant = Qdrant()
     embedder: EmbedderSettings = EmbedderSettings()
+    llm: LlmSettings = LlmSettings()
     search: Search = Search()
     sync: Sync = Sync()
     access: Access = Access()
@@ -336,6 +248,12 @@ class Settings(Section):
     audit: Audit = Audit()
     capture: Capture = Capture()
     log: Log = Log()
+    _inherited: inherited.Inherited = PrivateAttr(default=inherited.NOTHING)
+
+    @property
+    def inherited(self) -> inherited.Inherited:
+        """What the variables of the old OpenMemory said."""
+        return self._inherited
 
 
 def keys(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
@@ -360,13 +278,14 @@ def load(
     """Read and check the settings.
 
     `file`: a TOML file that must exist if named; else `OPENMEMORY_CONFIG`, else `openmemory.toml` in the working folder
-    if there is one and `here`. `flags`: dotted key → value; None means "not given".
+    if there is one and `here`. `flags`: dotted key → value; None means "not given". The variables of the old
+    OpenMemory count where the working folder does: both may be somebody else's.
 
     Raises:
         SetupError: an unknown key or an invalid value; names the key, its origin and what would be valid.
     """
     environ = os.environ if environ is None else environ
-    origin: dict[tuple[str, ...], str] = {}
+    sources: dict[tuple[str, ...], str] = {}
     values: dict[str, Any] = {}
 
     def put(path: tuple[str, ...], value: Any, where: str) -> None:
@@ -374,7 +293,7 @@ def load(
         for part in path[:-1]:
             target = target.setdefault(part, {})
         target[path[-1]] = value
-        origin[path] = where
+        sources[path] = where
 
     known = keys()
     for path, value in _from_file(_which_file(file, environ, here=here)).items():
@@ -393,13 +312,34 @@ def load(
         if value is not None:
             path_ = tuple(dotted.split("."))
             put(path_, value, "--" + path_[-1].replace("_", "-"))
+    told = inherited.NOTHING
+    if here:
+        given = {key: _at(values, key) for key in sources}
+        account, in_container = inherited.account_name(), inherited.within_container()
+        told = inherited.inherit(environ, given, account=account, in_container=in_container)
+        for key, (value, name) in told.values.items():
+            put(key, value, f"environment: {name}")
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
+        settings._inherited = told
+        return settings
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = tuple(str(part) for part in first["loc"])
-        at = next((origin[where[:n]] for n in range(len(where), 0, -1) if where[:n] in origin), ".".join(where))
+        at = next((sources[where[:n]] for n in range(len(where), 0, -1) if where[:n] in sources), ".".join(where))
         raise SetupError(f"{at}: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    found: Any = values
+    for part in path:
+        found = found[part]
+    return found
+
+
+def environment() -> Mapping[str, str]:
+    """The environment of this process: for keys that a configuration names by their variable, and for a child."""
+    return os.environ
 
 
 def client_key(environ: Mapping[str, str] | None = None) -> str | None:
@@ -461,6 +401,7 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 __all__ = [
+    "ASYMMETRIC",
     "Access",
     "Audit",
     "Capture",
@@ -469,6 +410,7 @@ __all__ = [
     "EmbedderSettings",
     "Http",
     "Limits",
+    "LlmSettings",
     "Log",
     "OAuth",
     "Qdrant",
@@ -477,6 +419,7 @@ __all__ = [
     "Section",
     "Settings",
     "Sync",
+    "environment",
     "keys",
     "load",
 ]

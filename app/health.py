@@ -111,6 +111,8 @@ class Health:
                 except IndexUnavailable as error:
                     problems.append(f"index: it went away while it was compared: {error}")
             collections = await self._collections()
+        if self._spaces.obstacle is not None:
+            problems.append(f"model: {self._spaces.obstacle}; searches go on with {self._spaces.serving.model}")
         if stuck:
             problems.append(
                 f"marks: {stuck} items could not be delivered to the index for {marks.STUCK_AFTER} attempts"
@@ -154,7 +156,10 @@ class Health:
 
     async def _model(self) -> dict[str, Any]:
         space = self._spaces.serving
-        return {"model": space.model, "dimension": await space.embedder.dimension()}
+        found: dict[str, Any] = {"model": space.model, "dimension": await space.embedder.dimension()}
+        if self._spaces.obstacle is not None:
+            found["obstacle"] = self._spaces.obstacle
+        return found
 
 
 _VERSIONS = text("SELECT current_setting('server_version'), (SELECT version_num FROM alembic_version LIMIT 1)")

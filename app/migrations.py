@@ -8,7 +8,8 @@ from pathlib import Path
 
 import psycopg
 from alembic.config import Config
-from sqlalchemy import Engine, create_engine, exc, text
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, exc, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
@@ -16,6 +17,7 @@ from alembic import command
 from app.daemons import in_daemon
 from app.database import normal_url, reaching
 from app.errors import SetupError
+from app.inherited import SWITCH
 
 OLDEST = 14
 """The oldest major version of PostgreSQL that is supported."""
@@ -42,13 +44,16 @@ def engine_of(url: str) -> Engine:
     return create_engine(url, poolclass=NullPool, connect_args=reaching(make_url(url), CONNECT_TIMEOUT))
 
 
-async def upgrade(url: str) -> None:
+async def upgrade(url: str, *, only_ours: bool = False) -> None:
     """Bring the schema to the newest revision. Replicas that start together wait for each other.
 
+    `only_ours`: not beside the tables of somebody else, for nobody has said that this database is meant for us.
+
     Raises:
-        SetupError: the server does not answer, is too old, or lacks an extension that the role may not create.
+        SetupError: the server does not answer, is too old, or lacks an extension that the role may not create; or the
+            database holds what another program has migrated.
     """
-    upgrading = asyncio.create_task(in_daemon(partial(_upgrade, url), name="migrations"))
+    upgrading = asyncio.create_task(in_daemon(partial(_upgrade, url, only_ours), name="migrations"))
     try:
         while not (await asyncio.wait([upgrading], timeout=LOOK))[0]:
             await asyncio.to_thread(_answers, url)
@@ -77,7 +82,40 @@ def _silent(error: BaseException | None) -> SetupError:
     return SetupError(f"database.url: PostgreSQL does not answer: {reason}")
 
 
-def _upgrade(url: str) -> None:
+def _refuse_others(connection: Connection, config: Config, only_ours: bool) -> None:
+    """Leave a database alone that is somebody else's."""
+    tables = set(connection.scalars(_TABLES))
+    if "alembic_version" in tables:
+        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+        if set(connection.scalars(text("SELECT version_num FROM alembic_version"))) <= known:
+            return
+        if "index_marks" in tables:
+            raise SetupError("database.url: a newer OpenMemory has used this database; start that one, or a newer one")
+        raise SetupError(
+            "database.url: another program's migrations are noted in this database (alembic_version); give OpenMemory "
+            "a database of its own"
+        )
+    if tables and only_ours:
+        raise SetupError(
+            f"DATABASE_URL: the database holds tables of something else ({', '.join(sorted(tables)[:3])}); give "
+            "OpenMemory one of its own, or set OPENMEMORY_DATABASE_URL to the same address if it is meant; "
+            f"{SWITCH}=off ignores DATABASE_URL"
+        )
+
+
+_TABLES = text(
+    """
+    SELECT c.relname FROM pg_class AS c
+    WHERE c.relnamespace = to_regnamespace(current_schema()::text) AND c.relkind IN ('r', 'p', 'f')
+        AND NOT EXISTS (
+            SELECT FROM pg_depend AS d
+            WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+        )
+    """
+)
+
+
+def _upgrade(url: str, only_ours: bool) -> None:
     engine = engine_of(normal_url(url))
     try:
         with engine.connect() as connection:
@@ -92,6 +130,7 @@ def _upgrade(url: str) -> None:
                     f"database.url: the server lacks the extensions {', '.join(missing)};"
                     " install PostgreSQL's contrib package"
                 )
+            _refuse_others(connection, configuration(url), only_ours)
         command.upgrade(configuration(url), "head")
     except exc.OperationalError as error:
         raise _silent(error.orig) from None

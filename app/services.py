@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from app import migrations
 from app.access.apps import Apps
@@ -19,27 +19,30 @@ from app.access.grants import Grants
 from app.access.keys import Keys
 from app.access.rates import Rates
 from app.audit.service import Audit
-from app.config import EmbedderSettings, Settings
+from app.config import Settings, environment
+from app.configuration.embedders import Embedders
+from app.configuration.service import Configuration
 from app.database import Database, most_connections
 from app.egress.clients import Egress
 from app.embedded.folder import DataFolder, default_data_dir
 from app.embedded.postgres import EmbeddedPostgres
 from app.embeddings.cache import CachedEmbedder
-from app.embeddings.opening import open_embedder, without_secrets
 from app.errors import SetupError
 from app.health import Health
 from app.index import marks
 from app.index.claim import claimed
 from app.index.deliver import Deliverer
-from app.index.keeper import Keeper, Parts
+from app.index.keeper import Keeper, Parts, Wanted
 from app.index.models import Kind
 from app.index.port import IndexUnavailable, VectorIndex
 from app.index.rebuild import Rebuild
 from app.index.reconcile import Reconciler
 from app.index.space import Deadlines, Spaces
+from app.memories.archiving import Archiving
 from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory
+from app.memories.policies import Policies
 from app.memories.service import Memories
 from app.search.service import Search
 
@@ -85,11 +88,15 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    policies: Policies
+    archiving: Archiving
     apps: Apps
     search: Search
     grants: Grants
     keys: Keys
     audit: Audit
+    configuration: Configuration
+    embedders: Embedders
     rates: Rates
     denials: Denials
     health: Health
@@ -149,7 +156,7 @@ async def open_stores(
             await postgres.start()
             stack.push_async_callback(postgres.stop)
             url = postgres.url
-        await migrations.upgrade(url)
+        await migrations.upgrade(url, only_ours=("database", "url") in settings.inherited.values)
         database = Database(url, settings.database)
         stack.push_async_callback(database.close)
         if alone:
@@ -202,7 +209,9 @@ async def open_services(
         database = Database(stores.database, settings.database)
         stack.push_async_callback(database.close)
         egress = Egress(settings.egress.allow)
-        keeper = Keeper(database, _parts(settings, stores, egress))
+        configuration = Configuration(database, settings, egress, environment())
+        embedders = Embedders(database, configuration.baseline, stores.folder, egress, environment())
+        keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first()))
         stack.push_async_callback(keeper.close)
         await keeper.follow()
         spaces = keeper.spaces
@@ -231,12 +240,16 @@ async def open_services(
                 keys=keys,
                 capture=settings.capture,
             ),
+            policies=Policies(database),
+            archiving=Archiving(database, directory, deliverer),
             maintenance=maintenance,
             apps=Apps(database),
             search=Search(database, spaces, settings, rates),
             grants=Grants(database, Memory),
             keys=keys,
             audit=Audit(database, settings.audit),
+            configuration=configuration,
+            embedders=embedders,
             rates=rates,
             denials=Denials(database, rates),
             health=Health(database, spaces, reconciler, VERSION),
@@ -259,16 +272,7 @@ def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
     return Tokens.of(settings.oauth, settings.limits, egress)
 
 
-def _parts(settings: Settings, stores: Stores, egress: Egress) -> Parts:
-    embedder = settings.embedder
-
-    def another(recorded: dict[str, Any]) -> CachedEmbedder:
-        """An embedder that was configured before. A key goes to no other provider or address than it was given for."""
-        other = EmbedderSettings.model_validate(recorded | {"timeout": embedder.timeout, "threads": embedder.threads})
-        if other.provider == embedder.provider and other.base_url == without_secrets(embedder)["base_url"]:
-            other = other.model_copy(update={"api_key": embedder.api_key, "base_url": embedder.base_url})
-        return open_embedder(other, stores.folder, egress)
-
+def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wanted) -> Parts:
     def index(model: str, dimension: int, on_created: Callable[[], None]) -> VectorIndex:
         qdrant = settings.qdrant
         if qdrant.url or stores.index_socket:
@@ -290,9 +294,9 @@ def _parts(settings: Settings, stores: Stores, egress: Egress) -> Parts:
 
     return Parts(
         alias=settings.qdrant.collection,
-        wanted=open_embedder(embedder, stores.folder, egress),
-        recorded=without_secrets(embedder),
-        embedder=another,
+        wanted=wanted,
+        configured=embedders.configured,
+        embedder=embedders.recorded,
         index=index,
-        deadlines=Deadlines(embedder=embedder.timeout, index=settings.qdrant.timeout),
+        deadlines=Deadlines(embedder=settings.embedder.timeout, index=settings.qdrant.timeout),
     )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from app.access.models import AccessControl, ApiKey, App, AuditEvent, RateLimit, User
 from app.audit.models import MemoryAccessLog
+from app.configuration.models import Config
 from app.database import Base
 from app.index.models import Embedding, IndexGeneration, IndexMark, SyncRun
-from app.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory
+from app.memories.models import ArchivePolicy, Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory
 from app.search.models import LexicalStatistics
 from app.sessions.models import McpMessage, McpSession
 
 metadata = Base.metadata
 
 __all__ = [
-    "AccessControl", "ApiKey", "App", "AuditEvent", "Category", "Embedding", "IndexGeneration", "IndexMark",
-    "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision",
-    "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
+    "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Category", "Config", "Embedding",
+    "IndexGeneration", "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog",
+    "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
 ]  # fmt: skip

@@ -48,6 +48,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_key_and_file(tmp_path: Path, c
         ({"OPENMEMORY_PROT": "1"}, "unknown setting OPENMEMORY_PROT; did you mean 'OPENMEMORY_PORT'"),
         ({"OPENMEMORY_PORT": "many"}, "OPENMEMORY_PORT: Input should be a valid integer"),
         ({"OPENMEMORY_QDRANT_URL": "localhost:6333"}, "OPENMEMORY_QDRANT_URL"),
+        ({"OPENMEMORY_LLM_PROVIDER": "groq"}, "llm.model: is needed with llm.provider"),
     ],
 )
 def test_an_environment_that_cannot_be_used_is_refused_by_variable(environ: dict[str, str], message: str):

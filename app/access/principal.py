@@ -37,6 +37,8 @@ class Door(StrEnum):
 
     REST = "rest"
     MCP = "mcp"
+    JOB = "job"
+    """No request: a job that carries out what a user has ordered."""
 
 
 @dataclass(frozen=True, slots=True)

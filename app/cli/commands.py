@@ -18,6 +18,7 @@ from app.cli.import_ import import_
 from app.cli.keys import keys
 from app.cli.list_ import list_
 from app.cli.mcp import mcp
+from app.cli.policies import policies
 from app.cli.search import search
 from app.cli.serve import serve
 from app.cli.stop import stop
@@ -65,6 +66,7 @@ cli.command()(doctor)
 cli.add_typer(apps, name="apps")
 cli.add_typer(grants, name="grants")
 cli.add_typer(keys, name="keys")
+cli.add_typer(policies, name="policies")
 cli.command()(audit)
 cli.command()(erase)
 cli.command()(config)

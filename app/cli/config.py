@@ -11,7 +11,7 @@ from app.cli.options import ConfigFile, DataDir, Json, load_settings
 def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = False) -> None:
     """Show the effective settings; secrets are masked."""
     from app.cli.finding import data_folder
-    from app.cli.output import as_json, table
+    from app.cli.output import as_json, note, table
     from app.config import keys
 
     settings = load_settings(config, data_dir=data_dir)
@@ -23,13 +23,22 @@ def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fal
         shown[".".join(path)] = _masked(value), field.description
     shown["data_dir"] = str(data_folder(settings)), shown["data_dir"][1]
     if json:
-        as_json({name: value for name, (value, _) in shown.items()})
+        told = settings.inherited
+        more = {
+            "inherited": {
+                "used": {note.name: note.meaning for note in told.used},
+                "without_effect": {note.name: note.meaning for note in told.ignored},
+            }
+        }
+        as_json({name: value for name, (value, _) in shown.items()} | more)
     else:
         table(
             ["setting", "value", "meaning"],
             [(name, _words(value), meaning) for name, (value, meaning) in shown.items()],
             wide="meaning",
         )
+        for line in settings.inherited.lines():
+            note(line)
 
 
 def _masked(value: Any) -> Any:

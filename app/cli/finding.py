@@ -14,9 +14,10 @@ import httpx
 import psutil
 
 from app.cli.sockets import PortTaken, listen
-from app.config import Settings
+from app.config import Settings, environment
 from app.embedded.folder import DataFolder, ServiceInfo, default_data_dir, running_service
 from app.errors import NotFound, SetupError, Unavailable
+from app.inherited import SWITCH
 
 _LOG = "serve.log"
 _LOG_LIMIT = 10_000_000
@@ -136,10 +137,12 @@ def _start(settings: Settings, flags: list[str]) -> tuple[subprocess.Popen[bytes
             flags = [*flags, "--port", "0"]
         # -P: a folder `app` where the command was called is not ours.
         command = [sys.executable, "-P", "-m", "app", "serve", "--data-dir", str(folder.path), *flags]
-        # In the data folder, for the folder that an assistant works in is not one to take settings from.
+        # In the data folder, for the folder that an assistant works in is not one to take settings from, and neither
+        # are the variables that were set for that work.
         process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=folder.path
-        )
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=folder.path,
+            env={**environment(), SWITCH: "off"},
+        )  # fmt: skip
     finally:
         os.close(log)
     return process, path

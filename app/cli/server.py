@@ -23,6 +23,8 @@ from app.cli.web import Server, public
 from app.config import Settings
 from app.services import VERSION, Services, Stores, open_services, open_stores
 
+log = logging.getLogger(__name__)
+
 _PATIENCE_WITH_CLIENTS = 1
 """Seconds that open requests get to finish. Server-sent events never do."""
 _YOUNG = 20_000
@@ -37,11 +39,18 @@ def run(settings: Settings, sockets: list[socket]) -> None:
         SetupError: the stores cannot be opened as configured.
     """
     logs.set_up(settings.log)
+    tell_inherited(settings)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(settings, sockets))
     except SystemExit:  # uvicorn's, with a code of its own, after it has logged why the application did not start
         sys.exit(Exit.FAILED)
+
+
+def tell_inherited(settings: Settings) -> None:
+    """Log which variables of the old OpenMemory count, and which are set in vain."""
+    for line in settings.inherited.lines():
+        log.info("%s", line)
 
 
 def loop_factory() -> type[asyncio.AbstractEventLoop] | None:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from socket import socket
 
 from app import logs
-from app.cli.server import doors, loop_factory, say, settle
+from app.cli.server import doors, loop_factory, say, settle, tell_inherited
 from app.cli.sockets import url_of
 from app.cli.stopping import Stopping
 from app.cli.worker import Order
@@ -40,6 +40,7 @@ def run(settings: Settings, sockets: list[socket]) -> None:
         SetupError: the stores cannot be opened as configured, or a worker does not start.
     """
     logs.set_up(settings.log)
+    tell_inherited(settings)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, sockets))
 

@@ -11,10 +11,14 @@ from typing import Any
 
 import httpx
 
-from app.egress.policy import Policy
-from app.egress.transports import AsyncTransport, Resolve, Transport, look_up
+from app.egress.gate import gate
+from app.egress.policy import Origin, Policy
+from app.egress.transports import AsyncTransport, Resolve, Transport, addresses_of, look_up
 
 TIMEOUT = httpx.Timeout(10.0, connect=5.0)
+LOOK_UP = 3.0
+"""Seconds that the look-up of a name may take where nothing is sent yet."""
+
 REDIRECTS = 3
 DOCUMENT = 1_000_000
 """Bytes of a JSON document that nobody needs to be larger."""
@@ -43,6 +47,23 @@ class Egress:
     def _tls(self) -> ssl.SSLContext:
         # The one thing taken from the environment: SSL_CERT_FILE, by which companies name their own authority.
         return self._given_tls or httpx.create_ssl_context(trust_env=True)
+
+    async def check(self, url: str, trusted: Iterable[str] = ()) -> None:
+        """Refuse an address before anything is sent to it. What a name leads to is looked at again when it is used.
+
+        A name that cannot be looked up now is let pass: nothing can be sent to it either.
+
+        Raises:
+            EgressRefused: it is no URL of the web, or the policy does not let requests to it out.
+        """
+        found = gate(self.policy, trusted)
+        origin = Origin.of(url)
+        try:
+            async with deadline(LOOK_UP):
+                addresses = await addresses_of(origin, self._resolve)
+        except (TimeoutError, OSError):
+            return
+        self.policy.check(origin, addresses, trusted=origin in found.trusted)
 
     def client(
         self, trusted: Iterable[str] = (), *, timeout: httpx.Timeout | float = TIMEOUT, redirects: bool = False

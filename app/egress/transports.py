@@ -93,13 +93,9 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         return await inner.handle_async_request(leaving.towards(last))
 
     async def _found(self, leaving: Leaving) -> Sequence[IP]:
-        host, port = leaving.origin.host, leaving.origin.port
-        literal = parsed(host)
-        if literal is not None:
-            return [literal]
         try:
             async with deadline(leaving.request.extensions.get("timeout", {}).get("connect")):
-                found = await in_daemon(lambda: _addresses(self._resolve(host, port)), name="look-up")
+                found = await addresses_of(leaving.origin, self._resolve)
         except TimeoutError:
             raise httpx.ConnectTimeout(f"{leaving.origin.shown}: the name is not found in time") from None
         except OSError as error:
@@ -110,6 +106,17 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         """Close every connection."""
         for inner in (self._once, *self._kept.values()):
             await inner.aclose()
+
+
+async def addresses_of(origin: Origin, resolve: Resolve) -> Sequence[IP]:
+    """The addresses of a host, looked up in a thread.
+
+    Raises:
+        OSError: there is no such name, or nobody answers.
+    """
+    if (literal := parsed(origin.host)) is not None:
+        return [literal]
+    return await in_daemon(lambda: _addresses(resolve(origin.host, origin.port)), name="look-up")
 
 
 def _addresses(texts: Iterable[str]) -> list[IP]:

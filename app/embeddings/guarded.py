@@ -9,17 +9,24 @@ from app.egress.clients import Egress
 
 
 def opened(
-    factory: Any, provider: str, config: dict[str, Any], egress: Egress, patience: tuple[float, float]
+    factory: Any,
+    provider: str,
+    config: dict[str, Any],
+    egress: Egress,
+    patience: tuple[float, float],
+    *,
+    trusted: bool = True,
 ) -> tuple[Any, Any]:
     """mem0's embedder for queries and the same for documents, each with its seconds of `patience`.
 
-    The address that the settings or the provider's environment name is trusted, and every request goes through
-    `egress`: so for openai, azure_openai, lmstudio, together, ollama, and huggingface with an address. Not covered are
-    aws_bedrock, gemini and vertexai, whose libraries speak to their clouds in their own ways; azure_openai where it
-    asks for a token without a key; and what fastembed and huggingface download of a local model.
+    The address that the settings or the provider's environment name is `trusted`; one that was saved over REST is not,
+    and must be public or in `egress.allow`. Every request goes through `egress`: so for openai, azure_openai, lmstudio,
+    together, ollama, and huggingface with an address. Not covered are aws_bedrock, gemini and vertexai, whose libraries
+    speak to their clouds in their own ways; azure_openai where it asks for a token without a key; and what fastembed
+    and huggingface download of a local model.
     """
     if provider == "ollama":
-        embedder = _ollama(config, egress)
+        embedder = _ollama(config, egress, trusted)
         return _twin(embedder, embedder.asking(patience[0])), _twin(embedder, embedder.asking(patience[1]))
     embedder = factory.create(provider, dict(config), None)
     client: Any = getattr(embedder, "client", None)
@@ -27,7 +34,7 @@ def opened(
         return embedder, embedder
     # OpenAI's client and those modelled on it. Retries are the caller's: a breaker for queries, marks with backoff
     # for documents.
-    http = egress.client([str(client.base_url)], redirects=True)
+    http = egress.client([str(client.base_url)] if trusted else [], redirects=True)
     queries, documents = (client.with_options(http_client=http, timeout=seconds, max_retries=0) for seconds in patience)
     return _twin(embedder, queries), _twin(embedder, documents)
 
@@ -38,7 +45,7 @@ def _twin(embedder: Any, client: Any) -> Any:
     return twin
 
 
-def _ollama(config: dict[str, Any], egress: Egress) -> Any:
+def _ollama(config: dict[str, Any], egress: Egress, trusted: bool) -> Any:
     """mem0's embedder for Ollama. It asks for its model while it is made: its client cannot be replaced afterwards."""
     from mem0.configs.embeddings.base import BaseEmbedderConfig  # type: ignore[import-untyped]
     from mem0.embeddings.ollama import OllamaEmbedding  # type: ignore[import-untyped]
@@ -52,7 +59,11 @@ def _ollama(config: dict[str, Any], egress: Egress) -> Any:
 
         def asking(self, seconds: float | None) -> Any:
             """A client that waits so long."""
-            transport = egress.transport([self._address])
-            return Client(host=self.config.ollama_base_url, transport=transport, timeout=seconds, trust_env=False)
+            transport = egress.transport([self._address] if trusted else [])
+            # Else the library would take OLLAMA_API_KEY along, which was not set for this address.
+            headers = None if trusted else {"Authorization": "Bearer none"}
+            return Client(
+                host=self.config.ollama_base_url, transport=transport, timeout=seconds, trust_env=False, headers=headers
+            )
 
     return GuardedOllama(BaseEmbedderConfig(**config))

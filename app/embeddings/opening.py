@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import numpy as np
+import numpy.typing as npt
+
 from app.config import EmbedderSettings
 from app.egress.clients import Egress
 from app.embeddings.cache import CachedEmbedder
-from app.embeddings.port import Embedder
+from app.embeddings.port import Embedder, EmbedderUnavailable, Vectors
+
+PACKAGED = ("all-MiniLM-L6-v2-int8", "all-MiniLM-L6-v2")
+"""Names of the packaged model."""
 
 
-def open_embedder(settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None) -> CachedEmbedder:
+def default_model(provider: str) -> str:
+    """The model that a provider is asked for where none is named; empty: it has to be named."""
+    if provider == "local":
+        return PACKAGED[0]
+    from app.embeddings.providers import PROVIDERS
+
+    return PROVIDERS[provider].model if provider in PROVIDERS else ""
+
+
+def open_embedder(
+    settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None, *, trusted: bool = True
+) -> CachedEmbedder:
     """The configured embedder behind a cache of query vectors; returns at once, the model loads with the first call.
+
+    `trusted`: an administrator wrote its address into the settings, so that it may be a private one.
 
     Raises:
         SetupError: no such provider, or a setting that it has no use for.
@@ -26,7 +46,7 @@ def open_embedder(settings: EmbedderSettings, data_dir: Path, egress: Egress | N
     else:
         from app.embeddings.providers import ProviderEmbedder
 
-        inner = ProviderEmbedder(settings, data_dir, egress)
+        inner = ProviderEmbedder(settings, data_dir, egress, trusted=trusted)
     return CachedEmbedder(inner)
 
 
@@ -41,3 +61,27 @@ def without_secrets(settings: EmbedderSettings) -> dict[str, Any]:
         "base_url": urlunsplit(address),
         "dimensions": settings.dimensions,
     }
+
+
+class Absent:
+    """A model that cannot be asked: every call says why."""
+
+    def __init__(self, model: str, why: str) -> None:
+        self.model = model
+        self._why = why
+
+    async def dimension(self) -> int:
+        """See `Embedder`; so are the methods below."""
+        raise self._error()
+
+    async def query(self, _text: str) -> npt.NDArray[np.float32]:
+        raise self._error()
+
+    async def documents(self, _texts: Sequence[str]) -> Vectors:
+        raise self._error()
+
+    async def close(self) -> None:
+        return None
+
+    def _error(self) -> EmbedderUnavailable:
+        return EmbedderUnavailable(f"the model {self.model} cannot be asked: {self._why}")

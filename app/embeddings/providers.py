@@ -76,12 +76,15 @@ class ProviderEmbedder:
             must not be reached.
     """
 
-    def __init__(self, settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None) -> None:
+    def __init__(
+        self, settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None, *, trusted: bool = True
+    ) -> None:
         self._settings = settings
+        self._trusted = trusted
         self._data_dir = data_dir
         self._egress = egress or Egress()
-        self._config = _config(settings)
-        _check_address(settings.base_url, self._egress)
+        self._config = _config(settings, trusted=trusted)
+        _check_address(settings.base_url, self._egress, trusted=trusted)
         model = str(self._config["model"])
         self.model = f"{settings.provider}/{model}" + (f"@{settings.dimensions}" if settings.dimensions else "")
         self._size: int | None = None
@@ -159,8 +162,10 @@ class ProviderEmbedder:
                 raise EmbedderUnavailable("closed")
             if self._clients is None:
                 patience = self._settings.timeout, self._settings.timeout * DOCUMENT_PATIENCE
+                # What no configuration names is the provider's own address, or its environment's.
+                trusted = self._trusted or not self._settings.base_url
                 self._clients = guarded.opened(
-                    self._factory(), self._settings.provider, self._config, self._egress, patience
+                    self._factory(), self._settings.provider, self._config, self._egress, patience, trusted=trusted
                 )
             return self._clients
 
@@ -216,7 +221,7 @@ class ProviderEmbedder:
         return sorted(found, key=len, reverse=True)
 
 
-def _config(settings: EmbedderSettings) -> dict[str, Any]:
+def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:
     """The settings in mem0's words."""
     provider = PROVIDERS.get(settings.provider)
     if provider is None:
@@ -228,8 +233,8 @@ def _config(settings: EmbedderSettings) -> dict[str, Any]:
         raise SetupError(f"embedder.model: {settings.provider} has no default model; name one")
     config: dict[str, Any] = {"model": model}
     key = settings.api_key.get_secret_value()
-    if settings.provider == "openai" and settings.base_url and not key:
-        # Else OpenAI's own key, if the environment has one, would be sent to a stranger.
+    if settings.base_url and not key and (settings.provider == "openai" or not trusted):
+        # Else the provider's own key, if the environment has one, would be sent to a stranger.
         key = "none"
     if key:
         config["api_key"] = key
@@ -246,14 +251,14 @@ def _config(settings: EmbedderSettings) -> dict[str, Any]:
     return config
 
 
-def _check_address(address: str, egress: Egress) -> None:
+def _check_address(address: str, egress: Egress, *, trusted: bool) -> None:
     """Refuse at the start what no request could reach. Ollama takes `host:port` too; names are looked up when used."""
     if not address:
         return
     try:
         origin = Origin.of(address if "://" in address else f"http://{address}")
         if literal := parsed(origin.host):
-            egress.policy.check(origin, [literal], trusted=True)
+            egress.policy.check(origin, [literal], trusted=trusted)
     except EgressRefused as error:
         raise SetupError(f"embedder.base_url: {error}") from None
 

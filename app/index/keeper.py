@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from app.database import Database
 from app.embeddings.cache import CachedEmbedder
-from app.embeddings.port import EmbedderUnavailable, Vectors
+from app.embeddings.opening import Absent
+from app.embeddings.port import EmbedderUnavailable
 from app.errors import OpenMemoryError
 from app.index import generations
 from app.index.collections import collection_name
 from app.index.generations import Generation
 from app.index.lazy import LazyIndex
 from app.index.models import GenerationState
-from app.index.port import IndexUnavailable, Vector, VectorIndex
+from app.index.port import IndexUnavailable, VectorIndex
 from app.index.space import Deadlines, Space, Spaces
 
 log = logging.getLogger(__name__)
+
+
+class Wanted(NamedTuple):
+    """The embedder that is to be used, and its settings without secrets."""
+
+    embedder: CachedEmbedder
+    recorded: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What spaces are made of, as configured.
 
-    `wanted` is the embedder that is to be used and `recorded` its settings without secrets; `embedder` opens another
-    one of which only such settings are known; `index` makes the index of a model, not opened yet, which
+    `wanted` is the embedder at first; `configured` tells of another one once it is configured; `embedder` opens one of
+    which only the recorded settings are known; `index` makes the index of a model, not opened yet, which
     calls what it is given when it has lost everything.
     """
 
     alias: str
-    wanted: CachedEmbedder
-    recorded: dict[str, Any]
+    wanted: Wanted
+    configured: Callable[[], Awaitable[Wanted | None]]
     embedder: Callable[[dict[str, Any]], CachedEmbedder]
     index: Callable[[str, int, Callable[[], None]], VectorIndex]
     deadlines: Deadlines
@@ -53,6 +61,7 @@ class Keeper:
     def __init__(self, database: Database, parts: Parts) -> None:
         self._database = database
         self._parts = parts
+        self._wanted = parts.wanted
         self._told = False
         self.spaces = Spaces(self._first())
 
@@ -85,17 +94,39 @@ class Keeper:
                 await self.release(space)
         return found
 
-    async def want(self) -> None:
-        """Tell the table, once, which model is configured: it takes over when it is complete.
+    async def want(self) -> bool:
+        """Tell the table which model is configured: it takes over when it is complete. Whether it is another one now.
+
+        Until it has told its dimension nothing changes, so that one that cannot be used does no harm to the one in
+        use; `spaces.obstacle` says what is wrong with it.
 
         Raises:
             EmbedderUnavailable: its dimension is not known, and it does not answer.
+            Unavailable: Postgres does not answer.
         """
-        if self._told:
-            return
-        told = await self._tell()
-        if told.state is GenerationState.BUILDING:
-            log.warning("another model is configured than the one in use: %s is being built beside it", told.collection)
+        another = await self._parts.configured()
+        if another is not None:
+            await self._prefer(another)
+        if not self._told:
+            try:
+                told = await self._tell()
+            except EmbedderUnavailable as error:
+                self.spaces.obstacle = f"{self._wanted.embedder.model} is configured and cannot be used: {error}"
+                raise
+            if told.state is GenerationState.BUILDING:
+                log.warning(
+                    "another model is configured than the one in use: %s is being built beside it", told.collection
+                )
+        return another is not None
+
+    async def _prefer(self, another: Wanted) -> None:
+        before, self._wanted, self._told = self._wanted, another, False
+        self.spaces.obstacle = None
+        first = self.spaces.serving
+        if not first.collection:  # there is none in use yet, and the model that was to be the first is not any more
+            self.spaces.serving = self._first()
+            await first.close()
+        await self._close_unused(before.embedder)
 
     def forget(self, space: Space) -> None:
         """Know nothing more of a retired space: if the table still says that there is one, it is another."""
@@ -103,9 +134,13 @@ class Keeper:
 
     async def close(self) -> None:
         """Close every index and every model."""
-        for space in self._all():
-            await self.release(space)
-        await self._parts.wanted.close()
+        spaces = self._all()
+        for space in spaces:
+            await space.close()
+        for embedder in {
+            id(one): one for one in (*(space.embedder for space in spaces), self._wanted.embedder)
+        }.values():
+            await embedder.close()
 
     def _all(self) -> list[Space]:
         building = [self.spaces.building] if self.spaces.building is not None else []
@@ -114,16 +149,25 @@ class Keeper:
     async def release(self, space: Space) -> None:
         """Close a space that nobody uses any more."""
         await space.close()
-        if space.embedder is not self._parts.wanted:
-            await space.embedder.close()
+        await self._close_unused(space.embedder, but=space)
+
+    async def _close_unused(self, embedder: CachedEmbedder, *, but: Space | None = None) -> None:
+        used = (space.embedder for space in self._all() if space is not but)
+        if not any(embedder is one for one in (*used, self._wanted.embedder)):
+            await embedder.close()
 
     async def _tell(self) -> _Told:
-        parts = self._parts
-        dimension = await parts.wanted.dimension()
-        collection = collection_name(parts.alias, parts.wanted.model, dimension)
+        wanted = self._wanted
+        dimension = await wanted.embedder.dimension()
+        collection = collection_name(self._parts.alias, wanted.embedder.model, dimension)
         async with self._database.transaction() as tx:
-            state = await generations.want(tx, collection, parts.wanted.model, dimension, parts.recorded)
-        self._told = True
+            state = await generations.want(tx, collection, wanted.embedder.model, dimension, wanted.recorded)
+        self._told, self.spaces.obstacle = True, None
+        # Asked in another way than before (a new key, another address), the model goes on in the collection it has.
+        for space in self._all():
+            if space.collection == collection and space.embedder is not wanted.embedder:
+                before, space.embedder = space.embedder, wanted.embedder
+                await self._close_unused(before)
         return _Told(collection, dimension, state)
 
     def _first(self) -> Space:
@@ -137,9 +181,9 @@ class Keeper:
             if told.state is not GenerationState.ACTIVE:
                 raise IndexUnavailable("another model is in use")
             space.collection = told.collection
-            return await self._opened(self._parts.wanted.model, told.dimension)
+            return await self._opened(space.model, told.dimension)
 
-        space = Space(self._parts.wanted, LazyIndex(opening), self._parts.deadlines, on_recovery=self._recovered)
+        space = Space(self._wanted.embedder, LazyIndex(opening), self._parts.deadlines, on_recovery=self._recovered)
         return space
 
     def _space(self, generation: Generation) -> Space:
@@ -165,35 +209,12 @@ class Keeper:
         self.spaces.recovered()
 
     def _embedder(self, generation: Generation) -> CachedEmbedder:
-        if generation.model == self._parts.wanted.model:
-            return self._parts.wanted
+        if generation.model == self._wanted.embedder.model:
+            return self._wanted.embedder
         try:
             found = self._parts.embedder(generation.embedder)
         except (OpenMemoryError, ValueError, TypeError) as error:
-            return CachedEmbedder(_Absent(generation.model, f"its settings are of no use any more: {error}"))
+            return CachedEmbedder(Absent(generation.model, f"its settings are of no use any more: {error}"))
         if found.model != generation.model:
-            return CachedEmbedder(_Absent(generation.model, f"{found.model} has taken its place"))
+            return CachedEmbedder(Absent(generation.model, f"{found.model} has taken its place"))
         return found
-
-
-class _Absent:
-    """A model that cannot be asked any more. Until the new one has taken over, searches go by words."""
-
-    def __init__(self, model: str, why: str) -> None:
-        self.model = model
-        self._why = why
-
-    async def dimension(self) -> int:
-        raise self._error()
-
-    async def query(self, _text: str) -> Vector:
-        raise self._error()
-
-    async def documents(self, _texts: Sequence[str]) -> Vectors:
-        raise self._error()
-
-    async def close(self) -> None:
-        return None
-
-    def _error(self) -> EmbedderUnavailable:
-        return EmbedderUnavailable(f"the model {self.model} cannot be asked: {self._why}")

@@ -83,6 +83,7 @@ class QdrantIndex:
         )
         self._ready = False
         self._closed = False
+        self._told_taken = False
         self._opening = asyncio.Lock()
         self._calls = 0
         self._idle = asyncio.Event()
@@ -179,7 +180,7 @@ class QdrantIndex:
         """
         async with self._call(self._patience):
             named = await self._named_by_alias()
-            if named == self._name:
+            if named == self._name or (named is None and await self._alias_is_taken()):
                 return
             await self._point_alias(replacing=named)
         log.info("the alias %s moved from %s to %s", self._alias, named, self._name)
@@ -272,7 +273,7 @@ class QdrantIndex:
         """Let the alias name this collection if it names none. It is a courtesy to others: failing is no obstacle."""
         try:
             async with _unavailable(self._patience):
-                if await self._named_by_alias() is None:
+                if await self._named_by_alias() is None and not await self._alias_is_taken():
                     await self._point_alias(replacing=None)
         except IndexUnavailable as error:
             log.warning("the alias %s could not be set: %s", self._alias, error)
@@ -280,6 +281,17 @@ class QdrantIndex:
     async def _named_by_alias(self) -> str | None:
         aliases = (await self._client.get_aliases()).aliases
         return next((it.collection_name for it in aliases if it.alias_name == self._alias), None)
+
+    async def _alias_is_taken(self) -> bool:
+        """Whether a collection has the alias's name, as that of the old OpenMemory has. It is not ours, and stays.
+
+        Only to be asked where there is no such alias.
+        """
+        taken = await self._client.collection_exists(self._alias)
+        if taken and not self._told_taken:
+            self._told_taken = True
+            log.info("a collection that is not ours has the name %s: it is left alone, without an alias", self._alias)
+        return taken
 
     async def _point_alias(self, *, replacing: str | None) -> None:
         steps: list[models.AliasOperations] = []

@@ -31,8 +31,8 @@ PASSES = 10
 TOLERATED = 0.01
 """Share of the items that the new model may refuse. They stay marked, and are found by their words."""
 
-LONGEST_PAUSE = 600.0
-"""Seconds between two attempts when the new model does not answer; the first pause is 15, and they double."""
+FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
+"""Seconds between two attempts when the new model does not answer: the pause doubles from the first to the last."""
 
 
 class Rebuild:
@@ -43,7 +43,7 @@ class Rebuild:
         self._keeper = keeper
         self._reconciler = reconciler
         self._keep = keep
-        self._pause = 15.0
+        self._pause = FIRST_PAUSE
         self._not_before = 0.0
 
     async def step(self) -> None:
@@ -52,15 +52,19 @@ class Rebuild:
         Raises:
             Unavailable: Postgres does not answer.
         """
-        try:
-            await self._keeper.want()
-        except EmbedderUnavailable as error:
-            log.debug("the configured model does not answer: %s", error)
-        found = await self._keeper.follow()
+        found = await self._look()
         if self._keeper.spaces.building is not None and time.monotonic() >= self._not_before:
             await self._build(self._keeper.spaces.building)
         if any(one.state is GenerationState.RETIRED for one in found):
             await self._remove_expired()
+
+    async def _look(self) -> list[Generation]:
+        try:
+            if await self._keeper.want():
+                self._pause, self._not_before = FIRST_PAUSE, 0.0
+        except EmbedderUnavailable as error:
+            log.debug("the configured model does not answer: %s", error)
+        return await self._keeper.follow()
 
     async def _build(self, space: Space) -> None:
         try:
@@ -70,11 +74,13 @@ class Rebuild:
                 await space.index.flush()
                 async with self._database.transaction() as tx:
                     took_over = await generations.activate(tx, space.collection)
-            self._pause = 15.0
+            self._pause = FIRST_PAUSE
+            self._keeper.spaces.obstacle = None
         except SyncRunning:
             return
         except (IndexUnavailable, EmbedderUnavailable) as error:
             log.warning("%s waits %.0f s: %s", space.collection, self._pause, error)
+            self._keeper.spaces.obstacle = f"{space.model} is configured and its collection waits: {error}"
             self._not_before = time.monotonic() + self._pause
             self._pause = min(LONGEST_PAUSE, 2 * self._pause)
             return
@@ -94,7 +100,7 @@ class Rebuild:
                 raise EmbedderUnavailable(f"the model refused {refused} of {run.statistics.total_memories} texts")
             if different <= ENOUGH + refused and missed == space.missed:
                 break
-            await self._keeper.follow()
+            await self._look()
             if self._keeper.spaces.building is not space:
                 return False
         return True

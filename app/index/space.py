@@ -156,6 +156,8 @@ class Spaces:
     serving: Space
     building: Space | None = None
     retired: list[Space] = field(default_factory=list)
+    obstacle: str | None = None
+    """Why the model that is configured is not the one in use, if that is not just a matter of time."""
     on_recovery: Callable[[], None] | None = None
     """Called when a model or an index answers again, and when another collection took over: it may lack something."""
 

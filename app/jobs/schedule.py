@@ -35,6 +35,9 @@ KEYS_EVERY = 30
 PRUNE_EVERY = 3_600
 """Seconds between two looks for what the audit log need not keep, and for limits that nobody met lately."""
 
+FIRST_ARCHIVE, ARCHIVE_EVERY = 90, 3_600
+"""Seconds after a start, and between two looks for what an archive policy says is to be archived."""
+
 log = logging.getLogger(__name__)
 
 
@@ -64,6 +67,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(partial(refresh_statistics, services), "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
     add(services.maintenance.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "note_use_of_keys", KEYS_EVERY)
+    add(services.archiving.run, "archive", ARCHIVE_EVERY, first=FIRST_ARCHIVE)
     add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()
     watching = asyncio.create_task(watch_clock(scheduler, Clock()), name="clock")
@@ -90,6 +94,7 @@ async def prune(services: Services) -> None:
     """Remove what is too old to be kept."""
     await services.rates.prune()
     await services.audit.prune()
+    await services.configuration.prune()
 
 
 async def refresh_statistics(services: Services) -> None:

@@ -6,7 +6,7 @@ Each change is one statement whatever the number of memories.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -246,8 +246,16 @@ async def _refile(tx: Tx, memory_id: UUID, names: set[str]) -> bool:
     return wanted != present
 
 
-async def change_state(tx: Tx, caller: Caller, which: ColumnElement[bool], target: State) -> list[tuple[UUID, State]]:
+async def change_state(
+    tx: Tx,
+    caller: Caller,
+    which: ColumnElement[bool],
+    target: State,
+    values: Mapping[str, Any] | None = None,
+) -> list[tuple[UUID, State]]:
     """Bring every memory that `which` selects, and that may become `target`, into that state.
+
+    `which` may bind the caller's parameters, and `values`.
 
     Returns the id and the state before of each that changed; those already there and those whose state does not
     allow it are left as they are, for the caller to tell apart.
@@ -255,13 +263,14 @@ async def change_state(tx: Tx, caller: Caller, which: ColumnElement[bool], targe
     Raises:
         Conflict: one would become active while another active memory says the same.
     """
+    bound = {**caller.parameters, **(values or {})}
     if target is State.ACTIVE:
         returning = aliased(Memory)
         same = and_(
             Memory.user_id == returning.user_id, Memory.namespace == returning.namespace,
             Memory.app_id == returning.app_id, Memory.hash == returning.hash, Memory.id != returning.id,
         )  # fmt: skip
-        ids = list(await tx.scalars(select(Memory.id).where(which), caller.parameters))
+        ids = list(await tx.scalars(select(Memory.id).where(which), bound))
         await _put_away_expired(tx, caller, exists().where(returning.id == func.any(ids), same))
     chosen = (
         select(Memory.id, Memory.state)
@@ -300,7 +309,7 @@ async def change_state(tx: Tx, caller: Caller, which: ColumnElement[bool], targe
     )
     statement = select(changed.c.id, changed.c.old_state).add_cte(history)
     try:
-        rows = (await tx.execute(statement, caller.parameters)).all()
+        rows = (await tx.execute(statement, bound)).all()
     except exc.IntegrityError as error:
         raise _twin_conflict(error) from error
     if rows:

@@ -44,6 +44,8 @@ class Memory(Base):
             postgresql_where=text("state = 'active'"),
         ),
         Index("idx_memory_user_state", "user_id", "state", "created_at", "id"),
+        # What has not changed for long, for the job that archives it.
+        Index("idx_memory_idle", "user_id", "updated_at", postgresql_where=text("state = 'active'")),
         Index("idx_memory_app_state", "app_id", "state"),
         Index("idx_memory_user_app", "user_id", "app_id"),
         # A hash per scope and lexeme: a lookup touches no other user's memories.
@@ -145,3 +147,45 @@ class MemoryCategory(Base):
 
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
     category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id", ondelete="CASCADE"), primary_key=True)
+
+
+class ArchivePolicy(Base):
+    """A user's rule: what of this criterion has not changed for so many days is archived.
+
+    `criteria_id` is the user's, an app's or a category's; a namespace has no id and is told by `criteria_name`.
+    """
+
+    __tablename__ = "archive_policies"
+    __table_args__ = (
+        CheckConstraint("days_to_archive BETWEEN 1 AND 36500", name="days"),
+        CheckConstraint(
+            "(criteria_type = 'user' AND criteria_id = user_id AND criteria_name IS NULL)"
+            " OR (criteria_type IN ('app', 'category') AND criteria_id IS NOT NULL AND criteria_name IS NULL)"
+            " OR (criteria_type = 'namespace' AND criteria_id IS NULL AND criteria_name IS NOT NULL)",
+            name="criteria",
+        ),
+        Index("idx_policy_criteria", "criteria_type", "criteria_id"),
+        Index(
+            "uq_archive_policies_criteria",
+            "user_id",
+            "criteria_type",
+            "criteria_id",
+            unique=True,
+            postgresql_where=text("criteria_id IS NOT NULL"),
+        ),
+        Index(
+            "uq_archive_policies_namespace",
+            "user_id",
+            "criteria_name",
+            unique=True,
+            postgresql_where=text("criteria_name IS NOT NULL"),
+        ),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    criteria_type: Mapped[str]
+    criteria_id: Mapped[UUID | None]
+    criteria_name: Mapped[str | None]
+    days_to_archive: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)

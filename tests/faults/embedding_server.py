@@ -13,7 +13,8 @@ import numpy as np
 
 
 class EmbeddingServer:
-    """Serves in threads of this process. `dimension` may change while it runs; `embedded` lists every text in order.
+    """Serves in threads of this process. `dimension` may change while it runs; `embedded` lists every text in order,
+    and `keys` which credentials came.
 
     Servers of different `model`s make different vectors of the same text. While `away` every answer is a 500.
     """
@@ -23,12 +24,14 @@ class EmbeddingServer:
         self.model = model
         self.away = False
         self.embedded: list[str] = []
+        self.keys: set[str] = set()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
+                outer.keys.add(self.headers.get("authorization", "").removeprefix("Bearer "))
                 asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 body = json.dumps({"error": {"message": "away"}} if outer.away else outer.answer(asked)).encode()
                 self.send_response(500 if outer.away else 200)

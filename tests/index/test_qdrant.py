@@ -310,6 +310,12 @@ async def test_a_collection_that_has_the_name_of_the_alias_is_left_alone(point: 
     await index.open()
     await index.upsert([point(1)])
     assert len(await index.search(direction(1), Filter(ALICE), 3)) == 1
+    # What a sync does at its end, and a new model when it takes over.
+    await index.activate()
+    newer = index_at("", client=client, model="newer")
+    await newer.open()
+    await newer.activate()
+    assert (await client.get_aliases()).aliases == []
     assert (await client.get_collection("memories")).points_count == 0
     await index.close()
 

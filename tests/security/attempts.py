@@ -11,6 +11,8 @@ from uuid import UUID
 from tests.security.world import Actor, World, rule_of
 
 MEMORIES = "/api/v1/memories"
+_LLM = {"provider": "openai", "config": {"model": "m", "temperature": 0.1, "max_tokens": 2000}}
+_EMBEDDER = {"provider": "local", "config": {"model": "all-MiniLM-L6-v2-int8"}}
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,27 @@ class Attempts:
             "POST /api/v1/grants": self._grant,
             "GET /api/v1/grants/explain": self._explain,
             "DELETE /api/v1/grants/{grant_id}": self._revoke,
+            "GET /api/v1/archive-policies": self._of_user("/api/v1/archive-policies"),
+            "POST /api/v1/archive-policies": self._policy,
+            "DELETE /api/v1/archive-policies/{policy_id}": self._end_policy,
             "GET /api/v1/audit": self._of_user("/api/v1/audit", limit=20),
             "DELETE /api/v1/users/{user_id}": self._erase_user,
             "GET /api/v1/keys": self._plain("GET", "/api/v1/keys"),
             "POST /api/v1/keys": self._make_key,
             "DELETE /api/v1/keys/{key_id}": self._unknown_key("DELETE", ""),
             "POST /api/v1/keys/{key_id}/rotate": self._unknown_key("POST", "/rotate"),
+            "GET /api/v1/config": self._plain("GET", "/api/v1/config"),
+            "PUT /api/v1/config": self._configure("PUT", "", {"openmemory": {"custom_instructions": "none"}}),
+            "PATCH /api/v1/config": self._configure("PATCH", "", {"openmemory": {"custom_instructions": None}}),
+            "POST /api/v1/config/reset": self._plain("POST", "/api/v1/config/reset"),
+            "GET /api/v1/config/mem0/llm": self._plain("GET", "/api/v1/config/mem0/llm"),
+            "PUT /api/v1/config/mem0/llm": self._configure("PUT", "/mem0/llm", _LLM),
+            "GET /api/v1/config/mem0/embedder": self._plain("GET", "/api/v1/config/mem0/embedder"),
+            "PUT /api/v1/config/mem0/embedder": self._configure("PUT", "/mem0/embedder", _EMBEDDER),
+            "GET /api/v1/config/mem0/vector_store": self._plain("GET", "/api/v1/config/mem0/vector_store"),
+            "PUT /api/v1/config/mem0/vector_store": self._configure("PUT", "/mem0/vector_store", None),
+            "GET /api/v1/config/openmemory": self._plain("GET", "/api/v1/config/openmemory"),
+            "PUT /api/v1/config/openmemory": self._configure("PUT", "/openmemory", {"custom_instructions": "none"}),
             "POST /api/v1/sync": self._sync,
             "GET /api/v1/sync/runs": self._plain("GET", "/api/v1/sync/runs"),
             "GET /api/v1/doctor": self._plain("GET", "/api/v1/doctor"),
@@ -87,7 +104,7 @@ class Attempts:
         self._names = [
             name
             for name in self._doors
-            for _ in range(1 if name in rare or "health" in name or "known" in name else 12)
+            for _ in range(1 if name in rare or "health" in name or "known" in name or "config" in name else 12)
         ]
 
     @property
@@ -270,6 +287,25 @@ class Attempts:
         rule = rule_of(self._rng, self._world, about, apps).model_dump()
         return Attempt("grant", "POST", "/api/v1/grants", None, {"user_id": user} | rule, user=user, writes=True)
 
+    def _policy(self, actor: Actor) -> Attempt:
+        user, about = self._user(actor), self._rng.choice(self._world.users)
+        criterion = self._rng.choice(
+            [
+                {"criteria_type": "user"},
+                {"criteria_type": "app", "criteria_id": self._app_id()},
+                {"criteria_type": "app", "criteria_name": self._app_of(about)},
+                {"criteria_type": "category", "criteria_name": self._category()},
+                {"criteria_type": "namespace", "criteria_name": self._namespace()},
+            ]
+        )
+        body = {"user_id": user, "days_to_archive": 3650} | criterion
+        return Attempt("policy", "POST", "/api/v1/archive-policies", None, body, user=user, writes=True)
+
+    def _end_policy(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        path = f"/api/v1/archive-policies/{UUID(int=11)}"
+        return Attempt("end policy", "DELETE", path, {"user_id": user}, user=user, writes=True)
+
     def _explain(self, actor: Actor) -> Attempt:
         user = self._user(actor)
         params = {"user_id": user, "app": self._app_of(self._user(actor)), "memory_id": self._id()}
@@ -287,6 +323,10 @@ class Attempts:
 
     def _plain(self, method: str, path: str) -> Callable[[Actor], Attempt]:
         return lambda _: Attempt(path, method, path)
+
+    def _configure(self, method: str, part: str, body: Any) -> Callable[[Actor], Attempt]:
+        path = f"/api/v1/config{part}"
+        return lambda _: Attempt(path, method, path, None, body)
 
     def _make_key(self, actor: Actor) -> Attempt:
         # An administrator may; it is not tried who then does anything with it.

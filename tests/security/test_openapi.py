@@ -134,6 +134,7 @@ def assert_kept(done: Run, described: dict[str, Any]) -> None:
     print(f"\n{done.requests.total()} requests of {len(operations)} operations: {dict(done.statuses)}")
 
 
+@pytest.mark.timeout(400)
 async def test_every_operation_answers_as_it_is_described(url: str) -> None:
     described = await described_by(url)
     generation = {"max-examples": 5, "deterministic": True, "database": "none"}

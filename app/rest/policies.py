@@ -1,0 +1,77 @@
+"""Archive policies over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Body
+from pydantic import BaseModel, Field
+
+from app.memories import checks
+from app.memories.policies import Policy, PolicyCreate
+from app.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
+from app.rest.errors import documented
+from app.rest.routing import Router
+from app.rest.schemas import Message
+
+router = Router("/api/v1/archive-policies", "memories")
+
+
+class PolicyOfUser(PolicyCreate):
+    """A policy that a user makes."""
+
+    user_id: str = Field(description="The user.")
+
+
+class PolicyList(BaseModel):
+    """The policies of a user, oldest first."""
+
+    policies: list[Policy]
+
+
+@router.post("", responses=documented(403, 404, 409), status_code=201)
+async def create_archive_policy(
+    services: TheServices,
+    asking: TheAsking,
+    new: Annotated[
+        PolicyOfUser,
+        Body(
+            openapi_examples={
+                "everything that nobody touched for a year": {
+                    "value": {"user_id": "alice", "criteria_type": "user", "days_to_archive": 365}
+                },
+                "what one app wrote": {
+                    "value": {
+                        "user_id": "alice",
+                        "criteria_type": "namespace",
+                        "criteria_name": "webshop",
+                        "days_to_archive": 90,
+                    }
+                },
+            }
+        ),
+    ],
+) -> Policy:
+    """Archive, every hour, what has not changed for so many days. One about the same gets the new number of days.
+
+    What is brought back from the archive counts as changed. Being read is no change.
+    """
+    checks.name(new.user_id, "user_id", services.settings.limits)
+    if new.criteria_name is not None:
+        checks.name(new.criteria_name, "criteria_name", services.settings.limits)
+    caller = await asking.as_owner(new.user_id)
+    return await services.policies.create(caller, PolicyCreate.model_validate(new.model_dump(exclude={"user_id"})))
+
+
+@router.get("", responses=documented(403, 404))
+async def list_archive_policies(services: TheServices, caller: OwnerOrDefault) -> PolicyList:
+    """List the archive policies of a user."""
+    return PolicyList(policies=await services.policies.list(caller))
+
+
+@router.delete("/{policy_id}", responses=documented(403, 404))
+async def delete_archive_policy(services: TheServices, caller: Owner, policy_id: UUID) -> Message:
+    """End a policy. What it has archived stays archived."""
+    await services.policies.remove(caller, policy_id)
+    return Message(message="Successfully deleted the archive policy")

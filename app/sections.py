@@ -1,0 +1,117 @@
+"""What sections of the settings are made of, and those whose values say where we connect to and whom we believe."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from app.addresses import Allowed, is_loopback, web_url
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def network(text: str) -> str:
+    """An address or a network, as it is written.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no IP address, and no network such as 10.0.0.0/8") from None
+    return text
+
+
+def origin(text: str) -> str:
+    """The origin of a page, as browsers send it, or any.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text != "*" and not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@\s]+/?", text):
+        raise ValueError(f"{text!r} is no origin such as https://example.com, and not '*'")
+    return text
+
+
+ASYMMETRIC = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+)  # fmt: skip
+
+
+class OAuth(Section):
+    """Access tokens of an OAuth 2.1 authorization server. Without an issuer none are taken."""
+
+    issuer: str = Field("", description="The authorization server, exactly as its tokens name it; empty: OAuth is off.")
+    resource: str = Field(
+        "", description="Public base URL of this service, such as https://memory.example.com; needed with issuer."
+    )
+    audience: tuple[str, ...] = Field(
+        (), description="Audiences that tokens may have; empty: resource and what MCP clients name under it."
+    )
+    jwks_url: str = Field("", description="Where the issuer's keys are; empty: as its metadata says.")
+    algorithms: tuple[str, ...] = Field(
+        ("RS256", "PS256", "ES256", "ES384", "EdDSA"), min_length=1, description="Signatures that are taken."
+    )
+    leeway: int = Field(60, ge=0, le=600, description="Seconds by which the issuer's clock may differ from ours.")
+    user_claim: str = Field("sub", min_length=1, description="The claim that names the user.")
+    app_claim: str = Field(
+        "client_id",
+        min_length=1,
+        description="The claim that names the client, and so the app; azp where it is absent.",
+    )
+    scope_prefix: str = Field(
+        "",
+        pattern=r"^[\x21\x23-\x5b\x5d-\x7e]*$",
+        description="What stands before read, write and admin in the issuer's scopes, such as 'memory:'.",
+    )
+    admins: tuple[str, ...] = Field((), description="Users whose tokens may carry the admin scope.")
+    owner_clients: tuple[str, ...] = Field(
+        (), description="Client ids that speak as the user themself; every other one is bound to its app."
+    )
+
+    @field_validator("issuer")
+    @classmethod
+    def _issuer_is_safe(cls, value: str) -> str:
+        if value and web_url(value).startswith("http://") and not is_loopback(urlsplit(value).hostname or ""):
+            raise ValueError("must be https://, as everything it says is believed; http:// only on loopback")
+        return value
+
+    @field_validator("resource")
+    @classmethod
+    def _resource_goes_with_issuer(cls, value: str, info: ValidationInfo) -> str:
+        if bool(value) != bool(info.data.get("issuer", value)):
+            raise ValueError("is of no use without oauth.issuer" if value else "is needed with oauth.issuer")
+        return web_url(value).rstrip("/") if value else value
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _keys_are_on_the_web(cls, value: str) -> str:
+        return web_url(value, base=False) if value else value
+
+    @field_validator("algorithms")
+    @classmethod
+    def _signatures_need_no_secret(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if strange := [name for name in value if name not in ASYMMETRIC]:
+            raise ValueError(f"{strange[0]!r} is not taken: only {', '.join(sorted(ASYMMETRIC))}")
+        return value
+
+
+class EgressSettings(Section):
+    """Where the service may connect to, beyond the public internet and the addresses in these settings."""
+
+    allow: tuple[str, ...] = Field(
+        (), description="Private hosts that may be reached: host, host:port, address or CIDR such as 10.0.0.0/8."
+    )
+
+    @field_validator("allow")
+    @classmethod
+    def _each_can_be_read(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            Allowed.parse(entry)
+        return value

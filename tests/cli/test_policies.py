@@ -1,0 +1,43 @@
+"""The commands for archive policies, against a running service."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_a_policy_is_added_listed_and_removed(om: Run, user: str) -> None:
+    assert om("add", "I skate.", "--user", user).returncode == 0
+    made = om("policies", "add", "namespace", "webshop", "--days", "90", "--user", user)
+    assert made.returncode == 0, made.stderr
+    om("policies", "add", "user", "--days", "365", "--user", user)
+    lines = [line.split("\t") for line in om("policies", "list", "--user", user).stdout.splitlines()]
+    assert [line[2:] for line in lines] == [["90", "namespace", "webshop"], ["365", "user", user]]
+    assert lines[0][0] == made.stdout.strip()
+    assert om("policies", "remove", lines[0][0], "--user", user).returncode == 0
+    [left] = json.loads(om("policies", "list", "--user", user, "--json").stdout)["policies"]
+    assert left["criteria_type"] == "user"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["add", "user", "--days", "0"], 2, "--days"),
+        (["add", "mood", "good", "--days", "1"], 2, "criteria_type"),
+        (["add", "namespace", "--days", "1"], 2, "criteria_name"),
+        (["add", "app", "no-such-app", "--days", "1"], 1, "App not found"),
+        (["remove", "00000000-0000-0000-0000-000000000000"], 1, "Archive policy not found"),
+    ],
+)
+def test_what_cannot_be_done_with_a_policy_is_told(
+    om: Run, user: str, arguments: list[str], code: int, words: str
+) -> None:
+    om("add", "I skate.", "--user", user)
+    told = om("policies", *arguments, "--user", user)
+    assert told.returncode == code, told.stderr
+    assert words in told.stderr
