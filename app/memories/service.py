@@ -142,7 +142,7 @@ class Memories:
         async with self._database.transaction() as tx:
             items, total = await repository.matches(tx, caller, query, offset=offset, limit=limit)
             access = Access.EXPORT if export else Access.LIST
-            await trail.record(tx, caller, access, [item.id for item in items])
+            await trail.record(tx, caller, access, [item.id for item in items], hashes=[item.hash for item in items])
         return items, total
 
     async def update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord:
@@ -197,7 +197,8 @@ class Memories:
             if refused and (strict or len(refused) == len(states)):
                 raise transitions.refuse(refused[0], target)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, mine, target)]
-            await trail.record(tx, caller, _ACCESS[target], changed)
+            operation = {"operation": "delete_by_id"} if target is State.DELETED and changed else None
+            await trail.record(tx, caller, _ACCESS[target], changed, operation)
         self.written[target.value] += len(changed)
         self._delivery.wake()
         return len(changed)
@@ -211,8 +212,10 @@ class Memories:
                 await self._refuse_paused(tx, {caller.app_id})
             which = repository.matching(caller, query)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target)]
-            access = Access.DELETE_ALL if target is State.DELETED else _ACCESS[target]
-            await trail.record(tx, caller, access, changed, {"operation": "bulk_delete"} if changed else None)
+            everything = target is State.DELETED
+            access = Access.DELETE_ALL if everything else _ACCESS[target]
+            operation = {"operation": "bulk_delete"} if everything and changed else None
+            await trail.record(tx, caller, access, changed, operation)
         self.written[target.value] += len(changed)
         self._delivery.wake()
         return len(changed)
