@@ -1,4 +1,4 @@
-"""Keys in the address and in a browser's cookie: where they may stand, whom they serve, and that nothing repeats them."""
+"""Keys in the address and in a browser's cookie: where they may stand, whom they serve, who repeats them."""
 
 from __future__ import annotations
 
