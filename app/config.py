@@ -262,6 +262,9 @@ class Limits(Section):
     batch: int = Field(1_000, ge=1, le=10_000, description="Memories in one batch of an import.")
     sessions: int = Field(100, ge=1, le=10_000, description="SSE sessions of one key or token in one process.")
     body: int = Field(8_388_608, ge=1_024, le=1_073_741_824, description="Bytes of one request.")
+    backup: int = Field(
+        1_073_741_824, ge=1_024, le=1_099_511_627_776, description="Bytes of an archive that is brought in."
+    )
     json_values: int = Field(
         200_000, ge=1_000, le=100_000_000, description="JSON values in the body of one request, nested ones too."
     )

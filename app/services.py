@@ -19,6 +19,7 @@ from app.access.grants import Grants
 from app.access.keys import Keys
 from app.access.rates import Rates
 from app.audit.service import Audit
+from app.backup.service import Backup
 from app.config import EmbedderSettings, Settings
 from app.database import Database, most_connections
 from app.egress.clients import Egress
@@ -85,6 +86,7 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    backup: Backup
     apps: Apps
     search: Search
     grants: Grants
@@ -216,20 +218,30 @@ async def open_services(
         if tokens is not None:
             stack.push_async_callback(tokens.close)
         reconciler = Reconciler(database, spaces, deliverer, source)
+        memories = Memories(
+            database,
+            directory,
+            deliverer,
+            limits=settings.limits,
+            maintenance=maintenance,
+            rates=rates,
+            keys=keys,
+            capture=settings.capture,
+        )
         services = Services(
             settings=settings,
             stores=stores,
             database=database,
             directory=directory,
-            memories=Memories(
+            memories=memories,
+            backup=Backup(
                 database,
-                directory,
+                memories,
                 deliverer,
+                folder=stores.folder,
                 limits=settings.limits,
                 maintenance=maintenance,
-                rates=rates,
-                keys=keys,
-                capture=settings.capture,
+                version=VERSION,
             ),
             maintenance=maintenance,
             apps=Apps(database),

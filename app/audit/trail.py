@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import ARRAY, String, Uuid, bindparam, cast, column, func, insert, literal_column, select, table
+from sqlalchemy import ARRAY, String, Uuid, bindparam, cast, column, func, insert, literal_column, select, table, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.access import journal
@@ -91,4 +91,23 @@ async def record(
             "metadata": [orjson.dumps(one).decode() for one in each],
             **journal.parameters(caller, Event(f"memory.{access.value}"), detail=metadata),
         },
+    )
+
+
+async def log_chosen(
+    tx: Tx, caller: Caller, access: Access, chosen: str, metadata: dict[str, Any] | None = None
+) -> None:
+    """Log one access to each of the memories whose `id`s a query of ours chooses; the audit log is the caller's."""
+    await tx.execute(
+        text(
+            f"""
+            INSERT INTO memory_access_logs (memory_id, app_id, access_type, metadata)
+            SELECT there.id, :app_id, :access_type, CAST(:metadata AS jsonb)
+            FROM (
+                SELECT m.id FROM memories AS m JOIN ({chosen}) AS chosen ON chosen.id = m.id
+                ORDER BY m.id FOR KEY SHARE OF m
+            ) AS there
+            """  # noqa: S608 - no value is put in
+        ),
+        {"app_id": caller.app_id, "access_type": access.value, "metadata": orjson.dumps(metadata or {}).decode()},
     )

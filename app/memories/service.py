@@ -155,7 +155,7 @@ class Memories:
         """
         caller.may_write()
         caller.may_read()  # the answer shows the memory
-        change = self._checked_change(change)
+        change = self.checked_change(change)
         await self._rates.save(caller, 1)
         states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)
         async with self._database.transaction() as tx:
@@ -313,7 +313,12 @@ class Memories:
         checks.metadata(new.metadata, limits)
         return self._content.created(new)
 
-    def _checked_change(self, change: MemoryUpdate) -> MemoryUpdate:
+    def checked_change(self, change: MemoryUpdate) -> MemoryUpdate:
+        """A change as it can be made.
+
+        Raises:
+            Invalid: as `checked` does.
+        """
         if change.text is not None:
             checks.text(change.text, "text", self._limits.text, "limits.text")
         if change.metadata is not None:

@@ -17,7 +17,7 @@ from app.access.principal import Door
 from app.access.rates import Rates
 from app.config import Settings
 from app.errors import OpenMemoryError, Unauthenticated
-from app.rest import carried, docs, origins
+from app.rest import carried, docs, origins, upload
 from app.rest.carried import Carried
 from app.rest.challenge import WELL_KNOWN, www_authenticate
 from app.rest.errors import problem, refused
@@ -46,7 +46,7 @@ _TYPE_IT = "Type the address yourself."
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _HEADERS = frozenset(
     {
-        b"content-length", b"content-encoding", b"transfer-encoding", b"x-request-id", b"expect",
+        b"content-length", b"content-encoding", b"content-type", b"transfer-encoding", b"x-request-id", b"expect",
         *_FORWARDED, *origins.HEADERS, *carried.HEADERS,
     }
 )  # fmt: skip
@@ -55,6 +55,16 @@ _HEADERS = frozenset(
 _DRAINED_BYTES, _DRAINED_SECONDS = 64 * 1024 * 1024, 5
 """How much of a body over the limit is read and dropped: most clients look for an answer only when all is sent, and
 would see a broken connection instead of the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """How large a body may be, by which setting, and how many JSON values it may have. None: it holds no JSON, and is
+    read as it comes."""
+
+    bytes: int
+    setting: str
+    values: int | None
 
 
 class _TooLong(Exception):
@@ -87,8 +97,9 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: Rates) -> None:
         self._app = app
         self._settings = settings
-        self._limit = settings.limits.body
-        self._values = settings.limits.json_values
+        limits = settings.limits
+        self._bound = _Bound(limits.body, "limits.body", limits.json_values)
+        self._archives = _Bound(limits.backup + upload.OVERHEAD, "limits.backup", None)
         self._authenticator = authenticator
         self._rates = rates
         self._origins = Origins(settings)
@@ -145,14 +156,16 @@ class Guard:
 
     async def _admitted(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
         refusal = await self._unknown(exchange, scope)
-        if refusal is None and (refusal := _encoded(exchange) or self._too_large(exchange)) is not None:
+        bound = self._bound_of(exchange, scope)
+        if refusal is None and (refusal := _encoded(exchange) or _too_large(exchange, bound)) is not None:
             await _drain(exchange, receive)
         if refusal is not None:
             await refusal(scope, receive, answer)
             return
         length = exchange.headers.get(b"content-length")
-        if length is None or int(length) > self._values or b"transfer-encoding" in exchange.headers:
-            receive = self._counting(exchange, receive)
+        few = length is not None and b"transfer-encoding" not in exchange.headers
+        if not few or bound.values is None or int(length or 0) > bound.values:
+            receive = _counting(exchange, receive, bound)
         await self._app(scope, receive, answer)
 
     async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
@@ -221,42 +234,53 @@ class Guard:
             )
         return answer
 
-    def _too_large(self, exchange: _Exchange) -> Response | None:
-        length = exchange.headers.get(b"content-length")
-        if length is None:
-            return None
-        if not length.isdigit() or len(length) > 19:
-            return problem(400, "bad_request", "Content-Length: must be a number of bytes")
-        if int(length) <= self._limit:
-            return None
-        return _over_limit(f"body: has {int(length):,} bytes; the limit is {self._limit:,} (limits.body)")
+    def _bound_of(self, exchange: _Exchange, scope: Scope) -> _Bound:
+        """Decided by the head of the request alone: only a form is let in where archives come in."""
+        if scope["method"] != "POST" or exchange.path.removesuffix("/") != upload.ARCHIVES:
+            return self._bound
+        content_type = exchange.headers.get(b"content-type", b"").decode("latin-1")
+        return self._archives if upload.is_multipart(content_type) else self._bound
 
-    def _counting(self, exchange: _Exchange, receive: Receive) -> Receive:
-        """Receives like `receive`, until the body goes over a limit: its bytes, or at its end its JSON values."""
-        left = self._limit
-        chunks: list[bytes] = []
 
-        async def counted() -> Message:
-            nonlocal left
-            message = await receive()
-            if message["type"] != "http.request" or exchange.draining:
-                return message
-            chunks.append(message.get("body", b""))
-            left -= len(chunks[-1])
-            exchange.read = not message.get("more_body", False)
-            if left < 0:
-                exchange.too_long = (
-                    f"body: is longer than {self._limit:,} bytes; the limit is {self._limit:,} (limits.body)"
-                )
-            elif exchange.read and more_than(self._values, b"".join(chunks)):
-                exchange.too_long = f"body: has more than {self._values:,} JSON values (limits.json_values)"
-            if exchange.read or exchange.too_long is not None:
-                chunks.clear()
-            if exchange.too_long is not None:
-                raise _TooLong
+def _too_large(exchange: _Exchange, bound: _Bound) -> Response | None:
+    length = exchange.headers.get(b"content-length")
+    if length is None:
+        return None
+    if not length.isdigit() or len(length) > 19:
+        return problem(400, "bad_request", "Content-Length: must be a number of bytes")
+    if int(length) <= bound.bytes:
+        return None
+    return _over_limit(f"body: has {int(length):,} bytes; the limit is {bound.bytes:,} ({bound.setting})")
+
+
+def _counting(exchange: _Exchange, receive: Receive, bound: _Bound) -> Receive:
+    """Receives like `receive`, until the body goes over a limit: its bytes, or at its end its JSON values."""
+    left = bound.bytes
+    chunks: list[bytes] = []
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        if message["type"] != "http.request" or exchange.draining:
             return message
+        body = message.get("body", b"")
+        left -= len(body)
+        exchange.read = not message.get("more_body", False)
+        if bound.values is not None:
+            chunks.append(body)
+        if left < 0:
+            exchange.too_long = (
+                f"body: is longer than {bound.bytes:,} bytes; the limit is {bound.bytes:,} ({bound.setting})"
+            )
+        elif exchange.read and bound.values is not None and more_than(bound.values, b"".join(chunks)):
+            exchange.too_long = f"body: has more than {bound.values:,} JSON values (limits.json_values)"
+        if exchange.read or exchange.too_long is not None:
+            chunks.clear()
+        if exchange.too_long is not None:
+            raise _TooLong
+        return message
 
-        return counted
+    return counted
 
 
 def _answering(exchange: _Exchange, send: Send) -> Send:
