@@ -135,6 +135,7 @@ async def import_backup(
             json_schema_extra={"enum": list(_MODES)},
         ),
     ] = "overwrite",
+    make_user: Annotated[bool, Query(description="Make the user, if there is none of this name.")] = False,
 ) -> Any:
     """Bring an archive in, all of it or nothing; what is refused for its content is left out and told."""
     if mode not in _MODES:
@@ -142,7 +143,7 @@ async def import_backup(
     _may_send(asking)
     as_lines = _LINES in request.headers.get("accept", "").lower()
     async with services.backup.upload() as spool:
-        caller = await _received(request, asking, spool)
+        caller = await _received(request, asking, spool, make_user=make_user)
     if as_lines:
         lines = _told(services, caller, spool, cast(Mode, mode), sender_of(request.scope).request)
         return StreamingResponse(lines, media_type=_LINES)
@@ -164,7 +165,7 @@ def _may_send(asking: Asking) -> None:
         raise Forbidden(words, code="namespace_not_allowed")
 
 
-async def _received(request: Request, asking: Asking, spool: Spool) -> Caller:
+async def _received(request: Request, asking: Asking, spool: Spool, *, make_user: bool) -> Caller:
     """Take the archive in; returns whose memory it is for."""
     limit = asking.services.settings.limits.backup
     form = await upload.receive(request, "file", spool)
@@ -174,7 +175,8 @@ async def _received(request: Request, asking: Asking, spool: Spool) -> Caller:
         raise TooLarge("file", f"has {form.size:,} bytes; the limit is {limit:,} (limits.backup)")
     if "user_id" not in form.fields:
         raise Invalid("user_id", "is required")
-    caller = await asking.as_owner(form.fields["user_id"])
+    user = form.fields["user_id"]
+    caller = await (asking.as_new_owner(user) if make_user else asking.as_owner(user))
     asking.services.backup.may_import(caller)
     return caller
 

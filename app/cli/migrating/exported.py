@@ -66,6 +66,12 @@ def contents_of(path: Path) -> Contents:
     )
 
 
+def has_accesses(path: Path) -> bool:
+    """Whether the log of accesses is in it, as in those that this service writes."""
+    with path.open("rb") as file:
+        return ACCESSES in Container(file, unpacked=UNPACKED)
+
+
 def _tables(path: Path) -> Iterator[Entry]:
     with path.open("rb") as file, Container(file, unpacked=UNPACKED).open(TABLES) as read:
         yield from entries(read, TABLES)

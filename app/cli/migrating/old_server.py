@@ -69,11 +69,11 @@ async def _without_export(http: AsyncClient, url: str, user: str) -> OpenMemoryE
 
 async def with_accesses(
     url: str, exported: Path, folder: Path, left_out: LeftOut, show: Callable[[int, int | None], None]
-) -> tuple[Path, int]:
-    """The export with the log of accesses of every memory in it, and how many accesses there are."""
+) -> Path:
+    """The export with the log of accesses of every memory in it."""
     path = folder / "whole.zip"
     total = sum(1 for _ in memories_of(exported))
-    count = done = 0
+    done = 0
     with zipfile.ZipFile(path, "w") as archive:
         _copy(exported, archive)
         with lines_member(archive, "access_logs.jsonl.gz") as file:
@@ -84,10 +84,9 @@ async def with_accesses(
                     for line in log.lines:
                         if (access := _access(line, log.memory, left_out)) is not None:
                             file.write(orjson.dumps(access) + b"\n")
-                            count += 1
                     done += 1
                     show(done, total)
-    return path, count
+    return path
 
 
 def _client(url: str) -> AsyncClient:

@@ -133,8 +133,11 @@ class Migration:
         url = self._wanted.source.rstrip("/")
         user = self._wanted.user or self._default
         exported_to = await old_server.export(url, user, folder, most=_LARGEST_EXPORT)
+        if await asyncio.to_thread(exported.has_accesses, exported_to):
+            await self._zip(exported_to, user)  # a server of ours: everything is in it
+            return
         with self._show("memories' access logs read") as show:
-            whole, _ = await old_server.with_accesses(url, exported_to, folder, self.report.left_out, show)
+            whole = await old_server.with_accesses(url, exported_to, folder, self.report.left_out, show)
         await self._zip(whole, user)
 
     async def _mem0(self, folder: Path) -> None:
@@ -200,6 +203,10 @@ class Migration:
             except OpenMemoryError as error:
                 # One user's archive is refused as a whole; that is no reason to leave the others behind.
                 taken.error = error.message if error.hint is None else f"{error.message} {error.hint}"
+                return
+        behind = taken.found.policies - int(taken.service.get("policies", 0))
+        if behind > 0:
+            self.report.notes.append(f"{behind} archive policies of {taken.user} were not taken.")
 
 
 def _left_out(service: dict[str, Any] | None) -> bool:

@@ -35,9 +35,14 @@ async def send(
         with archive.open("rb") as file:
             files = {"file": (archive.name, file, "application/zip")}
             async with client.http.stream(
-                "POST", "/api/v1/backup/import", params={"mode": mode}, data={"user_id": user}, files=files,
-                headers=headers, timeout=timeout,
-            ) as answer:  # fmt: skip
+                "POST",
+                "/api/v1/backup/import",
+                params={"mode": mode, "make_user": True},
+                data={"user_id": user},
+                files=files,
+                headers=headers,
+                timeout=timeout,
+            ) as answer:
                 if not answer.is_success:
                     await answer.aread()
                     raise refusal(answer)
