@@ -42,6 +42,7 @@ from app.memories.maintenance import Maintenance
 from app.memories.models import Memory
 from app.memories.service import Memories
 from app.search.service import Search
+from app.stats.service import Stats
 
 if TYPE_CHECKING:
     from app.access.tokens import Tokens
@@ -87,6 +88,7 @@ class Services:
     memories: Memories
     apps: Apps
     search: Search
+    stats: Stats
     grants: Grants
     keys: Keys
     audit: Audit
@@ -234,6 +236,7 @@ async def open_services(
             maintenance=maintenance,
             apps=Apps(database),
             search=Search(database, spaces, settings, rates),
+            stats=Stats(database, rates),
             grants=Grants(database, Memory),
             keys=keys,
             audit=Audit(database, settings.audit),

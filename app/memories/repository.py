@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -93,8 +94,37 @@ async def matches(
     items = [record(row) for row in rows]
     if len(items) < limit and (items or offset == 0):
         return items, offset + len(items)
-    total = await tx.scalar(select(func.count()).select_from(Memory).where(which), caller.parameters)
-    return items, int(total or 0)
+    return items, await total(tx, caller, query)
+
+
+async def total(tx: Tx, caller: Caller, query: MemoryQuery) -> int:
+    """How many memories match that the caller may read."""
+    count = select(func.count()).select_from(Memory).where(matching(caller, query))
+    return int(await tx.scalar(count, caller.parameters) or 0)
+
+
+async def related(
+    tx: Tx, caller: Caller, memory_id: UUID, states: Sequence[State], *, offset: int, limit: int
+) -> tuple[list[MemoryRecord], int]:
+    """Some of the memories that share categories with one, and how many there are in all.
+
+    Those that share most come first, of these the newest.
+    """
+    own = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == memory_id)
+    shared = (
+        select(MemoryCategory.memory_id, func.count().label("categories"))
+        .where(MemoryCategory.category_id.in_(own), MemoryCategory.memory_id != memory_id)
+        .group_by(MemoryCategory.memory_id)
+        .subquery()
+    )
+    which = readable_by(caller, Memory, states=states)
+    counted = select(func.count()).select_from(Memory).join(shared, shared.c.memory_id == Memory.id).where(which)
+    order = shared.c.categories.desc(), Memory.created_at.desc(), Memory.id.desc()
+    rows = await tx.execute(
+        whole().join(shared, shared.c.memory_id == Memory.id).where(which).order_by(*order).limit(limit).offset(offset),
+        caller.parameters,
+    )
+    return [record(row) for row in rows], int(await tx.scalar(counted, caller.parameters) or 0)
 
 
 def matching(caller: Caller, query: MemoryQuery) -> ColumnElement[bool]:

@@ -19,6 +19,7 @@ from app.rest import (
     metadata,
     metrics,
     search,
+    stats,
     sync,
     users,
 )
@@ -35,6 +36,7 @@ ROUTERS = (
     keys.router,
     audit.router,
     apps.router,
+    stats.router,
     users.router,
     sync.router,
     sync.short,
