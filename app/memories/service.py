@@ -25,8 +25,9 @@ from app.config import Capture, Limits
 from app.database import Database, Tx
 from app.errors import Forbidden, Invalid, NotFound
 from app.index.deliver import Deliverer
-from app.memories import changes, checks, repository, transitions
+from app.memories import changes, checks, listing, ranked, repository, transitions
 from app.memories.content import Content
+from app.memories.listing import Slice
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory, MemoryStatusHistory, State
 from app.memories.repository import ALL_STATES
@@ -142,7 +143,7 @@ class Memories:
         query = self._checked_query(caller, query)
         await self._rates.search(caller)
         async with self._database.transaction() as tx:
-            items, total = await repository.matches(tx, caller, query, offset=offset, limit=limit)
+            items, total = await listing.page(tx, caller, query, Slice(offset, limit))
             access = Access.EXPORT if export else Access.LIST
             await trail.record(tx, caller, access, [item.id for item in items])
         return items, total
@@ -163,7 +164,7 @@ class Memories:
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
-            items, total = await repository.related(tx, caller, memory_id, states, offset=offset, limit=RELATED)
+            items, total = await ranked.related(tx, caller, memory_id, states, Slice(offset, RELATED))
             await trail.record(tx, caller, Access.LIST, [item.id for item in items])
         return Page(items=items, total=total, page=page, size=RELATED)
 

@@ -13,7 +13,7 @@ from app.access.caller import Caller
 from app.access.principal import Scope
 from app.audit.schemas import AccessLogPage
 from app.errors import Invalid
-from app.memories import repository
+from app.memories import listing, repository
 from app.memories.models import State
 from app.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
 from app.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
@@ -260,7 +260,7 @@ def _sorting(column: str | None, direction: str | None) -> tuple[str, bool]:
     descending = _descending(direction)
     if descending is None:
         raise Invalid("sort_direction", "must be asc or desc")
-    if column not in repository.SORTABLE:
+    if column not in listing.SORTABLE:
         return "created_at", True
     # Upwards unless told otherwise, as OpenMemory sorted.
     return column, bool(direction) and descending

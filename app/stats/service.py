@@ -15,7 +15,8 @@ from app.access.rates import Rates
 from app.audit import trail
 from app.audit.trail import Access
 from app.database import Database
-from app.memories import checks, repository
+from app.memories import checks, listing, ranked
+from app.memories.listing import Slice
 from app.memories.models import State
 from app.memories.schemas import MemoryQuery
 from app.memories.service import MAX_PAGE_SIZE
@@ -54,7 +55,7 @@ class Stats:
         columns = (App.id, App.owner_id, App.name, App.description, App.metadata_.label("metadata_"), App.is_active)
         query = select(*columns, App.created_at, App.updated_at).where(App.owner_id == caller.user_id)
         async with self._database.transaction() as tx:
-            total = await repository.total(tx, caller, MemoryQuery(states=KEPT))
+            total = await listing.total(tx, caller, MemoryQuery(states=KEPT))
             apps = [AppRow.model_validate(row) for row in await tx.execute(query.order_by(App.name, App.id))]
             await journal.record(tx, caller, Event.STATS_READ)
         return Profile(total_memories=total, total_apps=len(apps), apps=apps)
@@ -80,7 +81,7 @@ class Stats:
         query = MemoryQuery(states=KEPT, app_ids=(app_id,))
         async with self._database.transaction() as tx:
             await must_be_theirs(tx, caller, app_id)
-            records, total = await repository.matches(tx, caller, query, offset=offset, limit=page_size)
+            records, total = await listing.page(tx, caller, query, Slice(offset, page_size))
             await trail.record(tx, caller, Access.LIST, [record.id for record in records])
         memories = [MemoryOfApp.of(record) for record in records]
         return AppMemories(total=total, page=page, page_size=page_size, memories=memories)
@@ -95,7 +96,7 @@ class Stats:
         offset = _start(caller, page, page_size)
         async with self._database.transaction() as tx:
             await must_be_theirs(tx, caller, app_id)
-            found, total = await queries.accessed(tx, caller, app_id, offset=offset, limit=page_size)
+            found, total = await ranked.accessed(tx, caller, app_id, Slice(offset, page_size))
             await trail.record(tx, caller, Access.LIST, [record.id for record, _ in found])
         memories = [Accessed(memory=AccessedMemory.of(record), access_count=count) for record, count in found]
         return AppAccesses(total=total, page=page, page_size=page_size, memories=memories)
