@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg
 from sqlalchemy import event, text
 
 from app.config import Settings
@@ -237,8 +236,6 @@ async def _explained(services: Services) -> AsyncIterator[list[str]]:
     def explain(_: Any, cursor: Any, statement: str, parameters: Any, *__: Any) -> None:
         if not statement.lstrip().upper().startswith(("SELECT", "WITH")) or "set_config" in statement:
             return
-        driver = cursor.connection if isinstance(cursor, psycopg.AsyncCursor) else cursor._cursor
-        del driver
         cursor.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, BUFFERS OFF, SUMMARY ON) {statement}", parameters)
         plans.append("\n".join(row[0] for row in cursor.fetchall()))
 

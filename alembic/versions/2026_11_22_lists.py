@@ -82,7 +82,7 @@ def upgrade() -> None:
         " FOR EACH ROW WHEN (NEW.user_id IS NULL) EXECUTE FUNCTION memory_categories_filed_for()"
     )
     op.drop_index("idx_memory_category", table_name="memory_categories")
-    op.create_index("idx_memory_category", "memory_categories", ["category_id", "user_id", "memory_id"])
+    op.create_index("idx_memory_category", "memory_categories", ["user_id", "category_id", "memory_id"])
 
     op.drop_index("idx_access_app_time", table_name="memory_access_logs")
     op.create_index("idx_access_app_memory", "memory_access_logs", ["app_id", "memory_id", "accessed_at"])

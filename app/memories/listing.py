@@ -46,8 +46,12 @@ SORTABLE: dict[str, Any] = {
 FEW = 2_000
 """So many hits of a text are sorted as they are; of more, most of the memories near the page are hits themselves."""
 
-# A list has as many plans as filters and values, so it is planned for these; its sorts are of ids and stay in memory.
-PLANNED = text("SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('work_mem', '16MB', true)")
+# A list has as many plans as filters and values, so it is planned for these. Its sorts are of ids and stay in memory. A
+# second process would cost others what it saves here.
+PLANNED = text("""
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('work_mem', '16MB', true),
+       set_config('max_parallel_workers_per_gather', '0', true)
+""")
 
 _IS_SHORT = func.octet_length(Memory.content) <= literal_column(str(SHORT))
 _IS_LONG = func.octet_length(Memory.content) > literal_column(str(SHORT))

@@ -199,7 +199,7 @@ class MemoryCategory(Base):
     """Which memory is filed under which category. Whose it is, a trigger fills in where it is left out."""
 
     __tablename__ = "memory_categories"
-    __table_args__ = (Index("idx_memory_category", "category_id", "user_id", "memory_id"),)
+    __table_args__ = (Index("idx_memory_category", "user_id", "category_id", "memory_id"),)
 
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
     category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id", ondelete="CASCADE"), primary_key=True)

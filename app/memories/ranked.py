@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import CTE, Select, bindparam, func, select
-from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy import ColumnElement, Select, bindparam, case, func, select
 
 from app.access.caller import Caller
 from app.access.readable import readable_by
 from app.audit.models import MemoryAccessLog
 from app.database import Tx
 from app.memories import listing
-from app.memories.listing import PLANNED, Slice
+from app.memories.listing import FEW, PLANNED, Slice
 from app.memories.models import Memory, MemoryCategory, State
 from app.memories.repository import ALL_STATES
 from app.memories.schemas import MemoryQuery, MemoryRecord
+
+
+class Source(NamedTuple):
+    """What is counted of each memory: the rows that `which` selects, by their column `memory_id`."""
+
+    memory_id: Any
+    which: ColumnElement[bool]
+
+    def per_memory(self) -> Select[UUID, int]:
+        """How many there are of each memory."""
+        query = select(self.memory_id.label("memory_id"), func.count().label("times"))
+        return query.where(self.which).group_by(self.memory_id)
+
+    def of_one(self) -> ColumnElement[int]:
+        """How many there are of one memory."""
+        return select(func.count()).where(self.memory_id == Memory.id, self.which).correlate(Memory).scalar_subquery()
 
 
 async def related(
@@ -31,15 +47,11 @@ async def related(
     if not categories:
         return [], 0
     shared = (
-        select(MemoryCategory.memory_id, func.count().label("times"))
-        .where(
-            MemoryCategory.user_id == bindparam("caller_user_id"),
-            MemoryCategory.category_id == func.any(categories),
-            MemoryCategory.memory_id != memory_id,
-        )
-        .group_by(MemoryCategory.memory_id)
+        (MemoryCategory.user_id == bindparam("caller_user_id"))
+        & (MemoryCategory.category_id == func.any(categories))
+        & (MemoryCategory.memory_id != memory_id)
     )
-    found, total = await _page(tx, caller, shared, states, wanted)
+    found, total = await _page(tx, caller, Source(MemoryCategory.memory_id, shared), states, wanted)
     return [record for record, _ in found], total
 
 
@@ -48,48 +60,61 @@ async def accessed(tx: Tx, caller: Caller, app_id: UUID, wanted: Slice) -> tuple
 
     Those accessed most often come first, of these the newest.
     """
-    accesses = (
-        select(MemoryAccessLog.memory_id, func.count().label("times"))
-        .where(MemoryAccessLog.app_id == app_id)
-        .group_by(MemoryAccessLog.memory_id)
-    )
-    return await _page(tx, caller, accesses, ALL_STATES, wanted)
+    source = Source(MemoryAccessLog.memory_id, MemoryAccessLog.app_id == app_id)
+    return await _page(tx, caller, source, ALL_STATES, wanted)
 
 
 async def _page(
-    tx: Tx, caller: Caller, source: Select[UUID, int], states: Sequence[State], wanted: Slice
+    tx: Tx, caller: Caller, source: Source, states: Sequence[State], wanted: Slice
 ) -> tuple[list[tuple[MemoryRecord, int]], int]:
-    """Some of the memories of `source`, which gives `memory_id` and `times`, and how many of them may be read in all.
-
-    What may not be read is usually little, so it is that which is looked up and left out. The rest is counted by
-    `times`, and only those that stand as high as the page are sorted.
-    """
     await tx.execute(PLANNED)
-    counts = source.cte("counts").prefix_with("MATERIALIZED", dialect="postgresql")
+    before = 0
+    often: dict[UUID, int] = {}
+    for times, size, members in await tx.execute(_levels(caller, source, states, wanted), caller.parameters):
+        skip = max(0, wanted.offset - before)
+        part = Slice(skip, min(size - skip, wanted.offset + wanted.limit - before - skip))
+        if part.limit > 0:
+            level = _level(caller, source, states, times, members)
+            often |= dict.fromkeys(await _newest(tx, caller, level, part.of(size)), times)
+        before += size
+    records = await listing.rows(tx, caller, MemoryQuery(states=tuple(states)), list(often))
+    return [(record, often[record.id]) for record in records], before
+
+
+def _levels(caller: Caller, source: Source, states: Sequence[State], wanted: Slice) -> Select[Any]:
+    """How many memories there are of each number of times, most times first, and which, if few and wanted.
+
+    What may not be read is usually little, so it is that which is looked up and left out.
+    """
+    counts = source.per_memory().cte("counts").prefix_with("MATERIALIZED", dialect="postgresql")
     hidden = select(Memory.id).where(
         Memory.user_id == bindparam("caller_user_id"), readable_by(caller, Memory, states=states).is_not(True)
     )
     visible = select(counts).where(counts.c.memory_id.not_in(hidden)).cte("visible")
     visible = visible.prefix_with("MATERIALIZED", dialect="postgresql")
     upto = func.sum(func.count()).over(order_by=visible.c.times.desc()).label("upto")
-    levels: CTE = select(visible.c.times, func.count().label("size"), upto).group_by(visible.c.times).cte("levels")
-    before = levels.c.upto - levels.c.size
-    touched = levels.c.upto > wanted.offset, before < wanted.offset + wanted.limit
-    first = select(func.coalesce(func.min(before), 0)).where(levels.c.upto > wanted.offset).scalar_subquery()
-    page = (
-        select(Memory.id, visible.c.times, Memory.created_at)
-        .join(visible, visible.c.memory_id == Memory.id)
-        .where(Memory.user_id == bindparam("caller_user_id"))
-        .where(visible.c.times.in_(select(levels.c.times).where(*touched)))
-        .order_by(visible.c.times.desc(), Memory.created_at.desc(), Memory.id.desc())
-        .limit(wanted.limit)
-        .offset(wanted.offset - first)
-        .subquery("page")
-    )
-    total = select(func.coalesce(func.max(levels.c.upto), 0)).scalar_subquery()
-    order = page.c.times.desc(), page.c.created_at.desc(), page.c.id.desc()
-    ids, times = (func.array_agg(aggregate_order_by(each, *order)) for each in (page.c.id, page.c.times))
-    row = (await tx.execute(select(total, ids, times), caller.parameters)).one()
-    often = dict(zip(row[1] or (), row[2] or (), strict=True))
-    records = await listing.rows(tx, caller, MemoryQuery(states=tuple(states)), list(often))
-    return [(record, often[record.id]) for record in records], int(row[0])
+    levels = select(visible.c.times, func.count().label("size"), upto).group_by(visible.c.times).subquery("levels")
+    same = visible.alias("same")
+    members = select(func.array_agg(same.c.memory_id)).where(same.c.times == levels.c.times).scalar_subquery()
+    is_wanted = (levels.c.upto > wanted.offset) & (levels.c.upto - levels.c.size < wanted.offset + wanted.limit)
+    few = case((is_wanted & (levels.c.size <= FEW), members))
+    return select(levels.c.times, levels.c.size, few).order_by(levels.c.times.desc())
+
+
+def _level(
+    caller: Caller, source: Source, states: Sequence[State], times: int, members: list[UUID] | None
+) -> ColumnElement[bool]:
+    """The memories of one number of times. Of many, the page is met soon by looking at one after the other."""
+    readable = readable_by(caller, Memory, states=states)
+    return readable & (source.of_one() == times if members is None else Memory.id == func.any(members))
+
+
+async def _newest(tx: Tx, caller: Caller, level: ColumnElement[bool], part: Slice) -> list[UUID]:
+    """The ids of a part of a level, newest first."""
+    if part.backwards:
+        order = Memory.created_at.asc(), Memory.id.asc()
+    else:
+        order = Memory.created_at.desc(), Memory.id.desc()
+    query = select(Memory.id).where(level).order_by(*order).limit(part.limit).offset(part.offset)
+    found = list(await tx.scalars(query, caller.parameters))
+    return found[::-1] if part.backwards else found
