@@ -245,8 +245,8 @@ class EgressSettings(Section):
         return value
 
 
-LONGEST_NAME = 500
-"""Characters that `limits.name` may allow: a row of an index holds 600 of four bytes each, and not many more."""
+LONGEST_NAME = 300
+"""Characters that `limits.name` may allow: a row of an index holds two such names of four bytes each, and not more."""
 
 
 class Limits(Section):

@@ -43,6 +43,7 @@ from app.memories.maintenance import Maintenance
 from app.memories.models import Memory
 from app.memories.service import Memories
 from app.search.service import Search
+from app.stats.service import Stats
 
 if TYPE_CHECKING:
     from app.access.tokens import Tokens
@@ -89,6 +90,7 @@ class Services:
     backup: Backup
     apps: Apps
     search: Search
+    stats: Stats
     grants: Grants
     keys: Keys
     audit: Audit
@@ -246,6 +248,7 @@ async def open_services(
             maintenance=maintenance,
             apps=Apps(database),
             search=Search(database, spaces, settings, rates),
+            stats=Stats(database, rates),
             grants=Grants(database, Memory),
             keys=keys,
             audit=Audit(database, settings.audit),

@@ -20,6 +20,7 @@ from app.rest import (
     metadata,
     metrics,
     search,
+    stats,
     sync,
     users,
 )
@@ -37,6 +38,7 @@ ROUTERS = (
     audit.router,
     backup.router,
     apps.router,
+    stats.router,
     users.router,
     sync.router,
     sync.short,

@@ -48,13 +48,19 @@ class Attempts:
             "GET /api/v1/memories/{memory_id}": self._of_memory(""),
             "GET /api/v1/memories/{memory_id}/history": self._of_memory("/history"),
             "GET /api/v1/memories/{memory_id}/access-log": self._of_memory("/access-log"),
+            "GET /api/v1/memories/{memory_id}/related": self._of_memory("/related"),
+            "GET /api/v1/memories/categories": self._of_user(f"{MEMORIES}/categories"),
             "PUT /api/v1/memories/{memory_id}": self._update,
             "POST /api/v1/memories/actions/archive": self._archive,
             "POST /api/v1/memories/actions/pause": self._pause,
             "POST /api/v1/memories/actions/restore": self._action("restore"),
             "POST /api/v1/memories/actions/erase": self._action("erase"),
             "GET /api/v1/apps": self._of_user("/api/v1/apps", page_size=100),
+            "GET /api/v1/apps/{app_id}": self._of_app(""),
+            "GET /api/v1/apps/{app_id}/memories": self._of_app("/memories"),
+            "GET /api/v1/apps/{app_id}/accessed": self._of_app("/accessed"),
             "PUT /api/v1/apps/{app_id}": self._pause_app,
+            "GET /api/v1/stats": self._of_user("/api/v1/stats"),
             "GET /api/v1/grants": self._of_user("/api/v1/grants"),
             "POST /api/v1/grants": self._grant,
             "GET /api/v1/grants/explain": self._explain,
@@ -255,6 +261,14 @@ class Attempts:
         def make(actor: Actor) -> Attempt:
             user = self._user(actor)
             return Attempt(path, "GET", path, {"user_id": user} | more, user=user)
+
+        return make
+
+    def _of_app(self, part: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            user = self._user(actor) if self._rng.random() < 0.7 else None
+            params = {} if user is None else {"user_id": user}
+            return Attempt(f"app{part}", "GET", f"/api/v1/apps/{self._app_id()}{part}", params, user=user)
 
         return make
 

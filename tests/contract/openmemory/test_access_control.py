@@ -1,5 +1,5 @@
-"""Which app may read what: state, app, rules. A row of the contract is a case, and so is each way in which it failed open
-or hid too much."""
+"""Which app may read what: state, app, rules. A row of the contract is a case, and so is each way in which it failed
+open or hid too much."""
 
 from __future__ import annotations
 
