@@ -78,6 +78,17 @@ class Process:
         print(f"  {name:24}{into[name]}", flush=True)
 
 
+async def settled(url: str) -> None:
+    """Wait until nothing else goes on: what was added is delivered, and the sync of the start is over."""
+    await idle(url)
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENT) as http:
+        for _ in range(400):
+            if (await http.post("/api/v1/sync", params={"dry_run": True})).status_code == 200:
+                return
+            await asyncio.sleep(0.5)
+    raise TimeoutError("the sync does not end")
+
+
 def export(url: str, into: Path) -> None:
     """A user's archive as a file."""
     body = {"user_id": USER}
@@ -155,10 +166,11 @@ async def measure(size: int, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="om-backup-") as fresh:
         first, second = folder / f"first-{size}.zip", folder / f"second-{size}.zip"
         with running_service(full / "data") as url:
-            await idle(url)
+            await settled(url)
             with Process(full / "data").watched(done, "export"):
                 await asyncio.to_thread(export, url, first)
         with running_service(Path(fresh) / "data", OPENMEMORY_ACCESS_DEFAULT_USER=USER) as url:
+            await settled(url)
             with Process(Path(fresh) / "data").watched(done, "import"):
                 report = await asyncio.to_thread(bring_in, url, first)
             assert report["memories"]["added"] == report["vectors"] == size, report
@@ -166,6 +178,7 @@ async def measure(size: int, folder: Path) -> None:
             started = time.perf_counter()
             await idle(url)
             print(f"  {'indexed after':24}{time.perf_counter() - started:7.1f} s")
+            await settled(url)
             with Process(Path(fresh) / "data").watched(done, "import once more"):
                 again = await asyncio.to_thread(bring_in, url, first)
             assert again["memories"]["unchanged"] == size, again

@@ -388,7 +388,8 @@ async def test_vectors_that_cannot_be_ours_are_not_taken(services: Services, api
         return {"id": memory, "model": name, "text_hash": hash_, "vector": base64.b64encode(raw).decode()}
 
     wrong = [
-        vector(np.full(size, np.nan)), vector(np.full(size, np.inf)), vector(right * 0), vector(right * 5), vector(right[:-1]),
+        vector(np.full(size, np.nan)), vector(np.full(size, np.inf)), vector(right * 0), vector(right * 5),
+        vector(right[:-1]),
         vector(right, name="another-model"), vector(right, hash_=text_hash("something else")),
         {"id": new_id(), "model": model, "text_hash": text_hash("something"), "vector": vector(right)["vector"]},
         {"id": memory, "model": model, "text_hash": text_hash("something"), "vector": "AAA="},

@@ -363,6 +363,21 @@ async def test_two_imports_at_once_and_writes_beside_them_wait_for_each_other(
     assert len(active) == len(set(active)) == 301
 
 
+async def test_more_than_is_held_at_a_time_goes_through(
+    services: Services, api: httpx.AsyncClient, user: str, all_of: AllOf
+) -> None:
+    archive = Upstream()
+    for number in range(2_345):
+        archive.memory(f"memory number {number} " + "of many " * 30, metadata={"n": number})
+    await bring_in(api, user, archive.zip())
+    tables = tables_of(await export(api, user))
+    assert [row["metadata"]["n"] for row in sorted(tables["memories"], key=lambda row: row["metadata"]["n"])] == [
+        *range(2_345)
+    ]
+    audit = (await api.get("/api/v1/audit", params={"user_id": user, "event": "memory.export"})).json()["events"]
+    assert [event["count"] for event in audit] == [2_345]
+
+
 @pytest.mark.parametrize("mode", ["overwrite", "skip"])
 async def test_the_logs_tell_of_both(services: Services, api: httpx.AsyncClient, user: str, mode: str) -> None:
     archive = Upstream()
