@@ -240,6 +240,7 @@ async def open_services(
                 database,
                 memories,
                 deliverer,
+                spaces,
                 folder=stores.folder,
                 limits=settings.limits,
                 maintenance=maintenance,

@@ -102,8 +102,8 @@ class Writer:
         """The rows of a query, some at a time, by a cursor of the server."""
         names = query.compile().params
         values = {name: value for name, value in self._values.items() if name in names}
-        async with self._tx.stream(query, values, execution_options={"yield_per": _PAGE}) as result:
-            async for page in result.partitions():
+        async with self._tx.stream(query, values, execution_options={"max_row_buffer": _PAGE}) as result:
+            async for page in result.partitions(_PAGE):
                 yield list(page)
 
 

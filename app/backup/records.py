@@ -128,6 +128,8 @@ class Records:
         updated = fields.moment("updated_at", created)
         if description is not None and self.principal.user is not None:
             # Other users file under the same name, and would read it.
+            reason = "description: only a credential for every user may set it"
+            self.left_out.add("category", id_, reason)
             description, created, updated = None, self.now, self.now
         try:
             [name] = self.memories.checked_change(MemoryUpdate(categories=(name,))).categories or ()

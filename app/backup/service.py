@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,8 +29,10 @@ from app.backup.report import SHOWN, ImportReport, MemoriesReport
 from app.backup.spool import Spool
 from app.config import Limits
 from app.database import Database, Tx
+from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.index.deliver import Deliverer
+from app.index.space import Spaces
 from app.memories import incoming, restoring
 from app.memories.maintenance import Maintenance
 from app.memories.restoring import Restored
@@ -51,6 +53,10 @@ _PATIENCE = 30.0
 _LONGEST = 3600
 """Seconds that one statement about a whole archive may take."""
 _ATTEMPTS = 4
+_SOME_IDS = 500 * 37
+"""Bytes of ids that are copied at once: lines of 36 characters, none of them cut in two."""
+_MODEL = 10.0
+"""Seconds that a model may take to tell its dimension."""
 
 
 def no_progress(_stage: Stage, _done: int, _total: int | None) -> None:
@@ -65,6 +71,7 @@ class Backup:
         database: Database,
         memories: Memories,
         delivery: Deliverer,
+        spaces: Spaces,
         *,
         folder: Path,
         limits: Limits,
@@ -74,6 +81,7 @@ class Backup:
         self._database = database
         self._memories = memories
         self._delivery = delivery
+        self._spaces = spaces
         self._folder = folder
         self._limits = limits
         self._maintenance = maintenance
@@ -127,7 +135,7 @@ class Backup:
         ids.seek(0)
         async with self._database.long_transaction(_LONGEST) as tx:
             await tx.execute(text("CREATE TEMPORARY TABLE exported (id uuid) ON COMMIT DROP"))
-            while data := await asyncio.to_thread(ids.file.read, 1024 * 1024):
+            while data := await asyncio.to_thread(ids.file.read, _SOME_IDS):
                 await _copy(tx, "exported", data)
             await tx.execute(text("ANALYZE exported"))
             if count:
@@ -178,13 +186,14 @@ class Backup:
     ) -> tuple[Restored, Records]:
         records = Records(self._memories, self._limits, caller.principal, datetime.now(UTC).isoformat())
         async with self._turn(self._turns):
+            models = await self._models()
             container = await asyncio.to_thread(Container, archive.file, unpacked=UNPACKED * self._limits.backup)
             async with self._database.long_transaction(_LONGEST) as tx:
                 await incoming.make(tx)
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)
                 await self._check(tx, records)
-                return await self._write(tx, caller, records, mode, progress), records
+                return await self._write(tx, caller, records, mode, progress, models=models), records
 
     async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:
         pending: Iterator[Copied] = rows(container, records)
@@ -192,6 +201,16 @@ class Backup:
         while (copied := await asyncio.to_thread(next, pending, None)) is not None:
             await _copy(tx, copied.table, copied.data)
             progress("reading", copied.read, container.size)
+
+    async def _models(self) -> list[tuple[str, int]]:
+        """The models in use, with their dimensions. One that does not answer is known only if it ever did."""
+        found = []
+        for space in (self._spaces.serving, self._spaces.building):
+            if space is not None:
+                with suppress(EmbedderUnavailable, TimeoutError):
+                    async with asyncio.timeout(_MODEL):
+                        found.append((space.model, await space.dimension()))
+        return found
 
     async def _check(self, tx: Tx, records: Records) -> None:
         if (two := await incoming.twice(tx)) is not None:
@@ -206,7 +225,16 @@ class Backup:
                 records.left_out.add(lost.kind, id_, "belongs to no memory of the archive")
         await incoming.settle(tx)
 
-    async def _write(self, tx: Tx, caller: Caller, records: Records, mode: Mode, progress: Progress) -> Restored:
+    async def _write(
+        self,
+        tx: Tx,
+        caller: Caller,
+        records: Records,
+        mode: Mode,
+        progress: Progress,
+        *,
+        models: list[tuple[str, int]],
+    ) -> Restored:
         """Plan and write; if somebody else was quicker with an id or a text, once more."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -214,7 +242,7 @@ class Backup:
                     progress("writing", 0, 2)
                     done = await restoring.plan(tx, caller, overwrite=mode == "overwrite")
                     progress("writing", 1, 2)
-                    done = await restoring.write(tx, caller, done, mode=mode)
+                    done = await restoring.write(tx, caller, done, mode=mode, models=models)
                     if records.user is not None:
                         await take_user(tx, caller, records.user)
                     lost = await restoring.lost_rules(tx)

@@ -7,6 +7,7 @@ replaced or left as it is (`fate`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import func, text
@@ -296,8 +297,9 @@ _VECTORS = text(
     FROM (SELECT DISTINCT ON (id, model) * FROM incoming_vectors) AS v
     JOIN restored AS r ON r.id = v.id AND r.fate <> 'skip'
     JOIN incoming_memories AS i ON i.id = r.id AND i.hash = v.text_hash
-    WHERE EXISTS (
-        SELECT FROM index_generations AS g WHERE g.model = v.model AND 4 * g.dimension = length(v.vector))
+    WHERE (v.model, length(v.vector) / 4) IN (
+        SELECT model, dimension FROM index_generations
+        UNION SELECT * FROM unnest(CAST(:models AS text[]), CAST(:dimensions AS integer[])))
     ON CONFLICT (kind, id, model) DO UPDATE
         SET text_hash = excluded.text_hash, vector = excluded.vector, created_at = now()
         WHERE embeddings.text_hash <> excluded.text_hash
@@ -377,8 +379,8 @@ async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
     return done
 
 
-async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str) -> Restored:
-    """Write what was planned.
+async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Sequence[tuple[str, int]]) -> Restored:
+    """Write what was planned. `models`: those in use, with their dimensions, whose vectors are taken over.
 
     Raises:
         IntegrityError: somebody else wrote one of the ids or texts a moment ago; planned anew, it will do.
@@ -396,7 +398,8 @@ async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str) -> Restore
     done.history = (await tx.execute(_HISTORY, values)).rowcount
     await tx.execute(_PRESENT_STATES, values)
     done.access_logs = (await tx.execute(_ACCESSES, values)).rowcount
-    done.vectors = (await tx.execute(_VECTORS)).rowcount
+    in_use = {"models": [name for name, _ in models], "dimensions": [size for _, size in models]}
+    done.vectors = (await tx.execute(_VECTORS, in_use)).rowcount
     await tx.execute(_MARK)
     done.rules = await of_access.take_rules(tx, caller)
     counts = (await tx.execute(_COUNT)).one()._mapping

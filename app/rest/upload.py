@@ -21,7 +21,6 @@ OVERHEAD = 64 * 1024
 
 _LONGEST_FIELD = 8 * 1024
 _MOST_PARTS = 16
-_LONGEST_HEADER = 8 * 1024
 _TOGETHER = 1024 * 1024
 """Bytes that are written to the file at once."""
 
@@ -135,8 +134,6 @@ class _Reader:
         def add(data: bytes, start: int, end: int) -> None:
             into = chosen()
             into += data[start:end]
-            if len(into) > _LONGEST_HEADER:
-                raise Invalid("body", f"has a header of more than {_LONGEST_HEADER:,} bytes in a part")
 
         return add
 
