@@ -102,11 +102,12 @@ async def twice(tx: Tx) -> Twice | None:
 
 async def settle(tx: Tx) -> None:
     """Mend what OpenMemory wrote wrongly, and prepare the tables to be joined."""
-    await tx.execute(_MEND_HISTORY)
     for index in _INDEXES:
         await tx.execute(text(index))
     for table in TABLES:
         await tx.execute(text(f"ANALYZE {table}"))
+    # Only now: of a table that nothing is known of PostgreSQL would look at each row for every other.
+    await tx.execute(_MEND_HISTORY)
 
 
 class Lost(NamedTuple):
