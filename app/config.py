@@ -410,6 +410,11 @@ def client_key(environ: Mapping[str, str] | None = None) -> str | None:
     return (os.environ if environ is None else environ).get(_CLIENT_KEY) or None
 
 
+def source_key() -> str | None:
+    """The key of a Qdrant server whose memories are imported, from `QDRANT_API_KEY`: never the one that is used here."""
+    return os.environ.get("QDRANT_API_KEY") or None
+
+
 def named_file(file: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Path | None:
     """The file that is named, by an option or by `OPENMEMORY_CONFIG`, wherever one works; None if none is."""
     named = file or (os.environ if environ is None else environ).get("OPENMEMORY_CONFIG")

@@ -3,7 +3,6 @@ anew, by the model that is in use here."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
@@ -12,13 +11,11 @@ import orjson
 
 from app.cli.migrating.fetching import fetched
 from app.cli.migrating.mem0 import Mem0
+from app.config import source_key
 from app.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
     from httpx import AsyncClient
-
-KEY = "QDRANT_API_KEY"
-"""The environment variable with the key of that Qdrant, if it wants one."""
 
 _PAGE = 256
 _LARGEST_PAGE = 64 * 1024 * 1024
@@ -38,7 +35,7 @@ async def stage(source: str, mem0: Mem0, show: Callable[[int, int | None], None]
     collection = unquote(parts.path.strip("/"))
     if not collection or "/" in collection:
         raise Invalid("source", "must end with the name of the collection, such as http://localhost:6333/mem0")
-    key = os.environ.get(KEY)
+    key = source_key()
     base = f"{parts.scheme}://{parts.netloc}"
     timeout = httpx.Timeout(60, connect=10)
     async with httpx.AsyncClient(
