@@ -411,7 +411,7 @@ def client_key(environ: Mapping[str, str] | None = None) -> str | None:
 
 
 def source_key() -> str | None:
-    """The key of a Qdrant server whose memories are imported, from `QDRANT_API_KEY`: never the one that is used here."""
+    """The key of a Qdrant server whose memories are imported, from `QDRANT_API_KEY`; never that of the one in use."""
     return os.environ.get("QDRANT_API_KEY") or None
 
 
