@@ -156,8 +156,8 @@ class Access(Section):
     )
 
 
-LONGEST_NAME = 500
-"""Characters that `limits.name` may allow: a row of an index holds 600 of four bytes each, and not many more."""
+LONGEST_NAME = 300
+"""Characters that `limits.name` may allow: a row of an index holds two such names of four bytes each, and not more."""
 
 
 class Limits(Section):
@@ -173,6 +173,9 @@ class Limits(Section):
     batch: int = Field(1_000, ge=1, le=10_000, description="Memories in one batch of an import.")
     sessions: int = Field(100, ge=1, le=10_000, description="SSE sessions of one key or token in one process.")
     body: int = Field(8_388_608, ge=1_024, le=1_073_741_824, description="Bytes of one request.")
+    backup: int = Field(
+        1_073_741_824, ge=1_024, le=1_099_511_627_776, description="Bytes of an archive that is brought in."
+    )
     json_values: int = Field(
         200_000, ge=1_000, le=100_000_000, description="JSON values in the body of one request, nested ones too."
     )
@@ -345,6 +348,11 @@ def environment() -> Mapping[str, str]:
 def client_key(environ: Mapping[str, str] | None = None) -> str | None:
     """The key with which commands call a service, from `OPENMEMORY_API_KEY`: no setting of the service itself."""
     return (os.environ if environ is None else environ).get(_CLIENT_KEY) or None
+
+
+def source_key() -> str | None:
+    """The key of a Qdrant server whose memories are imported, from `QDRANT_API_KEY`; never that of the one in use."""
+    return os.environ.get("QDRANT_API_KEY") or None
 
 
 def named_file(file: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Path | None:

@@ -15,7 +15,7 @@ import orjson
 import psycopg
 from psycopg import AsyncConnection as AsyncPgConnection
 from psycopg import errors as pg
-from sqlalchemy import DateTime, MetaData, event, exc
+from sqlalchemy import DateTime, MetaData, event, exc, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -182,6 +182,28 @@ class Database:
         with _Outage(self):
             async with self.engine.begin() as tx:
                 yield tx
+
+    @asynccontextmanager
+    async def long_transaction(self, seconds: int, *, snapshot: bool = False) -> AsyncIterator[Tx]:
+        """A transaction each of whose statements may take so many seconds. `snapshot`: it only reads, and all of it at
+        one moment.
+
+        Raises:
+            Unavailable: as `transaction`.
+        """
+        async with self.transaction() as tx:
+            driver = cast(Connection, (await tx.get_raw_connection()).driver_connection)
+            if snapshot:
+                await tx.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+            await tx.execute(text(f"SET LOCAL statement_timeout = '{seconds}s'"))
+            # What comes between two statements, and few plans: these are not the statements of every day.
+            await tx.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{seconds}s'"))
+            await tx.execute(text("SET LOCAL plan_cache_mode = auto"))
+            before, driver.deadline = driver.deadline, seconds + _GRACE
+            try:
+                yield tx
+            finally:
+                driver.deadline = before
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Tx]:

@@ -19,6 +19,7 @@ from app.access.grants import Grants
 from app.access.keys import Keys
 from app.access.rates import Rates
 from app.audit.service import Audit
+from app.backup.service import Backup
 from app.config import Settings, environment
 from app.configuration.embedders import Embedders
 from app.configuration.service import Configuration
@@ -45,6 +46,7 @@ from app.memories.models import Memory
 from app.memories.policies import Policies
 from app.memories.service import Memories
 from app.search.service import Search
+from app.stats.service import Stats
 
 if TYPE_CHECKING:
     from app.access.tokens import Tokens
@@ -88,10 +90,12 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    backup: Backup
     policies: Policies
     archiving: Archiving
     apps: Apps
     search: Search
+    stats: Stats
     grants: Grants
     keys: Keys
     audit: Audit
@@ -225,26 +229,38 @@ async def open_services(
         if tokens is not None:
             stack.push_async_callback(tokens.close)
         reconciler = Reconciler(database, spaces, deliverer, source)
+        memories = Memories(
+            database,
+            directory,
+            deliverer,
+            limits=settings.limits,
+            maintenance=maintenance,
+            rates=rates,
+            keys=keys,
+            capture=settings.capture,
+        )
         services = Services(
             settings=settings,
             stores=stores,
             database=database,
             directory=directory,
-            memories=Memories(
+            memories=memories,
+            backup=Backup(
                 database,
-                directory,
+                memories,
                 deliverer,
+                spaces,
+                folder=stores.folder,
                 limits=settings.limits,
                 maintenance=maintenance,
-                rates=rates,
-                keys=keys,
-                capture=settings.capture,
+                version=VERSION,
             ),
             policies=Policies(database),
             archiving=Archiving(database, directory, deliverer),
             maintenance=maintenance,
             apps=Apps(database),
             search=Search(database, spaces, settings, rates),
+            stats=Stats(database, rates),
             grants=Grants(database, Memory),
             keys=keys,
             audit=Audit(database, settings.audit),

@@ -9,6 +9,7 @@ BENCHMARKS = {
     "latency": "add and search over REST, streamable HTTP and SSE, at several sizes and numbers of clients",
     "sync": "the cost of comparing, repairing and rebuilding the index, and of searches and writes while Qdrant hangs",
     "security": "what authentication, access rules, the audit log and limits cost a search",
+    "backup": "archives out and in: seconds, the service's memory, and whether both sides are the same",
     "grants": "what a thousand access rules cost a search among 100,000 memories",
     "recall": "recall@5, recall@10 and MRR of a judged corpus, beside a plain BM25",
 }

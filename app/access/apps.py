@@ -6,20 +6,21 @@ from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import ColumnElement, column, distinct, func, literal_column, select, table, update
+from sqlalchemy import ColumnElement, column, exists, func, literal_column, select, table, true, update
 
 from app.access import journal
 from app.access.caller import Caller
 from app.access.journal import Event
 from app.access.models import App
-from app.database import Database
+from app.database import Database, Tx
 from app.errors import NotFound
+from app.times import NaiveTime
 
 AppSort = Literal["name", "memories", "memories_accessed"]
 
 # By name only: the models of memories and their log stand above this package.
 _MEMORIES = table("memories", column("app_id"), column("state"))
-_ACCESSES = table("memory_access_logs", column("app_id"), column("memory_id"))
+_ACCESSES = table("memory_access_logs", column("app_id"), column("memory_id"), column("accessed_at"))
 
 
 class AppSummary(BaseModel):
@@ -41,6 +42,18 @@ class AppPage(BaseModel):
     page: int
     page_size: int
     apps: list[AppSummary]
+
+
+class AppDetail(BaseModel):
+    """One app. It counts otherwise than the list of apps does: what is deleted too, and every access."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    is_active: bool = Field(description="A paused app (false) neither reads nor writes.")
+    total_memories_created: int = Field(description="Memories it wrote, deleted ones too.")
+    total_memories_accessed: int = Field(description="Its accesses; several to one memory count each.")
+    first_accessed: NaiveTime | None = Field(description="UTC without an offset.")
+    last_accessed: NaiveTime | None = Field(description="UTC without an offset.")
 
 
 class Apps:
@@ -75,9 +88,12 @@ class Apps:
             .scalar_subquery()
             .label("total_memories_created")
         )
+        # An index has them in this order: counting them as distinct would sort them once more.
+        different = select(_ACCESSES.c.memory_id).where(_ACCESSES.c.app_id == App.id).distinct().correlate(App)
         accessed = (
-            select(func.count(distinct(_ACCESSES.c.memory_id)))
-            .where(_ACCESSES.c.app_id == App.id)
+            select(func.count())
+            .select_from(different.subquery())
+            .correlate(App)
             .scalar_subquery()
             .label("total_memories_accessed")
         )
@@ -95,6 +111,37 @@ class Apps:
             await journal.record(tx, caller, Event.APP_LIST)
         return AppPage(total=total or 0, page=page, page_size=page_size, apps=apps)
 
+    async def get(self, caller: Caller, app_id: UUID) -> AppDetail:
+        """One app with how much it wrote and read, and when.
+
+        Raises:
+            NotFound: no such app of this user.
+        """
+        _only_owner(caller)
+        caller.may_read()
+        created = select(func.count()).select_from(_MEMORIES).where(_MEMORIES.c.app_id == app_id).scalar_subquery()
+        accesses = (
+            select(
+                func.count().label("count"),
+                func.min(_ACCESSES.c.accessed_at).label("first"),
+                func.max(_ACCESSES.c.accessed_at).label("last"),
+            )
+            .where(_ACCESSES.c.app_id == app_id)
+            .subquery()
+        )
+        query = select(
+            App.is_active,
+            created.label("total_memories_created"),
+            accesses.c.count.label("total_memories_accessed"),
+            accesses.c.first.label("first_accessed"),
+            accesses.c.last.label("last_accessed"),
+        ).join(accesses, true())
+        async with self._database.transaction() as tx:
+            await must_be_theirs(tx, caller, app_id)
+            row = (await tx.execute(query.where(App.id == app_id))).one()
+            await journal.record(tx, caller, Event.APP_GET, [app_id])
+        return AppDetail.model_validate(row)
+
     async def set_active(self, caller: Caller, app_id: UUID, is_active: bool) -> None:
         """Pause an app, or let it go on.
 
@@ -107,8 +154,22 @@ class Apps:
         changed = update(App).where(mine).values(is_active=is_active, updated_at=func.now())
         async with self._database.transaction() as tx:
             if (await tx.execute(changed)).rowcount == 0:
-                raise NotFound("App not found", code="app_not_found")
+                raise _no_app()
             await journal.record(tx, caller, Event.APP_RESUME if is_active else Event.APP_PAUSE, [app_id])
+
+
+async def must_be_theirs(tx: Tx, caller: Caller, app_id: UUID) -> None:
+    """Refuse an app that is not the caller's user's.
+
+    Raises:
+        NotFound: it is not.
+    """
+    if not await tx.scalar(select(exists().where(App.id == app_id, App.owner_id == caller.user_id))):
+        raise _no_app()
+
+
+def _no_app() -> NotFound:
+    return NotFound("App not found", code="app_not_found")
 
 
 def _only_owner(caller: Caller) -> None:

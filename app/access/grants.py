@@ -33,8 +33,7 @@ _OBJECT_EXISTS = {
     "category": text(
         """
         SELECT true WHERE EXISTS (
-            SELECT FROM memory_categories AS c JOIN memories AS m ON m.id = c.memory_id
-            WHERE c.category_id = CAST(:object AS uuid) AND m.user_id = :user
+            SELECT FROM memory_categories AS c WHERE c.category_id = CAST(:object AS uuid) AND c.user_id = :user
         ) OR EXISTS (
             SELECT FROM access_controls
             WHERE user_id = :user AND object_key = 'category:' || CAST(CAST(:object AS uuid) AS text)

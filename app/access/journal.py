@@ -33,6 +33,7 @@ class Event(StrEnum):
     MEMORY_LIST = "memory.list"
     MEMORY_GET = "memory.get"
     MEMORY_EXPORT = "memory.export"
+    MEMORY_IMPORT = "memory.import"
     MEMORY_UPDATE = "memory.update"
     MEMORY_PAUSE = "memory.pause"
     MEMORY_ARCHIVE = "memory.archive"
@@ -42,7 +43,10 @@ class Event(StrEnum):
     MEMORY_ERASE = "memory.erase"
     MEMORY_ACCESS_LOG = "memory.access_log"
     USER_ERASE = "user.erase"
+    CATEGORY_LIST = "category.list"
+    STATS_READ = "stats.read"
     APP_LIST = "app.list"
+    APP_GET = "app.get"
     APP_PAUSE = "app.pause"
     APP_RESUME = "app.resume"
     GRANT_LIST = "grant.list"
@@ -133,6 +137,15 @@ async def record(
         parameters(caller, event, user_id=user_id, detail=detail)
         | {"audit_result": result, "audit_objects": list(objects[:NAMED]) or None, "audit_count": len(objects)},
     )
+
+
+async def record_chosen(
+    tx: Tx, caller: Caller, event: Event, chosen: str, *, detail: Mapping[str, Any] | None = None
+) -> None:
+    """Log one event about the `id`s that a query of ours chooses, however many there are."""
+    statement = text(f"WITH new AS ({chosen}) {OF_NEW}")
+    if (await tx.execute(statement, parameters(caller, event, detail=detail))).rowcount == 0:
+        await record(tx, caller, event, detail=detail)
 
 
 def inserted(rows: CTE) -> CTE:

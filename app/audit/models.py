@@ -20,7 +20,7 @@ class MemoryAccessLog(Base):
     __tablename__ = "memory_access_logs"
     __table_args__ = (
         Index("idx_access_memory_time", "memory_id", "accessed_at"),
-        Index("idx_access_app_time", "app_id", "accessed_at"),
+        Index("idx_access_app_memory", "app_id", "memory_id", "accessed_at"),
         # Rows come in the order of their time: a few pages tell where the old ones are.
         Index("idx_access_time", "accessed_at", postgresql_using="brin"),
     )

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import ARRAY, String, Uuid, bindparam, cast, column, func, insert, literal_column, select, table
+from sqlalchemy import ARRAY, String, Uuid, bindparam, cast, column, func, insert, literal_column, select, table, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.access import journal
@@ -39,7 +39,10 @@ _COLUMNS = ["memory_id", "app_id", "access_type", "metadata"]
 
 def _statement() -> Any:
     """One access to each of the memories, and one event of the audit log about all of them."""
-    asked = select(func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id")).cte("asked")
+    asked = select(
+        func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id"),
+        func.unnest(bindparam("metadata", type_=ARRAY(String))).label("metadata"),
+    ).cte("asked")
     memory = table("memories", column("id", Uuid))
     # One that was erased since it was read has no log any more. In order of id, as all who lock several memories do.
     there = select(memory.c.id).where(memory.c.id == asked.c.id).with_for_update(read=True, key_share=True)
@@ -51,7 +54,7 @@ def _statement() -> Any:
                 asked.c.id,
                 bindparam("app_id", type_=Uuid),
                 bindparam("access_type", type_=String),
-                cast(bindparam("metadata", type_=String), JSONB),
+                cast(asked.c.metadata, JSONB),
             )
             .where(there.correlate(asked).exists())
             .order_by(asked.c.id),
@@ -65,16 +68,46 @@ _RECORD = _statement()
 
 
 async def record(
-    tx: Tx, caller: Caller, access: Access, ids: Sequence[UUID], metadata: dict[str, Any] | None = None
+    tx: Tx,
+    caller: Caller,
+    access: Access,
+    ids: Sequence[UUID],
+    metadata: dict[str, Any] | None = None,
+    *,
+    hashes: Sequence[str] | None = None,
 ) -> None:
-    """Log one access to each of the memories, and the whole in the audit log, in one statement."""
+    """Log one access to each of the memories, and the whole in the audit log, in one statement.
+
+    `metadata` is noted of each access, and the memory's own one of `hashes`, if they are given.
+    """
+    shared = metadata or {}
+    each = [shared] * len(ids) if hashes is None else [shared | {"hash": hash_} for hash_ in hashes]
     await _RECORD.rows(
         tx,
         {
             "ids": list(ids),
             "app_id": caller.app_id,
             "access_type": access.value,
-            "metadata": orjson.dumps(metadata or {}).decode(),
+            "metadata": [orjson.dumps(one).decode() for one in each],
             **journal.parameters(caller, Event(f"memory.{access.value}"), detail=metadata),
         },
+    )
+
+
+async def log_chosen(
+    tx: Tx, caller: Caller, access: Access, chosen: str, metadata: dict[str, Any] | None = None
+) -> None:
+    """Log one access to each of the memories whose `id`s a query of ours chooses; the audit log is the caller's."""
+    await tx.execute(
+        text(
+            f"""
+            INSERT INTO memory_access_logs (memory_id, app_id, access_type, metadata)
+            SELECT there.id, :app_id, :access_type, CAST(:metadata AS jsonb)
+            FROM (
+                SELECT m.id FROM memories AS m JOIN ({chosen}) AS chosen ON chosen.id = m.id
+                ORDER BY m.id FOR KEY SHARE OF m
+            ) AS there
+            """  # noqa: S608 - no value is put in
+        ),
+        {"app_id": caller.app_id, "access_type": access.value, "metadata": orjson.dumps(metadata or {}).decode()},
     )

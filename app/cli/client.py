@@ -53,7 +53,7 @@ class Client:
         except ValueError as error:
             raise Invalid("body", f"cannot be written as JSON: {error}") from error
         if not answer.is_success:
-            raise _refusal(answer)
+            raise refusal(answer)
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
@@ -104,6 +104,17 @@ async def service(settings: Settings, url: str | None = None) -> AsyncIterator[C
         yield Client(http, settings)
 
 
+def where_to(config: Any, data_dir: Any, url: str | None) -> Settings:
+    """The settings of a command with the options that say which service it means.
+
+    Raises:
+        SetupError: one of them cannot be used.
+    """
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise SetupError(f"--url: {url!r} must begin with http:// or https://")
+    return load_settings(config, data_dir=data_dir)
+
+
 def connected(command: Callable[Concatenate[Client, P], Awaitable[None]]) -> Callable[..., None]:
     """Make a command of a coroutine function: adds the options that say which service, and passes a client of it."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
@@ -116,9 +127,7 @@ def connected(command: Callable[Concatenate[Client, P], Awaitable[None]]) -> Cal
     def run(*, data_dir: Any = None, config: Any = None, url: str | None = None, **given: Any) -> None:
         import asyncio
 
-        if url is not None and not url.startswith(("http://", "https://")):
-            raise SetupError(f"--url: {url!r} must begin with http:// or https://")
-        settings = load_settings(config, data_dir=data_dir)
+        settings = where_to(config, data_dir, url)
 
         async def go() -> None:
             async with service(settings, url) as client:
@@ -184,9 +193,10 @@ def _bearing(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _refusal(answer: Response) -> OpenMemoryError:
+def refusal(answer: Response, body: Any = None) -> OpenMemoryError:
+    """The exception that a refusal was on the other side; `body` is what it says, if that is not the whole answer."""
     try:
-        body = answer.json()
+        body = answer.json() if body is None else body
     except ValueError:
         body = {}
     if not isinstance(body, dict):

@@ -1,29 +1,91 @@
-"""`openmemory import`: remembers every line of a JSON Lines file."""
+"""`openmemory import`: remembers every line of a JSON Lines file, or brings an old installation over."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli.client import Client, connected
-from app.cli.options import App, Json, User
+from app.cli.client import Client, service, where_to
+from app.cli.options import App, ConfigFile, DataDir, Json, Url, User
+from app.errors import Invalid
+
+if TYPE_CHECKING:
+    from app.cli.migrating.run import Wanted
+    from app.config import Settings
+
+_OLD = ("openmemory", "mem0")
 
 
-@connected
-async def import_(
-    client: Client,
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="JSON Lines; - reads standard input.")],
+def import_(
+    file: Annotated[str, typer.Argument(metavar="FILE|-|openmemory|mem0", help="JSON Lines, or what SOURCE is of.")],
+    source: Annotated[
+        str | None, typer.Argument(metavar="[SOURCE]", help="Of an old installation: a file or a URL.")
+    ] = None,
+    *,
     user: User = None,
     app: App = None,
+    into: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of an old installation: take them in as this user.")
+    ] = None,
+    mode: Annotated[
+        Literal["skip", "overwrite"] | None,
+        typer.Option(help="Of an old installation: what to do with memories that are here already; default: skip."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Of an old installation: say what would be taken, and take nothing.")
+    ] = False,
     json: Json = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+    url: Url = None,
 ) -> None:
-    """Remember every line of a file: {"text": ..., "user": ..., "app": ..., "namespace": ..., "created_at": ...}.
+    """Remember every line of a file, or bring an old installation over.
 
+    openmemory import notes.jsonl
+
+    Every line is {"text": ..., "user": ..., "app": ..., "namespace": ..., "created_at": ...}; - is standard input.
     Lines that name no user or app are --user's and --app's. A text that the same user, app and namespace remember
     already is not stored twice, so an import that was interrupted is simply run again. A line that cannot be taken
     is reported with its number, and the rest goes on; the exit code is then 1.
+
+    openmemory import openmemory memories_export.zip | openmemory.db | http://localhost:8765
+
+    Takes over what mem0's OpenMemory kept: its export, its database, or the server itself while it runs. Ids, states,
+    times, categories, history, logs and rules stay as they are. --user chooses one user; of a server it is the default
+    user otherwise.
+
+    openmemory import mem0 http://localhost:6333/COLLECTION | memories.json
+
+    The same for mem0 without OpenMemory: its collection in Qdrant, or its memories as JSON.
     """
+    import asyncio
+
+    if source is None:
+        if into is not None or mode is not None or dry_run:
+            raise Invalid("--into, --mode and --dry-run", f"are for `openmemory import {'|'.join(_OLD)} SOURCE`")
+        settings = where_to(config, data_dir, url)
+        asyncio.run(_lines(settings, url, file, user=user, app=app, json=json))
+        return
+    from app.cli.migrating.run import Wanted
+
+    if file not in _OLD:
+        raise Invalid("import", f"of two words the first must be {' or '.join(_OLD)}, not {file!r}")
+    if app is not None:
+        raise Invalid("--app", "is for JSON Lines; memories of an old installation stay with their apps")
+    settings = where_to(config, data_dir, url)
+    wanted = Wanted("mem0" if file == "mem0" else "openmemory", source, user, into, mode or "skip", dry_run)
+    asyncio.run(_old(settings, url, wanted, json=json))
+
+
+async def _lines(
+    settings: Settings, url: str | None, file: str, *, user: str | None, app: str | None, json: bool
+) -> None:
+    async with service(settings, url) as client:
+        await _remember(client, file, user=user, app=app, json=json)
+
+
+async def _remember(client: Client, file: str, *, user: str | None, app: str | None, json: bool) -> None:
     from app.cli.importing import Import
     from app.cli.output import as_json
 
@@ -44,4 +106,29 @@ async def import_(
             left_out = f"{run.left_out} deleted ones left out, " if run.left_out else ""
             print(f"{run.added} added, {run.already} already there, {left_out}{run.failed} failed.")
     if run.failed:
+        raise typer.Exit(1)
+
+
+async def _old(settings: Settings, url: str | None, wanted: Wanted, *, json: bool) -> None:
+    from app.cli.migrating.report import show
+    from app.cli.migrating.run import Migration
+
+    async def go(client: Client | None) -> Migration:
+        migration = Migration(wanted, settings.access.default_user, client)
+        try:
+            await migration.run()
+        finally:
+            # What was taken before something broke stays taken, so it is told too.
+            if migration.report.users:
+                show(migration.report, json=json)
+        return migration
+
+    if wanted.dry_run:
+        done = await go(None)  # the service need not even run
+    else:
+        async with service(settings, url) as client:
+            done = await go(client)
+    if not done.report.users:
+        show(done.report, json=json)
+    if not done.report.whole:
         raise typer.Exit(1)

@@ -112,7 +112,8 @@ class Deliverer:
         pause: float = 0
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause)
+                async with asyncio.timeout(pause):  # wait_for may miss that it is stopped when it is woken just before
+                    await self._wake.wait()
             self._wake.clear()
             try:
                 await self._pick_up()

@@ -26,6 +26,11 @@ class Identity:
     user: str | None
     app: str | None
 
+    @property
+    def missing(self) -> str | None:
+        """What the address left empty, under OpenMemory's name for it."""
+        return "user_id" if self.user == "" else "client_name" if self.app == "" else None
+
     def at(self, sender: Sender) -> Identity:
         """The same, for a message that came from there, with the rights of its own credential if it has one: another
         token of the same client may be for less, or for longer."""
@@ -34,7 +39,7 @@ class Identity:
 
 
 def names_of(request: Request, limits: Limits) -> Names:
-    """The names in `/mcp/{client}/…/{user}`, or none.
+    """The names in `/mcp/{client}/…/{user}`, or none. One that was left out altogether is empty.
 
     Raises:
         Invalid: one is blank, too long, or cannot be stored.
@@ -50,7 +55,10 @@ def identified(principal: Principal, names: Names) -> Identity:
     Raises:
         Forbidden: it does not.
     """
-    return Identity(principal, principal.claimed_user(names.user), principal.claimed_app(names.app))
+    # An empty name claims nothing: the tools say that it is missing.
+    user = names.user if names.user == "" else principal.claimed_user(names.user)
+    app = names.app if names.app == "" else principal.claimed_app(names.app)
+    return Identity(principal, user, app)
 
 
 def _name(request: Request, part: str, limits: Limits) -> str:
@@ -58,7 +66,7 @@ def _name(request: Request, part: str, limits: Limits) -> str:
     name = request.path_params.get(part, "")
     if "\ufffd" in name and b"%EF%BF%BD" not in request.scope.get("raw_path", b"").upper():
         raise Invalid(field, "must be UTF-8, percent-encoded")  # the server replaced what it could not decode
-    return checks.name(name, field, limits)
+    return name and checks.name(name, field, limits)
 
 
 def bind(scope: Scope, identity: Identity) -> None:

@@ -176,14 +176,20 @@ def _ids(texts: list[str], field: str) -> list[UUID]:
 
 
 def _listed(record: MemoryRecord, user: str, untrusted: Untrusted) -> dict[str, Any]:
+    app = untrusted.name(record.app_name)
     return {
         "id": str(record.id), "memory": untrusted.text(record.content, record.labels), "hash": record.hash,
-        "metadata": untrusted.metadata(record.metadata_, record.labels),
+        "metadata": _as_mem0(untrusted.metadata(record.metadata_, record.labels), app),
         "created_at": record.created_at.isoformat(), "updated_at": record.updated_at.isoformat(), "user_id": user,
         "categories": [untrusted.name(category) for category in record.categories],
-        "namespace": untrusted.name(record.namespace), "app_name": untrusted.name(record.app_name),
+        "namespace": untrusted.name(record.namespace), "app_name": app,
         "labels": record.labels,
     }  # fmt: skip
+
+
+def _as_mem0(metadata: dict[str, Any], app: str) -> dict[str, Any]:
+    """Metadata with what mem0 put into that of every memory: which program wrote it, for which of its clients."""
+    return {"source_app": "openmemory", "mcp_client": app} | metadata
 
 
 def _said(text: str) -> Answer:

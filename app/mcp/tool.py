@@ -77,6 +77,8 @@ class Tool(Generic[ArgumentsT]):
         self, services: Services, identity: Identity, arguments: dict[str, Any]
     ) -> tuple[CallToolResult, Outcome]:
         """Run it; whatever the caller can mend comes back as an error result that says how."""
+        if identity.missing is not None:
+            return failure(f"Error: {identity.missing} not provided"), Outcome.REFUSED
         try:
             # Models write null for what they leave out.
             parsed = self.arguments.model_validate(

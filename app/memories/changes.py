@@ -49,8 +49,8 @@ _ADD = text(
         INSERT INTO memory_status_history (memory_id, changed_by, app_id, old_state, new_state, changed_at)
         SELECT id, user_id, app_id, NULL, 'active', created_at FROM new
     ), filed AS (
-        INSERT INTO memory_categories (memory_id, category_id)
-        SELECT new.id, c.category_id
+        INSERT INTO memory_categories (memory_id, category_id, user_id)
+        SELECT new.id, c.category_id, new.user_id
         FROM jsonb_to_recordset(CAST(:filings AS jsonb)) AS c(memory_id uuid, category_id uuid)
         JOIN new ON new.id = c.memory_id
     ), marked AS ({_RAISE}
@@ -205,7 +205,7 @@ async def update_text(
     memory_id: UUID = current.id
     content = current.content if change.text is None else change.text
     metadata = current.metadata if change.metadata is None else change.metadata
-    refiled = change.categories is not None and await _refile(tx, current.id, set(change.categories))
+    refiled = change.categories is not None and await _refile(tx, caller.user_id, current.id, set(change.categories))
     if content == current.content and metadata == current.metadata and not refiled:
         return memory_id
     values = {
@@ -231,7 +231,7 @@ async def update_text(
     return memory_id
 
 
-async def _refile(tx: Tx, memory_id: UUID, names: set[str]) -> bool:
+async def _refile(tx: Tx, user_id: UUID, memory_id: UUID, names: set[str]) -> bool:
     wanted = set((await _category_ids(tx, names)).values())
     filed = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == memory_id)
     present = set((await tx.scalars(filed)).all())
@@ -242,7 +242,8 @@ async def _refile(tx: Tx, memory_id: UUID, names: set[str]) -> bool:
             )
         )
     if new := wanted - present:
-        await tx.execute(insert(MemoryCategory), [{"memory_id": memory_id, "category_id": id_} for id_ in new])
+        filings = [{"memory_id": memory_id, "category_id": id_, "user_id": user_id} for id_ in new]
+        await tx.execute(insert(MemoryCategory), filings)
     return wanted != present
 
 

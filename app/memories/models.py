@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Computed, Enum, ForeignKey, Index, Text, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, Computed, Enum, ForeignKey, Index, Text, UniqueConstraint, func, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -27,6 +27,13 @@ class State(StrEnum):
 STATE = Enum(State, name="memory_state", values_callable=lambda states: [state.value for state in states])
 
 
+SHORT = 400
+"""Bytes of a text that an index holds whole."""
+
+BEGINNING = 100
+"""Characters by which the other texts are sorted first."""
+
+
 class Memory(Base):
     """One remembered thing."""
 
@@ -43,11 +50,62 @@ class Memory(Base):
             unique=True,
             postgresql_where=text("state = 'active'"),
         ),
-        Index("idx_memory_user_state", "user_id", "state", "created_at", "id"),
+        # Lists are counted and leafed through in these alone: they hold what `readable_by` and the filters ask for.
+        Index(
+            "idx_memory_user_created",
+            "user_id",
+            "created_at",
+            "id",
+            postgresql_include=[
+                "state",
+                "app_id",
+                "expires_at",
+                "valid_until",
+                "updated_at",
+                "importance",
+                "archived_at",
+                "deleted_at",
+                "namespace",
+                "kind",
+            ],
+        ),
+        Index(
+            "idx_memory_app_created",
+            "app_id",
+            "created_at",
+            "id",
+            postgresql_include=["user_id", "state", "expires_at", "valid_until", "namespace"],
+        ),
+        Index(
+            "idx_memory_thread_created",
+            "user_id",
+            "thread_id",
+            "created_at",
+            "id",
+            postgresql_include=["state", "expires_at", "valid_until", "namespace"],
+            postgresql_where=text("thread_id IS NOT NULL"),
+        ),
+        # The texts themselves, as far as an index takes them: for sorting, and to look through for one or two letters.
+        # By their bytes: the same order in every database, and that of their beginnings.
+        Index(
+            "idx_memory_text",
+            "user_id",
+            "content",
+            "id",
+            postgresql_ops={"content": "text_pattern_ops"},
+            postgresql_include=["state", "app_id", "created_at", "expires_at", "valid_until", "namespace"],
+            postgresql_where=text(f"octet_length(content) <= {SHORT}"),
+        ),
+        Index(
+            "idx_memory_long_text",
+            "user_id",
+            func.left(text("content"), text(str(BEGINNING))).label("beginning"),
+            "id",
+            postgresql_ops={"beginning": "text_pattern_ops"},
+            postgresql_where=text(f"octet_length(content) > {SHORT}"),
+        ),
         # What has not changed for long, for the job that archives it.
         Index("idx_memory_idle", "user_id", "updated_at", postgresql_where=text("state = 'active'")),
-        Index("idx_memory_app_state", "app_id", "state"),
-        Index("idx_memory_user_app", "user_id", "app_id"),
         # A hash per scope and lexeme: a lookup touches no other user's memories.
         Index(
             "idx_memory_lexical",
@@ -63,7 +121,7 @@ class Memory(Base):
             postgresql_using="gin",
             postgresql_ops={"content": "gin_trgm_ops"},
             postgresql_with={"fastupdate": "off"},
-            postgresql_where=text("state = 'active'"),
+            postgresql_where=text("state <> 'deleted'"),
         ),
     )
 
@@ -140,13 +198,14 @@ class Category(Base):
 
 
 class MemoryCategory(Base):
-    """Which memory is filed under which category."""
+    """Which memory is filed under which category. Whose it is, a trigger fills in where it is left out."""
 
     __tablename__ = "memory_categories"
-    __table_args__ = (Index("idx_memory_category", "category_id", "memory_id"),)
+    __table_args__ = (Index("idx_memory_category", "user_id", "category_id", "memory_id"),)
 
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
     category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id", ondelete="CASCADE"), primary_key=True)
+    user_id: Mapped[UUID]
 
 
 class ArchivePolicy(Base):

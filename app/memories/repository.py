@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, false, func, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, false, func, literal_column, or_, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from app.access.caller import Caller
 from app.access.models import App, User
 from app.access.readable import readable_by, within_reach
 from app.database import Tx
-from app.errors import Invalid
 from app.memories.models import (
     Category,
     Memory,
@@ -43,14 +42,6 @@ COLUMNS = (
 )  # fmt: skip
 """A memory whole, as `MemoryRecord` takes it."""
 
-SORTABLE: dict[str, Any] = {
-    "created_at": Memory.created_at, "updated_at": Memory.updated_at, "memory": Memory.content,
-    "content": Memory.content, "app_name": App.name, "state": Memory.state, "namespace": Memory.namespace,
-    "kind": Memory.kind, "importance": Memory.importance, "archived_at": Memory.archived_at,
-    "deleted_at": Memory.deleted_at, "id": Memory.id, "app_id": Memory.app_id, "expires_at": Memory.expires_at,
-}  # fmt: skip
-"""Names by which lists may be sorted."""
-
 
 def whole() -> Select[Any]:
     """Memories with all that `MemoryRecord` needs, in one statement."""
@@ -68,33 +59,6 @@ async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
     query = whole().where(Memory.id == memory_id, readable_by(caller, Memory, states=states))
     row = (await tx.execute(query, caller.parameters)).one_or_none()
     return record(row) if row else None
-
-
-async def matches(
-    tx: Tx, caller: Caller, query: MemoryQuery, *, offset: int, limit: int
-) -> tuple[list[MemoryRecord], int]:
-    """Some of the memories that match and that the caller may read, and how many match in all.
-
-    Raises:
-        Invalid: `sort` names no column that can be sorted by.
-    """
-    if query.sort not in SORTABLE:
-        raise Invalid("sort_column", f"must be one of {', '.join(SORTABLE)}", hint="Invalid sort column")
-    which = matching(caller, query)
-    column = SORTABLE[query.sort]
-    order = column.desc().nulls_last() if query.descending else column.asc().nulls_last()
-    tie = Memory.id.desc() if query.descending else Memory.id.asc()
-    if query.sort == "created_at":  # never null: a plain order lets the index deliver it
-        order = column.desc() if query.descending else column.asc()
-    rows = await tx.execute(
-        whole().where(which).order_by(order, tie).limit(limit).offset(offset),
-        caller.parameters,
-    )
-    items = [record(row) for row in rows]
-    if len(items) < limit and (items or offset == 0):
-        return items, offset + len(items)
-    total = await tx.scalar(select(func.count()).select_from(Memory).where(which), caller.parameters)
-    return items, int(total or 0)
 
 
 def matching(caller: Caller, query: MemoryQuery) -> ColumnElement[bool]:
@@ -118,12 +82,12 @@ def _conditions(query: MemoryQuery) -> list[ColumnElement[bool]]:
         found.append(Memory.created_at >= query.created_from)
     if query.created_to:
         found.append(Memory.created_at <= query.created_to)
-    filed = select(MemoryCategory.memory_id).where(MemoryCategory.memory_id == Memory.id)
+    filed = select(MemoryCategory.memory_id).where(MemoryCategory.user_id == bindparam("caller_user_id"))
     if query.category_ids:
-        found.append(exists(filed.where(MemoryCategory.category_id == func.any(list(query.category_ids)))))
+        found.append(Memory.id.in_(filed.where(MemoryCategory.category_id == func.any(list(query.category_ids)))))
     if query.categories:
         named = filed.join(Category, Category.id == MemoryCategory.category_id)
-        found.append(exists(named.where(Category.name == func.any(list(query.categories)))))
+        found.append(Memory.id.in_(named.where(Category.name == func.any(list(query.categories)))))
     return found
 
 

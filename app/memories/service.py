@@ -25,8 +25,9 @@ from app.config import Capture, Limits
 from app.database import Database, Tx
 from app.errors import Forbidden, Invalid, NotFound
 from app.index.deliver import Deliverer
-from app.memories import changes, checks, repository, transitions
+from app.memories import changes, checks, listing, ranked, repository, transitions
 from app.memories.content import Content
+from app.memories.listing import Slice
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory, MemoryStatusHistory, State
 from app.memories.repository import ALL_STATES
@@ -43,6 +44,8 @@ from app.memories.schemas import (
 )
 
 MAX_PAGE_SIZE = 100
+RELATED = 5
+"""Related memories on a page: OpenMemory's page can show no other number."""
 
 
 class Memories:
@@ -140,10 +143,30 @@ class Memories:
         query = self._checked_query(caller, query)
         await self._rates.search(caller)
         async with self._database.transaction() as tx:
-            items, total = await repository.matches(tx, caller, query, offset=offset, limit=limit)
+            items, total = await listing.page(tx, caller, query, Slice(offset, limit))
             access = Access.EXPORT if export else Access.LIST
-            await trail.record(tx, caller, access, [item.id for item in items])
+            await trail.record(tx, caller, access, [item.id for item in items], hashes=[item.hash for item in items])
         return items, total
+
+    async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
+        """A page of five memories that share categories with one, those that share most first, then the newest.
+
+        Of the user themself whatever is not deleted.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+        """
+        caller.may_read()
+        checks.between(page, "page", 1, 1_000_000)
+        await self._rates.search(caller)
+        states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)
+        offset = (page - 1) * RELATED
+        async with self._database.transaction() as tx:
+            if await repository.get(tx, caller, memory_id) is None:
+                raise _no_memory()
+            items, total = await ranked.related(tx, caller, memory_id, states, Slice(offset, RELATED))
+            await trail.record(tx, caller, Access.LIST, [item.id for item in items])
+        return Page(items=items, total=total, page=page, size=RELATED)
 
     async def update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord:
         """Write a new revision of one memory; its vector follows.
@@ -155,7 +178,7 @@ class Memories:
         """
         caller.may_write()
         caller.may_read()  # the answer shows the memory
-        change = self._checked_change(change)
+        change = self.checked_change(change)
         await self._rates.save(caller, 1)
         states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)
         async with self._database.transaction() as tx:
@@ -197,7 +220,8 @@ class Memories:
             if refused and (strict or len(refused) == len(states)):
                 raise transitions.refuse(refused[0], target)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, mine, target)]
-            await trail.record(tx, caller, _ACCESS[target], changed)
+            operation = {"operation": "delete_by_id"} if target is State.DELETED and changed else None
+            await trail.record(tx, caller, _ACCESS[target], changed, operation)
         self.written[target.value] += len(changed)
         self._delivery.wake()
         return len(changed)
@@ -211,8 +235,10 @@ class Memories:
                 await self._refuse_paused(tx, {caller.app_id})
             which = repository.matching(caller, query)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target)]
-            access = Access.DELETE_ALL if target is State.DELETED else _ACCESS[target]
-            await trail.record(tx, caller, access, changed, {"operation": "bulk_delete"} if changed else None)
+            everything = target is State.DELETED
+            access = Access.DELETE_ALL if everything else _ACCESS[target]
+            operation = {"operation": "bulk_delete"} if everything and changed else None
+            await trail.record(tx, caller, access, changed, operation)
         self.written[target.value] += len(changed)
         self._delivery.wake()
         return len(changed)
@@ -310,7 +336,12 @@ class Memories:
         checks.metadata(new.metadata, limits)
         return self._content.created(new)
 
-    def _checked_change(self, change: MemoryUpdate) -> MemoryUpdate:
+    def checked_change(self, change: MemoryUpdate) -> MemoryUpdate:
+        """A change as it can be made.
+
+        Raises:
+            Invalid: as `checked` does.
+        """
         if change.text is not None:
             checks.text(change.text, "text", self._limits.text, "limits.text")
         if change.metadata is not None:

@@ -1,20 +1,25 @@
-"""Apps over REST: which there are, and pausing them."""
+"""Apps over REST: which there are, what they wrote and read, and pausing them."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import Query
+from fastapi import Path, Query
 from pydantic import BaseModel
 
-from app.access.apps import AppPage, AppSort
+from app.access.apps import AppDetail, AppPage, AppSort
 from app.memories import checks
 from app.rest.caller import OwnerOrDefault, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
+from app.stats.schemas import AppAccesses, AppMemories
 
 router = Router("/api/v1/apps", "access")
+
+AppId = Annotated[UUID, Path(description="The app's id.")]
+PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
+PageSize = Annotated[int, Query(ge=1, le=100)]
 
 
 class AppUpdated(BaseModel):
@@ -33,8 +38,8 @@ async def list_apps(
     is_active: Annotated[bool | None, Query(description="Only paused apps (false), or only others (true).")] = None,
     sort_by: AppSort = "name",
     sort_direction: Literal["asc", "desc"] = "asc",
-    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
-    page_size: Annotated[int, Query(ge=1, le=100)] = 10,
+    page: PageNumber = 1,
+    page_size: PageSize = 10,
 ) -> AppPage:
     """List a user's apps with how much they wrote and read."""
     if name:
@@ -50,8 +55,30 @@ async def list_apps(
     )
 
 
+@router.get("/{app_id}", responses=documented(403, 404))
+async def get_app(services: TheServices, caller: OwnerOrDefault, app_id: AppId) -> AppDetail:
+    """Show how much one app wrote and read, and when. It counts what is deleted too, and every access."""
+    return await services.apps.get(caller, app_id)
+
+
+@router.get("/{app_id}/memories", responses=documented(403, 404))
+async def list_app_memories(
+    services: TheServices, caller: OwnerOrDefault, app_id: AppId, page: PageNumber = 1, page_size: PageSize = 10
+) -> AppMemories:
+    """List what one app wrote and what is not deleted, newest first. Times are UTC without an offset."""
+    return await services.stats.app_memories(caller, app_id, page=page, page_size=page_size)
+
+
+@router.get("/{app_id}/accessed", responses=documented(403, 404))
+async def list_accessed(
+    services: TheServices, caller: OwnerOrDefault, app_id: AppId, page: PageNumber = 1, page_size: PageSize = 10
+) -> AppAccesses:
+    """List what one app accessed, in whatever state it is, most often first. Times are UTC without an offset."""
+    return await services.stats.app_accessed(caller, app_id, page=page, page_size=page_size)
+
+
 @router.put("/{app_id}", responses=documented(403, 404))
-async def update_app(services: TheServices, caller: OwnerOrDefault, app_id: UUID, is_active: bool) -> AppUpdated:
+async def update_app(services: TheServices, caller: OwnerOrDefault, app_id: AppId, is_active: bool) -> AppUpdated:
     """Pause an app (`is_active=false`), or let it go on. A paused app neither reads nor writes."""
     await services.apps.set_active(caller, app_id, is_active)
     return AppUpdated()

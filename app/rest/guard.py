@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 from dataclasses import dataclass, field, replace
-from urllib.parse import unquote_plus
 from uuid import uuid4
 
 from starlette.requests import ClientDisconnect
@@ -18,7 +17,8 @@ from app.access.principal import Door
 from app.access.rates import Rates
 from app.config import Settings
 from app.errors import OpenMemoryError, Unauthenticated
-from app.rest import docs, origins
+from app.rest import carried, docs, origins, upload
+from app.rest.carried import Carried
 from app.rest.challenge import WELL_KNOWN, www_authenticate
 from app.rest.errors import problem, refused
 from app.rest.hardening import hardened
@@ -41,11 +41,13 @@ _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip
 
 _LONGEST_ADDRESS = 64
 
+_TYPE_IT = "Type the address yourself."
+
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _HEADERS = frozenset(
     {
-        b"authorization", b"x-api-key", b"content-length", b"content-encoding", b"transfer-encoding", b"x-request-id",
-        b"expect", *_FORWARDED, *origins.HEADERS,
+        b"content-length", b"content-encoding", b"content-type", b"transfer-encoding", b"x-request-id", b"expect",
+        *_FORWARDED, *origins.HEADERS, *carried.HEADERS,
     }
 )  # fmt: skip
 
@@ -53,6 +55,16 @@ _HEADERS = frozenset(
 _DRAINED_BYTES, _DRAINED_SECONDS = 64 * 1024 * 1024, 5
 """How much of a body over the limit is read and dropped: most clients look for an answer only when all is sent, and
 would see a broken connection instead of the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """How large a body may be, by which setting, and how many JSON values it may have. None: it holds no JSON, and is
+    read as it comes."""
+
+    bytes: int
+    setting: str
+    values: int | None
 
 
 class _TooLong(Exception):
@@ -65,7 +77,7 @@ class _Exchange:
 
     path: str
     headers: dict[bytes, bytes] = field(repr=False)
-    query_key: bytes | None = field(repr=False)
+    carried: Carried
     address: str | None
     added: list[tuple[bytes, bytes]] = field(default_factory=list)
     shared: bool = False
@@ -85,8 +97,9 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: Rates) -> None:
         self._app = app
         self._settings = settings
-        self._limit = settings.limits.body
-        self._values = settings.limits.json_values
+        limits = settings.limits
+        self._bound = _Bound(limits.body, "limits.body", limits.json_values)
+        self._archives = _Bound(limits.backup + upload.OVERHEAD, "limits.backup", None)
         self._authenticator = authenticator
         self._rates = rates
         self._origins = Origins(settings)
@@ -99,10 +112,12 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
+        headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
+        found = carried.taken(scope, headers)
         exchange = _Exchange(
             scope["path"],
-            {name: value for name, value in scope["headers"] if name in _HEADERS},
-            _take_key(scope),
+            headers,
+            found,
             scope["client"][0][:_LONGEST_ADDRESS] if scope.get("client") else None,
         )
         request_id = exchange.headers.get(b"x-request-id", b"")
@@ -141,27 +156,45 @@ class Guard:
 
     async def _admitted(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
         refusal = await self._unknown(exchange, scope)
-        if refusal is None and (refusal := _encoded(exchange) or self._too_large(exchange)) is not None:
+        bound = self._bound_of(exchange, scope)
+        if refusal is None and (refusal := _encoded(exchange) or _too_large(exchange, bound)) is not None:
             await _drain(exchange, receive)
         if refusal is not None:
             await refusal(scope, receive, answer)
             return
         length = exchange.headers.get(b"content-length")
-        if length is None or int(length) > self._values or b"transfer-encoding" in exchange.headers:
-            receive = self._counting(exchange, receive)
+        few = length is not None and b"transfer-encoding" not in exchange.headers
+        if not few or bound.values is None or int(length or 0) > bound.values:
+            receive = _counting(exchange, receive, bound)
         await self._app(scope, receive, answer)
 
     async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
         """Note on the request who sent it, or refuse it."""
         path = exchange.path
+        if path in carried.SIGN_OUT and scope["method"] in ("GET", "POST"):
+            return carried.signed_out(scope)
+        forwarded = any(name in exchange.headers for name in _FORWARDED)
+        is_open = path in _OPEN or path.startswith(WELL_KNOWN)
+        key = exchange.carried.spoken
+        cookie = exchange.carried.cookie if not key and (self._authenticator.required or forwarded) else None
+        if cookie is not None and not is_open:
+            if not self._origins.vouched(scope, exchange.headers):
+                return problem(
+                    403,
+                    "origin_not_allowed",
+                    "Cookie: counts only for pages of this service, and of origins that are named",
+                    "Send the key as `Authorization: Bearer KEY`, or add the page's origin to http.cors_origins.",
+                )
+            key = (cookie,)
         given = Given(
-            _credentials(exchange),
+            key,
             exchange.address,
             exchange.added[0][1].decode(),
-            forwarded=any(name in exchange.headers for name in _FORWARDED),
+            forwarded=forwarded,
             outage=path.rstrip("/") in _WITHOUT_POSTGRES,
         )
-        is_open = path in _OPEN or path.startswith(WELL_KNOWN)
+        if path == "/" and scope["method"] == "GET" and exchange.carried.address:
+            return await self._signed_in(exchange, scope, given)
         if is_open or (not given.credentials and _is_session_post(scope)):
             bind(scope, Sender(None, exchange.address, given.request))
             return None
@@ -170,56 +203,84 @@ class Guard:
             if principal.id.startswith(("key:", "token:")):
                 await self._rates.request(principal.id)
         except OpenMemoryError as error:
-            answer = refused(error)
-            if isinstance(error, Unauthenticated):
-                wrong = None if error.code == Unauthenticated.code else "invalid_token"
-                words = None if wrong is None else error.message
-                answer.headers["WWW-Authenticate"] = www_authenticate(
-                    self._settings, error=wrong, scope="read write", path=path, description=words
-                )
+            answer = self._refused(error, path)
+            if cookie is not None and isinstance(error, Unauthenticated):
+                carried.without_cookie(scope, answer)
             return answer
         door = Door.MCP if path.startswith("/mcp") else Door.REST
         sender = replace(principal, door=door, address=exchange.address, request=given.request)
-        repeated = len(given.credentials) > (exchange.query_key is not None)
+        repeated = bool(exchange.carried.headers or cookie)
         bind(scope, Sender(sender, exchange.address, given.request, repeated))
         return None
 
-    def _too_large(self, exchange: _Exchange) -> Response | None:
-        length = exchange.headers.get(b"content-length")
-        if length is None:
-            return None
-        if not length.isdigit() or len(length) > 19:
-            return problem(400, "bad_request", "Content-Length: must be a number of bytes")
-        if int(length) <= self._limit:
-            return None
-        return _over_limit(f"body: has {int(length):,} bytes; the limit is {self._limit:,} (limits.body)")
+    async def _signed_in(self, exchange: _Exchange, scope: Scope, given: Given) -> Response:
+        """Give a browser the key of the address it was opened with as a cookie, if the key is good."""
+        if not self._origins.vouched(scope, exchange.headers):
+            # Otherwise another site's link could sign somebody in as somebody else, and have their memories.
+            return problem(403, "origin_not_allowed", "key: another site's link cannot sign you in", _TYPE_IT)
+        try:
+            await self._authenticator.principal(given)
+        except OpenMemoryError as error:
+            return self._refused(error, exchange.path)
+        return carried.signed_in(scope, given.credentials[0])
 
-    def _counting(self, exchange: _Exchange, receive: Receive) -> Receive:
-        """Receives like `receive`, until the body goes over a limit: its bytes, or at its end its JSON values."""
-        left = self._limit
-        chunks: list[bytes] = []
+    def _refused(self, error: OpenMemoryError, path: str) -> Response:
+        answer = refused(error)
+        if isinstance(error, Unauthenticated):
+            wrong = None if error.code == Unauthenticated.code else "invalid_token"
+            words = None if wrong is None else error.message
+            answer.headers["WWW-Authenticate"] = www_authenticate(
+                self._settings, error=wrong, scope="read write", path=path, description=words
+            )
+        return answer
 
-        async def counted() -> Message:
-            nonlocal left
-            message = await receive()
-            if message["type"] != "http.request" or exchange.draining:
-                return message
-            chunks.append(message.get("body", b""))
-            left -= len(chunks[-1])
-            exchange.read = not message.get("more_body", False)
-            if left < 0:
-                exchange.too_long = (
-                    f"body: is longer than {self._limit:,} bytes; the limit is {self._limit:,} (limits.body)"
-                )
-            elif exchange.read and more_than(self._values, b"".join(chunks)):
-                exchange.too_long = f"body: has more than {self._values:,} JSON values (limits.json_values)"
-            if exchange.read or exchange.too_long is not None:
-                chunks.clear()
-            if exchange.too_long is not None:
-                raise _TooLong
+    def _bound_of(self, exchange: _Exchange, scope: Scope) -> _Bound:
+        """Decided by the head of the request alone: only a form is let in where archives come in."""
+        if scope["method"] != "POST" or exchange.path.removesuffix("/") != upload.ARCHIVES:
+            return self._bound
+        content_type = exchange.headers.get(b"content-type", b"").decode("latin-1")
+        return self._archives if upload.is_multipart(content_type) else self._bound
+
+
+def _too_large(exchange: _Exchange, bound: _Bound) -> Response | None:
+    length = exchange.headers.get(b"content-length")
+    if length is None:
+        return None
+    if not length.isdigit() or len(length) > 19:
+        return problem(400, "bad_request", "Content-Length: must be a number of bytes")
+    if int(length) <= bound.bytes:
+        return None
+    return _over_limit(f"body: has {int(length):,} bytes; the limit is {bound.bytes:,} ({bound.setting})")
+
+
+def _counting(exchange: _Exchange, receive: Receive, bound: _Bound) -> Receive:
+    """Receives like `receive`, until the body goes over a limit: its bytes, or at its end its JSON values."""
+    left = bound.bytes
+    chunks: list[bytes] = []
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        if message["type"] != "http.request" or exchange.draining:
             return message
+        body = message.get("body", b"")
+        left -= len(body)
+        exchange.read = not message.get("more_body", False)
+        if bound.values is not None:
+            chunks.append(body)
+        if left < 0:
+            exchange.too_long = (
+                f"body: is longer than {bound.bytes:,} bytes; the limit is {bound.bytes:,} ({bound.setting})"
+            )
+        elif exchange.read and bound.values is not None and more_than(bound.values, b"".join(chunks)):
+            exchange.too_long = f"body: has more than {bound.values:,} JSON values (limits.json_values)"
+        if exchange.read or exchange.too_long is not None:
+            chunks.clear()
+        if exchange.too_long is not None:
+            raise _TooLong
+        return message
 
-        return counted
+    return counted
 
 
 def _answering(exchange: _Exchange, send: Send) -> Send:
@@ -273,27 +334,9 @@ def _over_limit(detail: str) -> Response:
     return problem(413, "too_large", detail, headers={"Connection": "close"})
 
 
-def _credentials(exchange: _Exchange) -> list[str]:
-    """What a request carries to prove itself, the most binding first."""
-    scheme, _, bearer = exchange.headers.get(b"authorization", b"").partition(b" ")
-    given = [bearer.strip() if scheme.lower() == b"bearer" else None, exchange.headers.get(b"x-api-key")]
-    return [each.decode("utf-8", "replace") for each in (*given, exchange.query_key) if each]
-
-
 def _is_session_post(scope: Scope) -> bool:
     """Whether a message may be for a session that stands for its credential. A slash in a name, percent-encoded, is no
     part of the path: the address is looked at as it was sent, as the doors do."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     path = raw.decode("latin-1")
     return scope["method"] == "POST" and b"session_id=" in scope["query_string"] and bool(_SESSION_POST.fullmatch(path))
-
-
-def _take_key(scope: Scope) -> bytes | None:
-    """Take `key` out of the query string, so that no log of the request can hold it."""
-    query: bytes = scope["query_string"]
-    if b"key=" not in query:
-        return None
-    pairs = query.split(b"&")
-    found = [pair for pair in pairs if pair.startswith(b"key=")]
-    scope["query_string"] = b"&".join(pair for pair in pairs if not pair.startswith(b"key="))
-    return unquote_plus(found[-1][4:].decode("latin-1")).encode() if found else None

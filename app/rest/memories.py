@@ -13,7 +13,7 @@ from app.access.caller import Caller
 from app.access.principal import Scope
 from app.audit.schemas import AccessLogPage
 from app.errors import Invalid
-from app.memories import repository
+from app.memories import listing, repository
 from app.memories.models import State
 from app.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
 from app.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
@@ -35,6 +35,7 @@ from app.rest.schemas import (
     parts,
 )
 from app.services import Services
+from app.stats.schemas import CategoryList
 
 NO_LLM = "Stored verbatim: no language model is configured to extract facts."
 
@@ -172,6 +173,12 @@ async def filter_memories(
     return MemoryPage.of(await services.memories.list(caller, query))
 
 
+@router.get("/categories", responses=documented(403, 404))
+async def list_categories(services: TheServices, caller: Owner) -> CategoryList:
+    """List the categories of a user's active and paused memories. Times are UTC without an offset."""
+    return await services.stats.categories(caller)
+
+
 @router.get("/{memory_id}", responses=documented(403, 404))
 async def get_memory(services: TheServices, caller: OwnerOrDefault, memory_id: MemoryId) -> MemoryDetail:
     """Show one memory, in whatever state it is."""
@@ -208,6 +215,17 @@ async def get_history(services: TheServices, caller: OwnerOrDefault, memory_id: 
     return await services.memories.history(caller, memory_id)
 
 
+@router.get("/{memory_id}/related", responses=documented(403, 404))
+async def list_related(
+    services: TheServices,
+    caller: OwnerOrDefault,
+    memory_id: MemoryId,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+) -> MemoryPage:
+    """List the memories that share categories with one, five on a page, those that share most first."""
+    return MemoryPage.of(await services.memories.related(caller, memory_id, page=page))
+
+
 @router.get("/{memory_id}/access-log", responses=documented(403, 404))
 async def get_access_log(
     services: TheServices,
@@ -242,7 +260,10 @@ def _sorting(column: str | None, direction: str | None) -> tuple[str, bool]:
     descending = _descending(direction)
     if descending is None:
         raise Invalid("sort_direction", "must be asc or desc")
-    return (column, descending) if column in repository.SORTABLE else ("created_at", True)
+    if column not in listing.SORTABLE:
+        return "created_at", True
+    # Upwards unless told otherwise, as OpenMemory sorted.
+    return column, bool(direction) and descending
 
 
 def _filter_sorting(wanted: MemoryFilter) -> tuple[str, bool]:

@@ -52,6 +52,20 @@ class Origins:
         origin = headers.get(b"origin")
         return origin is not None and (self._any or origin.decode("latin-1").lower() in self._pages)
 
+    def vouched(self, scope: Scope, headers: Headers) -> bool:
+        """Whether what a browser sends by itself counts: the request comes from a page of ours or of an origin that is
+        named ('*' names none), or from a person who typed the address.
+
+        A browser tells the origin of whatever is no GET. Of a GET it may tell nothing, over plain HTTP between two
+        machines; then SameSite keeps other sites from sending the cookie.
+        """
+        origin = headers.get(b"origin")
+        if origin is not None:
+            return origin.decode("latin-1").lower() in self._pages or _is_own(scope, headers, origin)
+        reads = scope["method"] in ("GET", "HEAD")
+        site = headers.get(b"sec-fetch-site", b"").lower()
+        return site == b"same-origin" or (reads and site in (b"", b"none"))
+
     def cors(self, headers: Headers, known: bool) -> list[tuple[bytes, bytes]]:
         """What the answer says about it to the browser. Any page may call without what a browser keeps for us; only one
         that is named, with it."""
@@ -110,10 +124,7 @@ class Origins:
         origin = headers.get(b"origin")
         if origin is None:
             return None if b"sec-fetch-site" not in headers else self._foreign(scope, headers)
-        scheme, separator, host = origin.lower().partition(b"://")
-        # Behind a proxy that ends TLS a page of ours has https where we have http; never the other way round.
-        downgraded = scheme != b"https" and scope.get("scheme") == "https"
-        if separator and host == headers.get(b"host", b"").lower() and not downgraded:
+        if _is_own(scope, headers, origin):
             return None
         return problem(
             403,
@@ -134,6 +145,14 @@ class Origins:
             "Sec-Fetch-Site: a page of another origin made the browser ask for this, without saying which (Origin)",
             "Type the address yourself, or call with fetch() from an origin of http.cors_origins.",
         )
+
+
+def _is_own(scope: Scope, headers: Headers, origin: bytes) -> bool:
+    """Whether a page of ours asks, under the very name that it asks for."""
+    scheme, separator, host = origin.lower().partition(b"://")
+    # Behind a proxy that ends TLS a page of ours has https where we have http; never the other way round.
+    downgraded = scheme != b"https" and scope.get("scheme") == "https"
+    return bool(separator) and host == headers.get(b"host", b"").lower() and not downgraded
 
 
 def _accepted_hosts(settings: Settings) -> frozenset[str] | None:

@@ -318,3 +318,13 @@ async def test_mending_times_ends_no_lease_and_no_pause_of_our_own(services: Ser
         await marks.postpone(tx, claimed, "away", base=1e9)
         await marks.mend_times(tx)
         assert not await claim_of(tx, added.id)
+
+
+async def test_a_deliverer_that_is_woken_just_before_it_is_stopped_stops(services: Services):
+    async with asyncio.timeout(30):
+        for _ in range(10):
+            deliverer = Deliverer(services.database, services.spaces, {Kind.MEMORY: IndexedMemories()})
+            deliverer.start()
+            await asyncio.sleep(0.05)  # by then it waits, most of the time
+            deliverer.wake()
+            await deliverer.stop()

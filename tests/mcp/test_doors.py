@@ -204,8 +204,6 @@ async def test_a_client_that_accepts_only_json_or_anything_is_served(ask: Ask) -
     [
         ("%20", "bob", "client (in the address): must not be empty or blank"),
         ("claude", "%20", "user (in the address): must not be empty or blank"),
-        ("claude", "", "user (in the address): must not be empty or blank"),
-        ("", "bob", "client (in the address): must not be empty or blank"),
         ("claude", "a%00b", "user (in the address): must not contain the NUL character"),
         ("claude", "%ff", "user (in the address): must be UTF-8, percent-encoded"),
         ("%C3", "bob", "client (in the address): must be UTF-8, percent-encoded"),
@@ -222,6 +220,24 @@ async def test_a_name_that_cannot_be_used_is_told(
     for answer in (over_http, over_sse):
         assert answer.status_code == 400, answer.text
         assert answer.json()["detail"].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("client", "user", "said"),
+    [("claude", "", "Error: user_id not provided"), ("", "bob", "Error: client_name not provided")],
+)
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_a_name_that_was_left_empty_is_told_by_every_tool(
+    ask: Ask, http: httpx.AsyncClient, client: str, user: str, said: str, slash: str
+) -> None:
+    call = {"name": "list_memories", "arguments": {}}
+    answer = await ask("tools/call", call, path=f"/mcp/{client}/http/{user}{slash}")
+    over_http = answer.json()["result"]
+    async with stream_of(http, f"/mcp/{client}/sse/{user}{slash}") as stream:
+        await stream.shake_hands()
+        over_sse = (await stream.answer(tool("list_memories")))["result"]
+    for result in (over_http, over_sse):
+        assert (result["isError"], result["content"][0]["text"]) == (True, said)
 
 
 @pytest.mark.parametrize("name", ["josé@example.com", "日本語", "a b", "100%", "a+b", "\ufffd", "sse", "messages"])

@@ -16,6 +16,9 @@ Call = Callable[..., Awaitable[dict[str, Any]]]
 Failure = Callable[..., Awaitable[str]]
 Remember = Callable[..., Awaitable[str]]
 
+MEM0 = {"source_app": "openmemory", "mcp_client": "claude"}
+"""What mem0 put into the metadata of every memory."""
+
 
 def _text(result: dict[str, Any]) -> str:
     [content] = result["content"]
@@ -53,7 +56,7 @@ async def test_namespace_and_metadata_are_kept(call: Call, remember: Remember) -
     await remember("The build needs Node 24", namespace="frontend")
     [item] = (await call("list_memories", namespace="backend"))["structuredContent"]["result"]
     assert item["namespace"] == "backend"
-    assert item["metadata"] == {"source": "chat", "n": [1, None]}
+    assert item["metadata"] == MEM0 | {"source": "chat", "n": [1, None]}
 
 
 async def test_null_counts_as_left_out(call: Call) -> None:
@@ -90,12 +93,12 @@ async def test_an_update_corrects_the_text_and_tells_the_former_one(call: Call, 
         "revision": 2,
     }  # fmt: skip
     [item] = (await call("list_memories"))["structuredContent"]["result"]
-    assert (item["memory"], item["metadata"]) == ("I live in Graz", {"source": "chat"})
+    assert (item["memory"], item["metadata"]) == ("I live in Graz", MEM0 | {"source": "chat"})
     again = await call("update_memory", memory_id=memory_id, text="I live in Graz")
     assert again["structuredContent"]["results"][0]["event"] == "NONE"
     await call("update_memory", memory_id=memory_id, text="I live in Graz", metadata={"since": 2026})
     [item] = (await call("list_memories"))["structuredContent"]["result"]
-    assert item["metadata"] == {"since": 2026}
+    assert item["metadata"] == MEM0 | {"since": 2026}
 
 
 async def test_what_is_deleted_is_gone_and_can_be_restored(call: Call, remember: Remember) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from tests.backup.archives import Upstream
 from tests.security.world import Actor, World, rule_of
 
 MEMORIES = "/api/v1/memories"
@@ -25,6 +26,7 @@ class Attempt:
     path: str
     params: dict[str, Any] | None = None
     body: Any = None
+    archive: Upstream | None = None
     user: str | None = None
     app: str | None = None
     as_app: bool = False
@@ -50,13 +52,19 @@ class Attempts:
             "GET /api/v1/memories/{memory_id}": self._of_memory(""),
             "GET /api/v1/memories/{memory_id}/history": self._of_memory("/history"),
             "GET /api/v1/memories/{memory_id}/access-log": self._of_memory("/access-log"),
+            "GET /api/v1/memories/{memory_id}/related": self._of_memory("/related"),
+            "GET /api/v1/memories/categories": self._of_user(f"{MEMORIES}/categories"),
             "PUT /api/v1/memories/{memory_id}": self._update,
             "POST /api/v1/memories/actions/archive": self._archive,
             "POST /api/v1/memories/actions/pause": self._pause,
             "POST /api/v1/memories/actions/restore": self._action("restore"),
             "POST /api/v1/memories/actions/erase": self._action("erase"),
             "GET /api/v1/apps": self._of_user("/api/v1/apps", page_size=100),
+            "GET /api/v1/apps/{app_id}": self._of_app(""),
+            "GET /api/v1/apps/{app_id}/memories": self._of_app("/memories"),
+            "GET /api/v1/apps/{app_id}/accessed": self._of_app("/accessed"),
             "PUT /api/v1/apps/{app_id}": self._pause_app,
+            "GET /api/v1/stats": self._of_user("/api/v1/stats"),
             "GET /api/v1/grants": self._of_user("/api/v1/grants"),
             "POST /api/v1/grants": self._grant,
             "GET /api/v1/grants/explain": self._explain,
@@ -65,6 +73,8 @@ class Attempts:
             "POST /api/v1/archive-policies": self._policy,
             "DELETE /api/v1/archive-policies/{policy_id}": self._end_policy,
             "GET /api/v1/audit": self._of_user("/api/v1/audit", limit=20),
+            "POST /api/v1/backup/export": self._export,
+            "POST /api/v1/backup/import": self._import,
             "DELETE /api/v1/users/{user_id}": self._erase_user,
             "GET /api/v1/keys": self._plain("GET", "/api/v1/keys"),
             "POST /api/v1/keys": self._make_key,
@@ -100,7 +110,9 @@ class Attempts:
             "tool sync_vector_store": self._tool("sync_vector_store", lambda: {}),
         }
         # Looking is tried more often than what changes much, or concerns nobody.
-        rare = {"tool delete_all_memories", "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor"}
+        rare = {
+            "tool delete_all_memories", "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor",
+        }  # fmt: skip
         self._names = [
             name
             for name in self._doors
@@ -275,6 +287,14 @@ class Attempts:
 
         return make
 
+    def _of_app(self, part: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            user = self._user(actor) if self._rng.random() < 0.7 else None
+            params = {} if user is None else {"user_id": user}
+            return Attempt(f"app{part}", "GET", f"/api/v1/apps/{self._app_id()}{part}", params, user=user)
+
+        return make
+
     def _pause_app(self, actor: Actor) -> Attempt:
         user = self._user(actor)
         # Paused and resumed in turn, so that apps do not all end paused.
@@ -315,6 +335,32 @@ class Attempts:
         user = self._user(actor)
         id_ = self._rng.choice([rule.id for rule in self._world.rules] or [str(UUID(int=9))])
         return Attempt("revoke", "DELETE", f"/api/v1/grants/{id_}", {"user_id": user}, user=user, writes=True)
+
+    def _export(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body: dict[str, Any] = {"user_id": user, "include_vectors": self._rng.random() < 0.5}
+        if self._rng.random() < 0.3:
+            body["app_id"] = self._app_id()
+        return Attempt("export", "POST", "/api/v1/backup/export", None, body, user=user)
+
+    def _import(self, actor: Actor) -> Attempt:
+        """An archive with the ids of everybody: of memories, apps and rules, and of what the rules are about."""
+        user = self._user(actor)
+        archive = Upstream(self._rng.choice([user, self._rng.choice(self._world.users)]))
+        app = archive.app(self._app_of(self._user(actor)), id=self._app_id())
+        category = archive.category(self._category())
+        for id_ in dict.fromkeys(self._ids()):
+            memory = archive.memory(
+                f"An alpaca of an archive at {self._rng.random()}.",
+                id=id_, app_id=self._rng.choice([app, archive.app_id]), namespace=self._namespace(),
+                superseded_by=self._id(), categories=[category] if self._rng.random() < 0.5 else (),
+            )  # fmt: skip
+            archive.change(memory, "deleted", "active")
+            archive.rule(app, "allow", memory)
+        archive.rule(app, self._rng.choice(["allow", "deny"]), self._id())
+        params = {"mode": self._rng.choice(["overwrite", "skip"])}
+        path = "/api/v1/backup/import"
+        return Attempt("import", "POST", path, params, None, archive, user=user, writes=True)
 
     def _erase_user(self, actor: Actor) -> Attempt:
         others = [user for user in self._world.users if user != actor.user] if actor.user else ["nobody-at-all"]

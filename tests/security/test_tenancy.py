@@ -9,6 +9,7 @@ looked whether anything changed that was not the caller's. `OPENMEMORY_TEST_ATTE
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import random
@@ -30,6 +31,7 @@ from app.memories import repository
 from app.memories.models import Memory
 from app.search import readback
 from app.services import Services, open_services
+from tests.backup.archives import members
 from tests.security.attempts import Attempt, Attempts
 from tests.security.world import ID, TOKEN, Actor, Row, World, populate
 
@@ -91,9 +93,7 @@ class Trial:
             Leak: the answer holds what the actor may not see, or something changed that the actor may not change.
         """
         before = self.world.rows
-        answer = await self.http.request(
-            attempt.method, attempt.path, params=attempt.params, json=attempt.body, headers=actor.headers
-        )
+        answer = await self._sent(actor, attempt)
         self.done[attempt.door] += 1
         self.statuses[int(answer.status_code)] += 1
         assert answer.status_code < 500, (attempt, answer.text)
@@ -115,6 +115,16 @@ class Trial:
                 ):
                     raise Leak(f"{actor.name} changed rules or apps: {attempt}")
 
+    async def _sent(self, actor: Actor, attempt: Attempt) -> httpx.Response:
+        if attempt.archive is None:
+            return await self.http.request(
+                attempt.method, attempt.path, params=attempt.params, json=attempt.body, headers=actor.headers
+            )
+        files = {"file": ("archive.zip", attempt.archive.zip()), "user_id": (None, attempt.user or "")}
+        form = httpx.Request("POST", "http://localhost", files=files)  # type: ignore[arg-type]
+        headers = actor.headers | {"Content-Type": form.headers["Content-Type"]}
+        return await self.http.post(attempt.path, params=attempt.params, content=form.read(), headers=headers)
+
     def _speaks(self, actor: Actor, attempt: Attempt) -> tuple[str, str | None] | None:
         """As whom the actor may ask what it asks: user and app (None: the user themself); None: not at all."""
         if not actor.valid:
@@ -129,8 +139,10 @@ class Trial:
     def _look_at(
         self, answer: httpx.Response, actor: Actor, attempt: Attempt, speaks: tuple[str, str | None] | None
     ) -> None:
-        asked = f"{attempt.path} {json.dumps(attempt.params)} {json.dumps(attempt.body)}"
-        told = {*TOKEN.findall(answer.text), *ID.findall(answer.text)}
+        sent = attempt.body if attempt.archive is None else attempt.archive.tables
+        asked = f"{attempt.path} {json.dumps(attempt.params)} {json.dumps(sent)}"
+        text = said_by(answer)
+        told = {*TOKEN.findall(text), *ID.findall(text)}
         told -= {*TOKEN.findall(asked), *ID.findall(asked)}
         if speaks is not None:
             self.said[speaks[0]] |= {*TOKEN.findall(asked), *ID.findall(asked)}
@@ -143,7 +155,8 @@ class Trial:
             if not self._may_be_told(each, actor, speaks, readable, attempt):
                 raise Leak(f"{actor.name} was told {each}: {attempt} {answer.status_code} {answer.text[:500]}")
         if attempt.exact is not None and answer.status_code == 200 and '"isError":true' not in answer.text:
-            assert speaks is not None, (actor, attempt, answer.text)
+            if speaks is None:
+                raise Leak(f"{actor.name} was given a list: {attempt}")
             states = attempt.states if speaks[1] is None else ("active",)
             expected = {id_ for id_ in readable if self.world.rows[id_].state in states}
             found = attempt.exact(answer.json())
@@ -201,6 +214,16 @@ class Trial:
             fine = fine and (speaks is None or speaks[1] is None or row.app == speaks[1])
             if not fine:
                 raise Leak(f"{actor.name} stored a memory of {row.user}: {attempt}")
+
+
+def said_by(answer: httpx.Response) -> str:
+    """What an answer says; of an archive, what is in it."""
+    if answer.headers.get("content-type") != "application/zip":
+        return answer.text
+    unpacked = [
+        gzip.decompress(data) if name.endswith(".gz") else data for name, data in members(answer.content).items()
+    ]
+    return b"\n".join(unpacked).decode()
 
 
 async def trial_of(tenancy: tuple[Services, httpx.AsyncClient], seed: int) -> Trial:

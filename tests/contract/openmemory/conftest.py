@@ -40,3 +40,16 @@ def remember(api: httpx.AsyncClient, new_user: str) -> Remember:
         return row
 
     return add
+
+
+@pytest.fixture
+def bring(api: httpx.AsyncClient, new_user: str) -> Callable[..., Awaitable[None]]:
+    """Brings memories of the test's own user into a state, as the buttons of OpenMemory's page do."""
+
+    async def change(state: str, *rows: dict[str, Any], user: str = new_user) -> None:
+        ids = [row["id"] for row in rows]
+        body = {"user_id": user, "memory_ids": ids, "all_for_app": True, "state": state}
+        answer = await api.post("/api/v1/memories/actions/pause", json=body)
+        assert answer.status_code == 200, answer.text
+
+    return change

@@ -1,0 +1,69 @@
+"""The archive: what its members are called, what stands in them, and what is too much.
+
+Version "1" is OpenMemory's own: `memories.json` and `memories.jsonl.gz`. What we write besides, old readers pass over;
+what an old archive lacks has a default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.errors import OpenMemoryError
+
+VERSION = "1"
+"""The version that is written, and the only one that is read."""
+
+TABLES = "memories.json"
+MEMORIES = "memories.jsonl.gz"
+REVISIONS = "revisions.jsonl.gz"
+ACCESSES = "access_logs.jsonl.gz"
+VECTORS = "vectors.jsonl.gz"
+MEMBERS = (TABLES, MEMORIES, REVISIONS, ACCESSES, VECTORS)
+"""The members that are read, in this order. Only the first must be there."""
+
+MOST_MEMBERS = 64
+LARGEST_DIRECTORY = 1024 * 1024
+"""Bytes of a zip's central directory, which is held in memory."""
+
+UNPACKED = 16
+"""How many times `limits.backup` an archive may have when it is unpacked."""
+
+RATIO = 200
+"""How many bytes may come of one, once more than `RATIO_FROM` came of a member. Memories shrink to a tenth or so."""
+RATIO_FROM = 64 * 1024 * 1024
+
+LARGEST_RECORD = 8 * 1024 * 1024
+"""Bytes of one entry of a list or of one line: all that is held in memory of an archive at a time."""
+
+DEEPEST = 64
+"""Levels of brackets within one entry."""
+
+MOST_REVISIONS = 1_000_000
+"""The highest number that a revision of a memory may have."""
+
+
+class BadArchive(OpenMemoryError):
+    """What was sent is no archive of ours, or one that contradicts itself. The message says what and where."""
+
+    code = "invalid_archive"
+
+
+def not_a_zip(problem: str) -> BadArchive:
+    """The error for a file that cannot be unpacked; the first words are those of OpenMemory."""
+    return BadArchive(f"Invalid zip file: {problem}")
+
+
+def too_much(problem: str) -> BadArchive:
+    """The error for an archive that unpacks to more than is taken."""
+    return BadArchive(f"Invalid zip file: {problem}", code="archive_too_large")
+
+
+def malformed(place: str, problem: str, hint: str | None = None) -> BadArchive:
+    """The error for something in the archive that cannot be; `place` is such as `memories[17].created_at`."""
+    return BadArchive(f"{place}: {problem}", hint=hint)
+
+
+def kind_of(value: Any) -> str:
+    """What JSON calls a value."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

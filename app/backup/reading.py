@@ -1,0 +1,119 @@
+"""An archive as rows, some at a time: what a thread reads while the event loop copies what was read before."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from app.backup import json_stream
+from app.backup.container import Container
+from app.backup.format import ACCESSES, MEMORIES, REVISIONS, TABLES, VECTORS, kind_of, malformed
+from app.backup.records import Records, Row
+
+_TOGETHER = 256 * 1024
+"""Bytes that are copied at once."""
+
+_LISTS = ("apps", "categories", "memories", "memory_categories", "status_history", "access_controls")
+_OBJECTS = ("user", "export_meta")
+_NEEDED = ("user", "memories", "export_meta")
+
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Rows for one table as COPY takes them, and how many bytes of the archive have been read."""
+
+    table: str
+    data: bytes
+    read: int
+
+
+def rows(container: Container, records: Records) -> Iterator[Copied]:
+    """Everything that is read of an archive, in the order in which it stands there.
+
+    Raises:
+        BadArchive: something in it cannot be; names the place.
+    """
+    pending: defaultdict[str, list[bytes]] = defaultdict(list)
+    sizes: defaultdict[str, int] = defaultdict(int)
+    for table, values in _records(container, records):
+        line = copy_line(values)
+        pending[table].append(line)
+        sizes[table] += len(line)
+        if sizes[table] >= _TOGETHER:
+            sizes[table] = 0
+            yield Copied(table, b"".join(pending.pop(table)), container.read)
+    records.finish()
+    for table, lines in pending.items():
+        yield Copied(table, b"".join(lines), container.read)
+
+
+def _records(container: Container, records: Records) -> Iterator[Row]:
+    yield from _tables(container, records)
+    for name in (REVISIONS, ACCESSES, VECTORS):
+        take = records.of(name)
+        if name in container and take is not None:
+            with container.open(name) as read:
+                for number, (place, value) in enumerate(json_stream.lines(read, name), 1):
+                    yield from take(place, number, value)
+    if MEMORIES in container:
+        # It says once more what the tables say. That it is whole is all that matters of it.
+        with container.open(MEMORIES) as read:
+            while read(_TOGETHER):
+                pass
+
+
+def _tables(container: Container, records: Records) -> Iterator[Row]:
+    missing = set(_NEEDED)
+    with container.open(TABLES) as read:
+        for entry in json_stream.entries(read, TABLES):
+            missing.discard(entry.key)
+            if entry.key in _OBJECTS:
+                if entry.number is not None:
+                    raise malformed(entry.key, "must be an object, not a list")
+                records.object(entry.key, entry.value)
+            elif entry.key in _LISTS:
+                if entry.number is None and entry.value is not None:
+                    raise malformed(entry.key, f"must be a list, not {kind_of(entry.value)}")
+                take = records.of(entry.key)
+                if entry.number is not None and entry.number >= 0 and take is not None:
+                    yield from take(entry.place, entry.number, entry.value)
+    if missing:
+        raise malformed(sorted(missing)[0], f"is missing in {TABLES}", "An archive has user, memories and export_meta.")
+
+
+def copy_line(values: Sequence[Any]) -> bytes:
+    """A row in the text format of COPY."""
+    return ("\t".join(_field(value) for value in values) + "\n").encode()
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return "\\N"
+    if isinstance(value, str):
+        return value.translate(_ESCAPES)
+    return _FORMS[type(value)](value)
+
+
+def _json(value: Any) -> str:
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:  # integers of more than 64 bits
+        text = json.dumps(value, ensure_ascii=False)
+    return text.translate(_ESCAPES)
+
+
+_FORMS: dict[type, Callable[[Any], str]] = {
+    bool: lambda value: "t" if value else "f",
+    int: repr,
+    float: repr,
+    bytes: lambda value: "\\\\x" + value.hex(),
+    list: lambda value: "{" + ",".join(value) + "}",  # ids and labels, which hold nothing that would have to be quoted
+    dict: _json,
+}

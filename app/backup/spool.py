@@ -1,0 +1,75 @@
+"""Files that archives lie in while they are made or taken in: without a name, gone with the process, and only as large
+as the disk has room for."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from app.errors import Unavailable
+
+FOLDER = "tmp"
+"""Where in the data folder they are: what the system keeps temporary files in may be memory."""
+
+_RESERVE = 256 * 1024 * 1024
+"""Bytes that are left to everybody else on the disk."""
+_LOOK_EVERY = 32 * 1024 * 1024
+
+
+def new_file(folder: Path) -> BinaryIO:
+    """A new file in the data folder.
+
+    Raises:
+        Unavailable: it cannot be made.
+    """
+    where = folder / FOLDER
+    try:
+        where.mkdir(mode=0o700, exist_ok=True)
+        return cast(BinaryIO, tempfile.TemporaryFile(dir=where))
+    except OSError as error:
+        raise _no_room(error.strerror or "it cannot be written") from error
+
+
+class Spool:
+    """Such a file, written with an eye on the room that is left. To be used in threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.file = new_file(folder)
+        self._unseen = _LOOK_EVERY
+
+    def write(self, data: bytes) -> int:
+        """Append.
+
+        Raises:
+            Unavailable: the disk is full, or nearly.
+        """
+        self._unseen += len(data)
+        try:
+            if self._unseen >= _LOOK_EVERY:
+                self._unseen = 0
+                if shutil.disk_usage(self._folder).free < _RESERVE:
+                    raise _no_room(f"less than {_RESERVE // 2**20} MB are left")
+            return self.file.write(data)
+        except OSError as error:
+            raise _no_room(error.strerror or "it cannot be written") from error
+
+    def flush(self) -> None:
+        """Hand everything to the system."""
+        self.file.flush()
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.file.seek(offset, whence)
+
+    def close(self) -> None:
+        """Give the room back."""
+        self.file.close()
+
+
+def _no_room(problem: str) -> Unavailable:
+    return Unavailable(f"The disk has no room for an archive: {problem}", retry_after=60, code="no_room")

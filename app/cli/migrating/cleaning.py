@@ -1,0 +1,94 @@
+"""What a value of an old installation becomes, or why it cannot be taken. Everything that is read here is data."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+STATES = ("active", "paused", "archived", "deleted")
+_LARGEST_SECONDS = 253_402_300_799
+"""The last second of the year 9999."""
+
+
+class Unusable(ValueError):
+    """Why a value cannot be taken, such as `created_at: is no time`. It never repeats the value."""
+
+
+def identifier(name: str, value: Any) -> str:
+    """A UUID in its usual form, of 32 hexadecimal digits, of that form itself, or of 16 bytes."""
+    try:
+        return str(UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value)))
+    except ValueError:
+        raise Unusable(f"{name}: is no UUID") from None
+
+
+def words(name: str, value: Any) -> str:
+    """A text that UTF-8 can hold."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if not isinstance(value, str):
+        raise Unusable(f"{name}: is no text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Unusable(f"{name}: holds half of a surrogate pair") from None
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """A text that says something."""
+    found = words(name, value)
+    if not found.strip():
+        raise Unusable(f"{name}: is empty")
+    return found
+
+
+def mapping(name: str, value: Any) -> str:
+    """A JSON object, as text; null is an empty one."""
+    if isinstance(value, str | bytes):
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            raise Unusable(f"{name}: is no JSON") from None
+    if value is None:
+        return "{}"
+    if not isinstance(value, dict):
+        raise Unusable(f"{name}: is no JSON object")
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError:
+        raise Unusable(f"{name}: holds what JSON cannot say") from None
+
+
+def state(name: str, value: Any) -> str:
+    """A state, by the name or the value of the old enum, in any case."""
+    found = str(value).rpartition(".")[2].lower()
+    if found not in STATES:
+        raise Unusable(f"{name}: is none of {', '.join(STATES)}")
+    return found
+
+
+def moment(name: str, value: Any) -> str:
+    """A time in UTC, in ISO 8601 with its offset. One without an offset is in UTC; a number is seconds since 1970."""
+    try:
+        if isinstance(value, int | float) and abs(value) <= _LARGEST_SECONDS:
+            return datetime.fromtimestamp(value, UTC).isoformat()
+        parsed = datetime.fromisoformat(words(name, value).strip())
+        return (parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)).isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise Unusable(f"{name}: is no time") from None
+
+
+def flag(_: str, value: Any) -> int:
+    """Yes or no, as SQLite keeps it."""
+    return int(value not in (0, "0", False, "false", "False"))
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**53:
+        raise Unusable(f"{name}: is no whole number")
+    return value

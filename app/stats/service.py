@@ -1,0 +1,111 @@
+"""What a user's memories amount to: in all, by category, and by the app that wrote or accessed them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.access import journal
+from app.access.apps import must_be_theirs
+from app.access.caller import Caller
+from app.access.journal import Event
+from app.access.models import App
+from app.access.rates import Rates
+from app.audit import trail
+from app.audit.trail import Access
+from app.database import Database
+from app.memories import checks, listing, ranked
+from app.memories.listing import Slice
+from app.memories.models import State
+from app.memories.schemas import MemoryQuery
+from app.memories.service import MAX_PAGE_SIZE
+from app.stats import queries
+from app.stats.schemas import (
+    Accessed,
+    AccessedMemory,
+    AppAccesses,
+    AppMemories,
+    AppRow,
+    CategoryList,
+    CategoryRow,
+    MemoryOfApp,
+    Profile,
+)
+
+KEPT = (State.ACTIVE, State.PAUSED, State.ARCHIVED)
+"""The states of what is not deleted."""
+
+
+class Stats:
+    """Counts and lists that need no query. Those about apps are for the user alone, never for an app."""
+
+    def __init__(self, database: Database, rates: Rates) -> None:
+        self._database = database
+        self._rates = rates
+
+    async def profile(self, caller: Caller) -> Profile:
+        """How many memories the user has that are not deleted, and all of their apps, by name.
+
+        Raises:
+            Forbidden: an app asks.
+        """
+        caller.must_be_owner("see how much there is")
+        caller.may_read()
+        columns = (App.id, App.owner_id, App.name, App.description, App.metadata_.label("metadata_"), App.is_active)
+        query = select(*columns, App.created_at, App.updated_at).where(App.owner_id == caller.user_id)
+        async with self._database.transaction() as tx:
+            total = await listing.total(tx, caller, MemoryQuery(states=KEPT))
+            apps = [AppRow.model_validate(row) for row in await tx.execute(query.order_by(App.name, App.id))]
+            await journal.record(tx, caller, Event.STATS_READ)
+        return Profile(total_memories=total, total_apps=len(apps), apps=apps)
+
+    async def categories(self, caller: Caller) -> CategoryList:
+        """The categories of the memories that the caller may read and that are neither archived nor deleted."""
+        caller.may_read()
+        await self._rates.search(caller)
+        states = (State.ACTIVE, State.PAUSED) if caller.owner else (State.ACTIVE,)
+        async with self._database.transaction() as tx:
+            rows = [CategoryRow.model_validate(row) for row in await queries.categories(tx, caller, states)]
+            await journal.record(tx, caller, Event.CATEGORY_LIST)
+        return CategoryList(categories=rows, total=len(rows))
+
+    async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
+        """What one app wrote and what is not deleted, newest first.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: no such app of this user.
+        """
+        offset = _start(caller, page, page_size)
+        query = MemoryQuery(states=KEPT, app_ids=(app_id,))
+        async with self._database.transaction() as tx:
+            await must_be_theirs(tx, caller, app_id)
+            records, total = await listing.page(tx, caller, query, Slice(offset, page_size))
+            await trail.record(tx, caller, Access.LIST, [record.id for record in records])
+        memories = [MemoryOfApp.of(record) for record in records]
+        return AppMemories(total=total, page=page, page_size=page_size, memories=memories)
+
+    async def app_accessed(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppAccesses:
+        """What one app accessed, in whatever state it is, most often first.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: no such app of this user.
+        """
+        offset = _start(caller, page, page_size)
+        async with self._database.transaction() as tx:
+            await must_be_theirs(tx, caller, app_id)
+            found, total = await ranked.accessed(tx, caller, app_id, Slice(offset, page_size))
+            await trail.record(tx, caller, Access.LIST, [record.id for record, _ in found])
+        memories = [Accessed(memory=AccessedMemory.of(record), access_count=count) for record, count in found]
+        return AppAccesses(total=total, page=page, page_size=page_size, memories=memories)
+
+
+def _start(caller: Caller, page: int, page_size: int) -> int:
+    """The offset of a page that the caller may ask for."""
+    caller.must_be_owner("see what their apps wrote and read")
+    caller.may_read()
+    checks.between(page, "page", 1, 1_000_000)
+    checks.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
+    return (page - 1) * page_size

@@ -1,0 +1,392 @@
+"""What goes out comes in again, and nothing is lost: neither of the archive nor of what was there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from app.access.caller import Caller
+from app.access.grants import GrantCreate
+from app.config import Settings
+from app.memories.models import State
+from app.memories.schemas import MemoryCreate, MemoryUpdate
+from app.services import Services, open_services
+from tests.backup.archives import Upstream, bring_in, export, lines_of, members, send, tables_of
+from tests.backup.conftest import client_of
+
+AllOf = Callable[[Services, str], Awaitable[dict[str, Any]]]
+
+
+async def populate(services: Services, user: str) -> Caller:
+    """A user with something in every table and every column."""
+    owner = await services.directory.caller(user, None, owner=True)
+    claude = await services.directory.caller(user, "claude")
+    cursor = await services.directory.caller(user, "cursor")
+    ids = {}
+    for number, state in enumerate(State):
+        new = MemoryCreate(
+            text=f"{user}: a memory that is {state}, with\ttabs, \\backslashes\n, quotes \" and ünïcode 🦙",
+            metadata={"nested": {"list": [1, 2.5, None, True, "a\\b"]}, "n": number},
+            namespace="webshop", thread_id="t-1", kind="decision", key=f"k{number}", importance=0.25,
+            categories=(f"food of {user}", f"work of {user}"),
+        )  # fmt: skip
+        ids[state] = (await services.memories.add(claude, new)).id
+        if state is not State.ACTIVE:
+            await services.memories.change_state(owner, [ids[state]], state)
+    plain = (await services.memories.add(cursor, MemoryCreate(text=f"{user}: drinks tea"))).id
+    await services.memories.update(owner, plain, MemoryUpdate(text=f"{user}: drinks coffee", metadata={"v": 2}))
+    await services.memories.update(cursor, plain, MemoryUpdate(text=f"{user}: drinks water"))
+    await services.memories.get(claude, plain)
+    async with services.database.transaction() as tx:
+        mine = {"user": owner.user_id, "plain": plain, "other": ids[State.ACTIVE]}
+        await tx.execute(
+            text(
+                """
+                UPDATE users SET name = 'Somebody', email = :email, metadata = '{"theme": "dark"}' WHERE id = :user
+                """
+            ),
+            {"user": owner.user_id, "email": f"{user}@example.com"},
+        )
+        await tx.execute(
+            text(
+                """
+                UPDATE apps SET description = 'An editor', metadata = '{"v": 1}', is_active = name <> 'cursor'
+                WHERE owner_id = :user AND name <> 'openmemory'
+                """
+            ),
+            mine,
+        )
+        await tx.execute(
+            text("UPDATE categories SET description = 'What is eaten' WHERE name = :name"), {"name": f"food of {user}"}
+        )
+        await tx.execute(
+            text(
+                """
+                UPDATE memories SET superseded_by = :other, valid_from = '2026-01-01T00:00:00.5Z',
+                    valid_until = '2030-01-01Z', expires_at = '2031-01-01Z' WHERE id = :plain
+                """
+            ),
+            mine,
+        )
+    for rule in (
+        GrantCreate(effect="deny", app="claude", object_type="memory", object=str(plain)),
+        GrantCreate(effect="allow", app="claude", object_type="app", object="cursor"),
+        GrantCreate(effect="deny", app=None, object_type="namespace", object="private"),
+        GrantCreate(effect="deny", app="cursor", object_type="category", object=f"work of {user}"),
+        GrantCreate(effect="allow", app="claude", object_type="all"),
+        GrantCreate(effect="deny", app="not there yet", object_type="all"),
+    ):
+        await services.grants.create(owner, rule)
+    await services.deliverer.drain()
+    return owner
+
+
+async def test_a_new_data_folder_has_everything_with_the_same_ids(
+    services: Services, api: httpx.AsyncClient, new_user: str, all_of: AllOf, short_folder: Path
+) -> None:
+    await populate(services, new_user)
+    archive = await export(api, new_user)
+    expected = await all_of(services, new_user)
+    assert all(expected.values())
+    assert expected["user"] == ("Somebody", f"{new_user}@example.com", {"theme": "dark"})
+    assert len(expected["vectors"]) == 2
+    settings = {"data_dir": str(short_folder / f"fresh-{new_user}"), "access": {"default_user": new_user}}
+
+    async def elsewhere() -> tuple[dict[str, Any], dict[str, Any], bytes]:
+        async with open_services(Settings.model_validate(settings)) as fresh, client_of(fresh) as client:
+            report = await bring_in(client, new_user, archive)
+            await fresh.deliverer.drain()
+            return report, await all_of(fresh, new_user), await export(client, new_user)
+
+    report, found, again = await asyncio.create_task(elsewhere())
+    assert report["left_out"] == []
+    assert (report["memories"]["added"], report["rules"], report["vectors"]) == (5, 6, 2)
+    assert found == expected
+    one, two = tables_of(archive), tables_of(again)
+    for kind in ("memories", "memory_categories", "status_history", "access_controls", "categories"):
+        assert [row["id"] for row in two[kind] if "id" in row] == [row["id"] for row in one[kind] if "id" in row]
+    assert lines_of(again, "vectors.jsonl.gz") == lines_of(archive, "vectors.jsonl.gz")
+
+
+async def test_another_user_of_the_same_service_has_everything_under_other_ids(
+    services: Services, api: httpx.AsyncClient, new_user: str, user: str, all_of: AllOf
+) -> None:
+    other = f"{new_user}-other"
+    await services.directory.caller(other, None, owner=True)
+    await populate(services, new_user)
+    archive = await export(api, new_user)
+    expected = await all_of(services, new_user)
+    report = await bring_in(api, other, archive)
+    assert (report["memories"]["added"], report["memories"]["renamed"]) == (5, 5)
+    found = await all_of(services, other)
+    assert found.pop("user") == ("Somebody", None, {"theme": "dark"})  # an address is one user's
+    expected.pop("user")
+    assert found == expected
+    assert await all_of(services, new_user) | {"user": None} == expected | {"user": None}
+    twice = await bring_in(api, other, archive)
+    assert twice["memories"] == dict.fromkeys(twice["memories"], 0) | {"unchanged": 5}
+    assert {name: count for name, count in twice.items() if count and name not in ("memories", "left_out")} == {}
+    assert await all_of(services, other) == found | {"user": ("Somebody", None, {"theme": "dark"})}
+
+
+async def test_nothing_is_embedded_again(services: Services, api: httpx.AsyncClient, new_user: str) -> None:
+    other = f"{new_user}-other"
+    owner = await services.directory.caller(other, None, owner=True)
+    await populate(services, new_user)
+    asked: list[str] = []
+    embedder = services.spaces.serving.embedder
+    before = embedder.documents
+
+    async def documents(texts: Any) -> Any:
+        asked.extend(texts)
+        return await before(texts)
+
+    archive = await export(api, new_user)
+    embedder.documents = documents  # type: ignore[method-assign]
+    try:
+        await bring_in(api, other, archive)
+        await services.deliverer.drain()
+    finally:
+        del embedder.documents
+    assert asked == []
+    assert await services.index.count(owner.user_id) == 2
+    answer = await api.post("/api/v1/memories/search", json={"user_id": other, "query": "drinks water"})
+    assert answer.json()["results"][0]["memory"] == f"{new_user}: drinks water"
+
+
+async def test_without_vectors_they_are_made_again(services: Services, api: httpx.AsyncClient, new_user: str) -> None:
+    other = f"{new_user}-other"
+    await services.directory.caller(other, None, owner=True)
+    await populate(services, new_user)
+    archive = await export(api, new_user, include_vectors=False)
+    assert "vectors.jsonl.gz" not in members(archive)
+    report = await bring_in(api, other, archive)
+    assert report["vectors"] == 0
+    await services.deliverer.drain()
+    answer = await api.post("/api/v1/memories/search", json={"user_id": other, "query": "which beverage"})
+    assert answer.json()["search_method"] == "hybrid"
+    assert len(answer.json()["results"]) == 2
+
+
+async def revisions(api: httpx.AsyncClient, user: str, memory: str) -> list[tuple[int, str | None, str]]:
+    answer = await api.get(f"/api/v1/memories/{memory}/history", params={"user_id": user})
+    assert answer.status_code == 200, answer.text
+    return [(each["revision"], each["old_text"], each["new_text"]) for each in answer.json()["revisions"]]
+
+
+async def states(api: httpx.AsyncClient, user: str, memory: str) -> list[tuple[str | None, str]]:
+    answer = await api.get(f"/api/v1/memories/{memory}/history", params={"user_id": user})
+    return [(each["old_state"], each["new_state"]) for each in answer.json()["states"]]
+
+
+async def test_bringing_back_an_older_text_keeps_the_newer_ones_in_the_history(
+    services: Services, api: httpx.AsyncClient, user: str
+) -> None:
+    caller = await services.directory.caller(user, None, owner=True)
+    memory = (await services.memories.add(caller, MemoryCreate(text="one"))).id
+    old = await export(api, user)
+    await services.memories.update(caller, memory, MemoryUpdate(text="two"))
+    new = await export(api, user)
+    report = await bring_in(api, user, old)
+    assert report["memories"]["replaced"] == 1
+    assert await revisions(api, user, str(memory)) == [(1, None, "one"), (2, "one", "two"), (3, "two", "one")]
+    # And the newer archive again: what it knows is there already, so the change alone is added.
+    await bring_in(api, user, new)
+    found = await revisions(api, user, str(memory))
+    assert found[:3] == [(1, None, "one"), (2, "one", "two"), (3, "two", "one")]
+    assert found[-1][2] == "two"
+
+
+async def test_a_newer_archive_goes_on_where_the_history_ends(
+    services: Services, api: httpx.AsyncClient, new_user: str, user: str
+) -> None:
+    caller = await services.directory.caller(user, None, owner=True)
+    memory = (await services.memories.add(caller, MemoryCreate(text="one"))).id
+    old = await export(api, user)
+    await services.memories.update(caller, memory, MemoryUpdate(text="two"))
+    await services.memories.change_state(caller, [memory], State.ARCHIVED)
+    new = await export(api, user)
+    other = f"{user}-other"
+    await services.directory.caller(other, None, owner=True)
+    await bring_in(api, other, old)
+    await bring_in(api, other, new)
+    [row] = tables_of(await export(api, other))["memories"]
+    assert (row["content"], row["state"], row["revision"]) == ("two", "archived", 2)
+    assert await revisions(api, other, row["id"]) == [(1, None, "one"), (2, "one", "two")]
+    assert await states(api, other, row["id"]) == [(None, "active"), ("active", "archived")]
+
+
+async def test_what_was_changed_on_both_sides_is_all_in_the_history(
+    services: Services, api: httpx.AsyncClient, user: str
+) -> None:
+    caller = await services.directory.caller(user, None, owner=True)
+    memory = (await services.memories.add(caller, MemoryCreate(text="one"))).id
+    other = f"{user}-other"
+    there = await services.directory.caller(other, None, owner=True)
+    await bring_in(api, other, await export(api, user))
+    [row] = tables_of(await export(api, other))["memories"]
+    await services.memories.update(there, row["id"], MemoryUpdate(text="theirs"))
+    await services.memories.update(caller, memory, MemoryUpdate(text="ours"))
+    await services.memories.update(caller, memory, MemoryUpdate(text="ours, later"))
+    await bring_in(api, other, await export(api, user))
+    assert await revisions(api, other, row["id"]) == [
+        (1, None, "one"), (2, "one", "theirs"), (3, "theirs", "ours"), (4, "ours", "ours, later"),
+    ]  # fmt: skip
+
+
+async def test_skip_leaves_what_is_there_and_adds_the_rest(
+    services: Services, api: httpx.AsyncClient, user: str, all_of: AllOf
+) -> None:
+    archive = Upstream()
+    kept, new = archive.memory("as it was"), archive.memory("a new one")
+    archive.tables["memories"].pop()
+    await bring_in(api, user, archive.zip())
+    changed = Upstream()
+    changed.tables["user"]["id"] = changed.user_id = archive.user_id
+    changed.memory("as it is", id=kept, state="archived", categories=[changed.category("some")])
+    changed.memory("a new one", id=new)
+    before = await all_of(services, user)
+    report = await bring_in(api, user, changed.zip(), params={"mode": "skip"})
+    assert (report["memories"]["skipped"], report["memories"]["added"]) == (1, 1)
+    after = await all_of(services, user)
+    assert [row for row in after["memories"] if row[0] != "a new one"] == before["memories"]
+    assert {row[0] for row in after["memories"]} == {"as it was", "a new one"}
+
+
+async def test_texts_may_change_places(services: Services, api: httpx.AsyncClient, user: str) -> None:
+    archive = Upstream()
+    one, two = archive.memory("left"), archive.memory("right")
+    await bring_in(api, user, archive.zip())
+    for row in archive.tables["memories"]:
+        row["content"] = "right" if row["id"] == one else "left"
+    report = await bring_in(api, user, archive.zip())
+    assert (report["memories"]["replaced"], report["memories"]["archived_twins"]) == (2, 0)
+    found = {row["id"]: (row["content"], row["state"]) for row in tables_of(await export(api, user))["memories"]}
+    assert found == {one: ("right", "active"), two: ("left", "active")}
+
+
+async def test_a_second_active_memory_of_the_same_text_comes_in_archived(
+    services: Services, api: httpx.AsyncClient, user: str
+) -> None:
+    caller = await services.directory.caller(user, None, owner=True)
+    present = (await services.memories.add(caller, MemoryCreate(text="said before"))).id
+    archive = Upstream()
+    twin = archive.memory("said before")
+    first = archive.memory("said twice", created_at="2025-01-01T00:00:00Z")
+    second = archive.memory("said twice", created_at="2025-01-02T00:00:00Z")
+    report = await bring_in(api, user, archive.zip())
+    assert (report["memories"]["added"], report["memories"]["archived_twins"]) == (3, 2)
+    found = {row["id"]: row["state"] for row in tables_of(await export(api, user))["memories"]}
+    assert found == {str(present): "active", twin: "archived", first: "active", second: "archived"}
+    assert (await states(api, user, twin))[-1] == (None, "archived")
+
+
+async def test_an_expired_memory_does_not_stand_in_the_way(
+    services: Services, api: httpx.AsyncClient, user: str
+) -> None:
+    caller = await services.directory.caller(user, None, owner=True)
+    present = (await services.memories.add(caller, MemoryCreate(text="said before"))).id
+    async with services.database.transaction() as tx:
+        await tx.execute(text("UPDATE memories SET expires_at = now() WHERE id = :id"), {"id": present})
+    archive = Upstream()
+    new = archive.memory("said before")
+    await bring_in(api, user, archive.zip())
+    found = {row["id"]: row["state"] for row in tables_of(await export(api, user))["memories"]}
+    assert found == {str(present): "archived", new: "active"}
+
+
+async def test_a_paused_app_is_never_resumed(services: Services, api: httpx.AsyncClient, user: str) -> None:
+    claude = await services.directory.caller(user, "claude")
+    archive = Upstream()
+    archive.app("claude", description="An assistant")
+    archive.app("cursor", is_active=False)
+    await api.put(f"/api/v1/apps/{claude.app_id}", params={"user_id": user, "is_active": False})
+    await bring_in(api, user, archive.zip())
+    found = {app["name"]: app for app in tables_of(await export(api, user))["apps"]}
+    assert (found["claude"]["is_active"], found["claude"]["description"]) == (False, "An assistant")
+    assert found["cursor"]["is_active"] is False
+
+
+async def test_what_is_refused_is_left_out_and_told_without_its_text(
+    services: Services, api: httpx.AsyncClient, user: str
+) -> None:
+    archive = Upstream()
+    archive.memory("fine")
+    secret = archive.memory("my AWS key is AKIAIOSFODNN7EXAMPL3")
+    long = archive.memory("x" * 16_001)
+    blank = archive.memory(" ")
+    nul = archive.memory("a\x00b")
+    half = archive.memory("half \ud800")
+    archive.change(secret, "deleted", "active")
+    lost = archive.change("00000000-0000-4000-8000-000000000000", "active", "archived")
+    rule = archive.rule(archive.app_id, "deny", "00000000-0000-4000-8000-000000000000")
+    strange = archive.rule("00000000-0000-4000-8000-000000000000", "deny")
+    report = await bring_in(api, user, archive.zip())
+    assert (report["memories"]["added"], report["memories"]["left_out"]) == (1, 5)
+    told = {item["id"]: (item["kind"], item["reason"]) for item in report["left_out"]}
+    assert told.keys() == {secret, long, blank, nul, half, lost, rule, strange}
+    assert told[long] == ("memory", "text: has 16,001 characters; the limit is 16,000 (limits.text)")
+    assert told[secret][1].startswith("text: looks like it holds")
+    assert told[lost] == ("history", "belongs to no memory of the archive")
+    assert told[rule] == ("rule", "is about a memory that is not in the archive")
+    assert told[strange] == ("rule", "speaks to an app that is not in the archive")
+    assert "AKIA" not in str(report)
+
+
+async def test_two_imports_at_once_and_writes_beside_them_wait_for_each_other(
+    services: Services, api: httpx.AsyncClient, user: str
+) -> None:
+    caller = await services.directory.caller(user, None, owner=True)
+    archive = Upstream()
+    for number in range(300):
+        archive.memory(f"memory number {number}")
+    data = archive.zip()
+
+    async def write() -> None:
+        for number in range(300, 0, -20):
+            news = [MemoryCreate(text=f"memory number {each}") for each in range(number, max(0, number - 20), -1)]
+            await services.memories.add_many(caller, news)
+
+    async with asyncio.timeout(60):
+        one, two, _ = await asyncio.gather(send(api, user, data), send(api, user, data), write())
+    assert (one.status_code, two.status_code) == (200, 200), (one.text, two.text)
+    reports = [one.json()["report"]["memories"], two.json()["report"]["memories"]]
+    assert sorted(report["added"] for report in reports) == [0, 300]
+    rows = tables_of(await export(api, user))["memories"]
+    active = [row["content"] for row in rows if row["state"] == "active"]
+    assert len(active) == len(set(active)) == 301
+
+
+async def test_more_than_is_held_at_a_time_goes_through(
+    services: Services, api: httpx.AsyncClient, user: str, all_of: AllOf
+) -> None:
+    archive = Upstream()
+    for number in range(2_345):
+        archive.memory(f"memory number {number} " + "of many " * 30, metadata={"n": number})
+    await bring_in(api, user, archive.zip())
+    tables = tables_of(await export(api, user))
+    assert [row["metadata"]["n"] for row in sorted(tables["memories"], key=lambda row: row["metadata"]["n"])] == [
+        *range(2_345)
+    ]
+    audit = (await api.get("/api/v1/audit", params={"user_id": user, "event": "memory.export"})).json()["events"]
+    assert [event["count"] for event in audit] == [2_345]
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "skip"])
+async def test_the_logs_tell_of_both(services: Services, api: httpx.AsyncClient, user: str, mode: str) -> None:
+    archive = Upstream()
+    memory = archive.memory("something")
+    await bring_in(api, user, archive.zip(), params={"mode": mode})
+    await export(api, user)
+    audit = (await api.get("/api/v1/audit", params={"user_id": user})).json()["events"]
+    told = {event["event"]: event for event in audit}
+    assert (told["memory.import"]["objects"], told["memory.import"]["detail"]["mode"]) == ([memory], mode)
+    assert (told["memory.export"]["objects"], told["memory.export"]["count"]) == ([memory], 1)
+    log = (await api.get(f"/api/v1/memories/{memory}/access-log", params={"user_id": user})).json()
+    assert [entry["access_type"] for entry in log["logs"]] == ["export"]

@@ -1,0 +1,244 @@
+"""Keys in the address and in a browser's cookie: where they may stand, whom they serve, who repeats them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from http.cookies import SimpleCookie
+from urllib.parse import quote
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from app.access.keys import KeyCreate
+from app.access.principal import LOCAL
+from app.config import Settings
+from app.rest.carried import COOKIE
+from tests.mcp.conftest import serving
+from tests.mcp.streams import stream_of, tool
+
+KEY = "correct horse/battery+staple"
+OWN = "http://localhost:8765"
+PAGE = "http://localhost:3000"
+STRANGER = "https://evil.example"
+IN_PATH = f"/key/{quote(KEY, safe='')}"
+SENT = {"Cookie": f"theme=dark; {COOKIE}={quote(KEY, safe='')}"}
+
+
+async def echo(scope, receive, send):
+    body = f"{scope['method']} {scope['path']} {scope['raw_path'].decode()} {scope['query_string'].decode()}"
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.body", "body": body.encode()})
+
+
+@pytest.mark.parametrize(
+    ("rest", "path"),
+    [
+        ("/api/v1/memories/filter", "/api/v1/memories/filter"),
+        ("//api/v1/stats", "/api/v1/stats"),
+        ("/mcp/a%2Fb/sse/c", "/mcp/a/b/sse/c"),
+        ("", "/"),
+        ("/x/key/y", "/x/key/y"),
+    ],
+)
+async def test_a_key_in_the_path_opens_and_is_taken_out_of_it(guarded, rest, path):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        answer = await client.post(f"{IN_PATH}{rest}?a=1", headers={"Content-Type": "application/json"})
+    assert answer.status_code == 200
+    assert answer.text == f"POST {path} /{rest.lstrip('/')} a=1"
+
+
+@pytest.mark.parametrize("path", ["/key/wrong/x", "/key//x", "/keys/x", f"/x/key/{quote(KEY, safe='')}"])
+async def test_no_other_path_opens(guarded, path):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        assert (await client.get(path)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        (f"/key/wrong/x?key={quote(KEY)}", {}, 200),
+        (f"{IN_PATH}/x?key=wrong", {}, 401),
+        (f"{IN_PATH}/x", {"X-API-Key": "wrong"}, 401),
+        ("/key/wrong/x", {"X-API-Key": KEY}, 200),
+        ("/x?key=wrong", {"Authorization": f"Bearer {KEY}", "X-API-Key": "wrong"}, 200),
+        (f"{IN_PATH}/x", {"Authorization": "Bearer wrong"}, 401),
+        ("/key/wrong/x", SENT, 401),
+        (f"{IN_PATH}/x", {"Cookie": f"{COOKIE}=wrong"}, 200),
+    ],
+)
+async def test_headers_go_before_the_query_the_query_before_the_path_and_the_cookie_comes_last(
+    guarded, path, headers, status
+):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        assert (await client.get(path, headers=headers)).status_code == status
+
+
+async def test_the_page_of_an_origin_that_is_named_calls_with_the_key_in_its_path(guarded):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        asked = {"Origin": PAGE, "Access-Control-Request-Method": "POST"}
+        asked["Access-Control-Request-Headers"] = "content-type"
+        before = await client.options(f"{IN_PATH}/api/v1/memories/filter", headers=asked)
+        assert before.status_code == 204
+        assert before.headers["access-control-allow-origin"] == PAGE
+        answer = await client.post(f"{IN_PATH}/api/v1/memories/filter", headers={"Origin": PAGE})
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == PAGE
+
+
+@pytest.mark.parametrize("path", [f"/?key={quote(KEY, safe='')}", f"{IN_PATH}/", IN_PATH])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_browser_that_opens_the_address_with_a_key_gets_a_cookie_that_no_script_reads(guarded, path, scheme):
+    async with guarded(echo, base_url=f"{scheme}://localhost:8765", access={"api_key": KEY}) as client:
+        answer = await client.get(path, headers={"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert answer.headers["cache-control"] == "no-store"
+        cookie = SimpleCookie(answer.headers["set-cookie"])[COOKIE]
+        assert cookie["httponly"]
+        assert cookie["samesite"].lower() == "strict"
+        assert cookie["path"] == "/"
+        assert bool(cookie["secure"]) is (scheme == "https")
+        assert not cookie["domain"]
+        assert (await client.get("/x", headers={"Sec-Fetch-Site": "same-origin"})).status_code == 200
+
+
+async def test_a_wrong_key_signs_nobody_in(guarded):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        answer = await client.get("/?key=wrong")
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_another_sites_link_signs_nobody_in(guarded, site):
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        answer = await client.get(f"/?key={quote(KEY)}", headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (403, "origin_not_allowed")
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/logout", "/logout/"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_signing_out_takes_the_cookie_away(guarded, method, path):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        await client.get(f"/?key={quote(KEY, safe='')}")
+        assert COOKIE in client.cookies
+        assert (await client.request(method, path)).status_code == 303
+        assert COOKIE not in client.cookies
+        assert (await client.get("/x")).status_code == 401
+
+
+MULTIPART = {"Content-Type": "multipart/form-data; boundary=b"}
+SIMPLE = {"Content-Type": "text/plain"}
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("GET", {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("GET", {"Sec-Fetch-Site": "none"}, 200),
+        ("GET", {}, 200),
+        ("GET", {"Origin": OWN}, 200),
+        ("GET", {"Origin": PAGE}, 200),
+        ("POST", {"Origin": OWN}, 200),
+        ("POST", {"Origin": OWN, **MULTIPART}, 200),
+        ("POST", {"Origin": PAGE}, 200),
+        ("POST", {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("GET", {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("GET", {"Sec-Fetch-Site": "same-site"}, 403),
+        ("GET", {"Origin": STRANGER}, 403),
+        ("GET", {"Origin": "null"}, 403),
+        ("POST", {"Origin": STRANGER, **SIMPLE}, 403),
+        ("POST", {"Origin": STRANGER, **MULTIPART}, 403),
+        ("POST", {"Origin": "http://localhost:8766", **MULTIPART}, 403),
+        ("POST", {"Origin": "null", **MULTIPART}, 403),
+        ("POST", {"Sec-Fetch-Site": "none"}, 403),
+        ("POST", {"Sec-Fetch-Site": "cross-site", **MULTIPART}, 403),
+        ("POST", SIMPLE, 403),
+        ("POST", MULTIPART, 403),
+        ("DELETE", {}, 403),
+    ],
+)
+@pytest.mark.parametrize("origins", [(PAGE,), ("*", PAGE)])
+async def test_a_cookie_alone_counts_for_own_and_named_pages_only(guarded, method, headers, status, origins):
+    async with guarded(echo, access={"api_key": KEY}, http={"cors_origins": origins}) as client:
+        answer = await client.request(method, "/x", headers=SENT | headers)
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.json()["error"] == "origin_not_allowed"
+
+
+async def test_a_page_of_any_origin_has_no_use_of_the_cookie(guarded):
+    async with guarded(echo, access={"api_key": KEY}, http={"cors_origins": ("*",)}) as client:
+        answer = await client.post("/x", headers=SENT | {"Origin": STRANGER})
+        assert answer.status_code == 403
+        sent = SENT | {"Origin": STRANGER, "X-API-Key": KEY}
+        assert (await client.post("/x", headers=sent)).status_code == 200
+
+
+async def test_a_cookie_whose_key_has_ended_is_forgotten(guarded):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        answer = await client.get("/x", headers={"Cookie": f"{COOKIE}=of-yesterday"})
+    assert answer.status_code == 401
+    assert SimpleCookie(answer.headers["set-cookie"])[COOKIE]["max-age"] == "0"
+
+
+async def test_where_no_key_is_needed_a_cookie_of_another_service_of_this_machine_does_no_harm(guarded):
+    async with guarded(echo) as client:
+        assert (await client.get("/x", headers={"Cookie": f"{COOKIE}=of-another-port"})).status_code == 200
+
+
+@pytest.fixture
+async def secret(services, new_user) -> str:
+    """A key of the test's own user."""
+    return (await services.keys.create(LOCAL, KeyCreate(name=f"page of {new_user}", user_id=new_user))).key
+
+
+async def test_nothing_that_is_logged_or_answered_repeats_the_key_of_an_address(
+    make_client, services, secret, new_user, caplog
+):
+    caplog.set_level(logging.DEBUG)
+    said = []
+    async with make_client(access={"require": "always"}) as client:
+        for path in (
+            "/api/v1/memories",
+            "/nothing/here",
+            "/api/v1/memories/not-an-id",
+            "/mcp/messages/",
+            "/mcp/a/http",
+        ):
+            for address in (f"/key/{secret}{path}?user_id={new_user}", f"{path}?user_id={new_user}&key={secret}"):
+                for method in ("GET", "POST"):
+                    answer = await client.request(method, address)
+                    assert answer.status_code != 401
+                    said.append(answer.text + str(answer.headers))
+    async with services.database.transaction() as tx:
+        rows = await tx.execute(text("SELECT e::text FROM audit_events AS e ORDER BY id DESC LIMIT 200"))
+        said += [row[0] for row in rows]
+    ours = [record.getMessage() for record in caplog.records if not record.name.startswith("httpx")]
+    assert not [line for line in (*said, *ours) if secret in line]
+
+
+async def test_an_mcp_client_that_keeps_neither_headers_nor_query_works_with_the_key_in_its_path(
+    services, secret, new_user
+):
+    settings = Settings.model_validate({"data_dir": services.settings.data_dir, "access": {"require": "always"}})
+    async with (
+        serving(replace(services, settings=settings)) as url,
+        httpx.AsyncClient(base_url=url, timeout=20) as http,
+    ):
+        for prefix in (f"/key/{secret}/mcp/claude/sse/{new_user}", f"/key/{secret}/mcp/claude/sse/{new_user}/"):
+            async with stream_of(http, prefix) as stream:
+                assert stream.messages.startswith("/mcp/messages/?session_id=")
+                await stream.shake_hands()
+                added = await stream.answer(tool("add_memories", text=f"I came by {prefix[-1]}"))
+                assert added["result"].get("isError", False) is False
+                kept = f"/key/{secret}{stream.messages}"
+                assert (await stream.answer({"id": 8, "method": "ping"}, kept))["result"] == {}
+        message = {"jsonrpc": "2.0", "id": 1, **tool("list_memories")}
+        headers = {"Accept": "application/json"}
+        listed = await http.post(f"/key/{secret}/mcp/claude/http/{new_user}", json=message, headers=headers)
+        assert len(listed.json()["result"]["structuredContent"]["result"]) == 2
+        assert (await http.get(f"/mcp/claude/sse/{new_user}")).status_code == 401
