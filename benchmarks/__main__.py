@@ -10,6 +10,7 @@ BENCHMARKS = {
     "sync": "the cost of comparing, repairing and rebuilding the index, and of searches and writes while Qdrant hangs",
     "security": "what authentication, access rules, the audit log and limits cost a search",
     "grants": "what a thousand access rules cost a search among 100,000 memories",
+    "listing": "lists, filters, sorts and counts of one user with 100,000 memories; `--plans` shows the indexes",
     "recall": "recall@5, recall@10 and MRR of a judged corpus, beside a plain BM25",
 }
 
