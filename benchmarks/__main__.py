@@ -11,6 +11,7 @@ BENCHMARKS = {
     "security": "what authentication, access rules, the audit log and limits cost a search",
     "backup": "archives out and in: seconds, the service's memory, and whether both sides are the same",
     "grants": "what a thousand access rules cost a search among 100,000 memories",
+    "listing": "lists, filters, sorts and counts of one user with 100,000 memories; `--plans` shows the indexes",
     "recall": "recall@5, recall@10 and MRR of a judged corpus, beside a plain BM25",
 }
 

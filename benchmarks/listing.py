@@ -234,7 +234,7 @@ async def _explained(services: Services) -> AsyncIterator[list[str]]:
     plans: list[str] = []
 
     def explain(_: Any, cursor: Any, statement: str, parameters: Any, *__: Any) -> None:
-        if not statement.lstrip().upper().startswith(("SELECT", "WITH")) or "set_config" in statement:
+        if not statement.lstrip(" \n(").upper().startswith(("SELECT", "WITH")) or "set_config" in statement:
             return
         cursor.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, BUFFERS OFF, SUMMARY ON) {statement}", parameters)
         plans.append("\n".join(row[0] for row in cursor.fetchall()))

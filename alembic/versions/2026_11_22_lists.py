@@ -69,7 +69,6 @@ def upgrade() -> None:
     op.drop_index("idx_memory_user_state", table_name="memories")
     op.drop_index("idx_memory_user_app", table_name="memories")
     op.drop_index("idx_memory_app_state", table_name="memories")
-    _trigram(where="state <> 'deleted'")
 
     op.add_column("memory_categories", sa.Column("user_id", sa.Uuid(), nullable=True))
     op.execute(
@@ -101,24 +100,9 @@ def downgrade() -> None:
     op.execute("DROP TRIGGER filed_for ON memory_categories")
     op.execute("DROP FUNCTION memory_categories_filed_for()")
     op.drop_column("memory_categories", "user_id")
-    _trigram(where="state = 'active'")
     op.create_index("idx_memory_app_state", "memories", ["app_id", "state"])
     op.create_index("idx_memory_user_app", "memories", ["user_id", "app_id"])
     op.create_index("idx_memory_user_state", "memories", ["user_id", "state", "created_at", "id"])
     op.execute("DROP STATISTICS memory_text_length")
     for index in ("long_text", "text", "thread_created", "app_created", "user_created"):
         op.drop_index(f"idx_memory_{index}", table_name="memories")
-
-
-def _trigram(where: str) -> None:
-    """Parts of texts are found in the memories that `where` tells."""
-    op.drop_index("idx_memory_content_trigram", table_name="memories")
-    op.create_index(
-        "idx_memory_content_trigram",
-        "memories",
-        ["user_id", "content"],
-        postgresql_using="gin",
-        postgresql_ops={"content": "gin_trgm_ops"},
-        postgresql_with={"fastupdate": "off"},
-        postgresql_where=sa.text(where),
-    )

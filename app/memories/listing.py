@@ -21,6 +21,7 @@ from sqlalchemy import (
     column,
     func,
     literal_column,
+    or_,
     select,
     text,
     true,
@@ -32,7 +33,7 @@ from app.access.models import App
 from app.database import Tx
 from app.errors import Invalid
 from app.memories import repository
-from app.memories.models import BEGINNING, SHORT, Category, Memory
+from app.memories.models import BEGINNING, SHORT, Category, Memory, State
 from app.memories.schemas import MemoryQuery, MemoryRecord
 
 SORTABLE: dict[str, Any] = {
@@ -54,6 +55,7 @@ SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('wor
 """)
 
 _IS_SHORT = func.octet_length(Memory.content) <= literal_column(str(SHORT))
+_IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
 _IS_LONG = func.octet_length(Memory.content) > literal_column(str(SHORT))
 _BEGINNING = f'"left"(memories.content, {BEGINNING})'
 
@@ -127,10 +129,15 @@ class _Scope:
 
     async def few(self) -> list[UUID] | None:
         """The ids of all that hold the text, unless there are more than a few."""
-        text = self._query.text or ""
-        # Three letters in a row are looked up in an index; of fewer, every text is looked through.
-        said = holds(text) if re.search(r"\w{3}", text) else contains(text)
-        parts = [select(Memory.id).where(self._which, said, length).limit(FEW + 1) for length in (_IS_SHORT, _IS_LONG)]
+        part = self._query.text or ""
+        rest = _lowered(part)
+        parts = [select(Memory.id).where(self._which, rest, length) for length in (_IS_SHORT, _IS_LONG)]
+        if re.search(r"\w{3}", part):
+            # Three letters in a row are looked up in an index of what is active; else every text is looked through.
+            active = select(Memory.id).where(self._which, _IS_ACTIVE, holds(part))
+            others = [query.where(~_IS_ACTIVE) for query in parts] if set(self._query.states) - {State.ACTIVE} else []
+            parts = [active, *others]
+        parts = [query.limit(FEW + 1) for query in parts]
         found = await self._tx.scalars(union_all(*parts), self._caller.parameters)
         hits = list(found)
         return hits if len(hits) <= FEW else None
@@ -260,7 +267,11 @@ def holds(part: str) -> ColumnElement[bool]:
 
 
 def contains(part: str) -> ColumnElement[bool]:
-    """Whether a text holds a part, in any case: the quicker way to look through many."""
+    """Whether a text holds a part, in any case: the quicker way to look through many, where most are lower case."""
+    return or_(Memory.content.like(func.lower(_pattern(part))), _lowered(part))
+
+
+def _lowered(part: str) -> ColumnElement[bool]:
     return func.lower(Memory.content).like(func.lower(_pattern(part)))
 
 

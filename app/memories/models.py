@@ -121,7 +121,7 @@ class Memory(Base):
             postgresql_using="gin",
             postgresql_ops={"content": "gin_trgm_ops"},
             postgresql_with={"fastupdate": "off"},
-            postgresql_where=text("state <> 'deleted'"),
+            postgresql_where=text("state = 'active'"),
         ),
     )
 

@@ -1,0 +1,183 @@
+"""Pages of lists, whatever the filter and the order, against a plain model of both."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.access.caller import Caller
+from app.memories import listing
+from app.memories.listing import Slice
+from app.memories.models import SHORT, State
+from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryRecord
+from app.services import Services
+
+WORDS = ("Alpha", "beta", "Größe", "50%", "under_score", "back\\slash", "ÉCOLE", "tea", "x")
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def world(services: Services, owner: Caller) -> list[MemoryRecord]:
+    """Sixty memories of three apps that differ in everything, some long, in all states."""
+    chance = random.Random(7)
+    news = []
+    for number in range(60):
+        words = chance.choices(WORDS, k=3) * (1 if number % 5 else SHORT // 8)
+        news.append(
+            MemoryCreate(
+                text=" ".join([*words, str(number % 7)]) + " " * (number % 3) + chr(97 + number % 11),
+                app=chance.choice(("claude", "cursor", "Zed")),
+                namespace=chance.choice(("default", "shop")),
+                kind=chance.choice(("memory", "decision")),
+                thread_id=chance.choice((None, "t")),
+                importance=chance.choice((None, 0.1, 0.9)),
+                categories=tuple(chance.sample(("red", "blue", "green"), k=chance.randrange(4))),
+                created_at=START + timedelta(days=chance.randrange(20)),
+                expires_at=None if number % 9 else START + timedelta(days=36_500),
+            )
+        )
+    added = await services.memories.add_many(owner, news)
+    ids = list(dict.fromkeys(one.id for one in added))
+    for state, some in ((State.PAUSED, ids[5:15]), (State.ARCHIVED, ids[20:28]), (State.DELETED, ids[30:36])):
+        await services.memories.change_state(owner, some, state)
+    return [await services.memories.get(owner, id_) for id_ in ids]
+
+
+def expected(world: list[MemoryRecord], query: MemoryQuery) -> list[MemoryRecord]:
+    """What the page should hold, by the letter of the query."""
+
+    def fits(one: MemoryRecord) -> bool:
+        return (
+            one.state in query.states
+            and (not query.text or query.text.lower() in one.content.lower())
+            and (not query.app_ids or one.app_id in query.app_ids)
+            and (not query.namespaces or one.namespace in query.namespaces)
+            and (not query.threads or one.thread_id in query.threads)
+            and (not query.kinds or one.kind in query.kinds)
+            and (not query.categories or bool(set(one.categories) & set(query.categories)))
+            and (query.created_from is None or one.created_at >= query.created_from)
+            and (query.created_to is None or one.created_at <= query.created_to)
+        )
+
+    found = [one for one in world if fits(one)]
+    found.sort(key=lambda one: one.id.int, reverse=query.descending)
+    if query.sort == "app_name":
+        found.sort(key=lambda one: (one.created_at, one.id.int), reverse=True)
+
+    def key(one: MemoryRecord) -> Any:
+        value = getattr(one, "content" if query.sort == "memory" else query.sort)
+        return value.encode() if isinstance(value, str) and query.sort != "state" else value
+
+    if query.sort == "state":
+        found.sort(key=lambda one: list(State).index(one.state), reverse=query.descending)
+        return found
+    there = sorted((one for one in found if key(one) is not None), key=key, reverse=query.descending)
+    return there + [one for one in found if key(one) is None]
+
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "every state": {"states": tuple(State)},
+    "two states": {"states": (State.ACTIVE, State.PAUSED)},
+    "one letter": {"text": "X"},
+    "two letters": {"text": "eT"},
+    "a word": {"text": "alpha"},
+    "a word beyond ASCII": {"text": "école"},
+    "what is no pattern": {"text": "0%"},
+    "what is no pattern either": {"text": "r_s"},
+    "a backslash": {"text": "K\\S"},
+    "nowhere": {"text": "nowhere at all"},
+    "a namespace": {"namespaces": ("shop",)},
+    "a thread": {"threads": ("t",)},
+    "a kind": {"kinds": ("decision",)},
+    "categories": {"categories": ("red", "blue")},
+    "no such category": {"categories": ("no such category",)},
+    "from": {"created_from": START + timedelta(days=7)},
+    "until": {"created_to": START + timedelta(days=7)},
+    "much": {"text": "e", "categories": ("red",), "kinds": ("memory",), "states": tuple(State)},
+}
+
+
+@pytest.mark.parametrize("few", [0, listing.FEW])
+@pytest.mark.parametrize("sort", sorted(listing.SORTABLE))
+async def test_a_list_is_exact_in_what_it_holds_and_in_its_order(
+    services: Services, owner: Caller, world: list[MemoryRecord], sort: str, few: int, monkeypatch: pytest.MonkeyPatch
+):
+    """With few hits of a text allowed and with none, which takes the way of many."""
+    monkeypatch.setattr(listing, "FEW", few)
+    for name, filters in FILTERS.items():
+        for descending in (False, True):
+            query = MemoryQuery(sort=sort, descending=descending, **filters)
+            wanted = [one.id for one in expected(world, query)]
+            found = []
+            for page in range(1, len(wanted) // 7 + 3):
+                got = await services.memories.list(owner, replace(query, page=page, size=7))
+                assert got.total == len(wanted), name
+                found += [one.id for one in got.items]
+            assert found == wanted, (name, descending)
+
+
+async def test_a_list_is_narrowed_to_apps_in_the_order_of_their_names(
+    services: Services, owner: Caller, world: list[MemoryRecord]
+):
+    apps = tuple({one.app_id for one in world if one.app_name != "claude"})
+    query = MemoryQuery(app_ids=apps, sort="app_name", descending=False, size=100)
+    got = await services.memories.list(owner, query)
+    assert [one.id for one in got.items] == [one.id for one in expected(world, query)]
+    assert got.total == len(got.items)
+
+
+async def test_an_apps_list_and_its_total_hold_what_rules_allow(
+    services: Services, owner: Caller, new_user: str, world: list[MemoryRecord]
+):
+    from app.access.grants import GrantCreate
+
+    claude = await services.directory.caller(new_user, "claude")
+    rule = GrantCreate(effect="deny", object_type="category", object="red", app="claude")
+    await services.grants.create(owner, rule)
+    allowed = [one for one in world if "red" not in one.categories]
+    for filters in ({}, {"text": "e"}, {"categories": ("red", "blue")}):
+        for sort in ("created_at", "memory", "app_name"):
+            query = MemoryQuery(sort=sort, size=100, **filters)
+            got = await services.memories.list(claude, query)
+            assert [one.id for one in got.items] == [one.id for one in expected(allowed, query)]
+            assert got.total == len(got.items)
+
+
+async def test_related_memories_of_many_are_those_of_few(
+    services: Services, owner: Caller, world: list[MemoryRecord], monkeypatch: pytest.MonkeyPatch
+):
+    """Levels that hold many are looked at one memory after the other, and read from the nearer end."""
+    from app.memories import ranked
+
+    one = next(each for each in world if len(each.categories) == 3 and each.state is State.ACTIVE)
+    shared = {
+        each.id: len(set(each.categories) & set(one.categories))
+        for each in world
+        if each.id != one.id and each.state is not State.DELETED
+    }
+    by_age = sorted(world, key=lambda each: (each.created_at, each.id.int), reverse=True)
+    wanted = [each.id for each in sorted(by_age, key=lambda each: -shared.get(each.id, 0)) if shared.get(each.id)]
+    for few in (0, ranked.FEW):
+        monkeypatch.setattr(ranked, "FEW", few)
+        pages = [await services.memories.related(owner, one.id, page=page) for page in range(1, len(wanted) // 5 + 3)]
+        assert [each.id for page in pages for each in page.items] == wanted
+        assert {page.total for page in pages} == {len(wanted)}
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "total", "slice_"),
+    [
+        (0, 10, 100, Slice(0, 10)),
+        (50, 10, 100, Slice(50, 10)),
+        (60, 10, 100, Slice(30, 10, backwards=True)),
+        (95, 10, 100, Slice(0, 5, backwards=True)),
+        (100, 10, 100, Slice(0, 0, backwards=True)),
+    ],
+)
+def test_a_page_is_read_from_the_nearer_end(offset: int, limit: int, total: int, slice_: Slice):
+    assert Slice(offset, limit).of(total) == slice_
