@@ -245,7 +245,7 @@ class Backup:
                     done = await restoring.write(tx, caller, done, mode=mode, models=models)
                     if records.user is not None:
                         await take_user(tx, caller, records.user)
-                    lost = await restoring.lost_rules(tx)
+                    lost = await restoring.lost(tx, SHOWN)
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
                 if not isinstance(error.orig, pg.UniqueViolation | pg.DeadlockDetected):
@@ -254,8 +254,8 @@ class Backup:
                     words = "Others write what the archive holds, at the same time."
                     raise Conflict(words, code="import_overtaken", hint="Send it again.") from error
             else:
-                for id_, problem in lost:
-                    records.left_out.add("rule", id_, problem)
+                for kind, id_, problem in lost:
+                    records.left_out.add(kind, id_, problem)
                 return done
         raise AssertionError("unreachable")
 

@@ -325,7 +325,24 @@ _COUNT = text(
     """
 )
 _WRITTEN = "SELECT target AS id FROM restored WHERE fate = 'add' OR (fate = 'replace' AND touched)"
-_LOST_RULES = text("SELECT id, problem FROM incoming_rules WHERE problem IS NOT NULL ORDER BY place")
+_LOST = text(
+    """
+    (SELECT 'rule' AS kind, id, problem FROM incoming_rules WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
+    UNION ALL (
+        SELECT 'memory', i.id, 'superseded_by: names a memory that is not there'
+        FROM incoming_memories AS i JOIN restored AS r ON r.id = i.id
+        WHERE i.superseded_by IS NOT NULL AND r.superseded_by IS NULL AND r.fate <> 'skip'
+        ORDER BY i.place LIMIT :most)
+    UNION ALL (
+        SELECT DISTINCT 'memory', f.memory, 'category_ids: names a category that is not there'
+        FROM (
+            SELECT id AS memory, unnest(categories) AS category FROM incoming_memories
+            UNION ALL SELECT memory, category FROM incoming_filings
+        ) AS f
+        JOIN restored AS r ON r.id = f.memory AND r.fate <> 'skip'
+        WHERE NOT EXISTS (SELECT FROM incoming_categories AS c WHERE c.id = f.category) LIMIT :most)
+    """
+)
 
 
 @dataclass(slots=True)
@@ -414,6 +431,6 @@ async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Se
 _REPLACED = "SELECT target AS id FROM restored WHERE fate = 'replace' AND touched"
 
 
-async def lost_rules(tx: Tx) -> list[tuple[str, str]]:
-    """The rules that could not be made: their ids in the archive, and why."""
-    return [(str(row.id), row.problem) for row in await tx.execute(_LOST_RULES)]
+async def lost(tx: Tx, most: int) -> list[tuple[str, str, str]]:
+    """What refers to something that is not there, and so was not made: kind, id in the archive, and why."""
+    return [(row.kind, str(row.id), row.problem) for row in await tx.execute(_LOST, {"most": most})]
