@@ -33,9 +33,9 @@ from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.index.deliver import Deliverer
 from app.index.space import Spaces
-from app.memories import incoming, restoring
+from app.memories import incoming, planning, restoring
 from app.memories.maintenance import Maintenance
-from app.memories.restoring import Restored
+from app.memories.planning import Restored
 from app.memories.service import Memories
 
 Mode = Literal["overwrite", "skip"]
@@ -240,7 +240,7 @@ class Backup:
             try:
                 async with tx.begin_nested():
                     progress("writing", 0, 2)
-                    done = await restoring.plan(tx, caller, overwrite=mode == "overwrite")
+                    done = await planning.plan(tx, caller, overwrite=mode == "overwrite")
                     progress("writing", 1, 2)
                     done = await restoring.write(tx, caller, done, mode=mode, models=models)
                     if records.user is not None:

@@ -285,6 +285,8 @@ async def test_a_second_active_memory_of_the_same_text_comes_in_archived(
     found = {row["id"]: row["state"] for row in tables_of(await export(api, user))["memories"]}
     assert found == {str(present): "active", twin: "archived", first: "active", second: "archived"}
     assert (await states(api, user, twin))[-1] == (None, "archived")
+    again = await bring_in(api, user, archive.zip())
+    assert (again["memories"]["unchanged"], again["memories"]["archived_twins"]) == (3, 2)
 
 
 async def test_an_expired_memory_does_not_stand_in_the_way(
