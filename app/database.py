@@ -191,19 +191,21 @@ class Database:
         Raises:
             Unavailable: as `transaction`.
         """
-        async with self.transaction() as tx:
-            driver = cast(Connection, (await tx.get_raw_connection()).driver_connection)
-            if snapshot:
-                await tx.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-            await tx.execute(text(f"SET LOCAL statement_timeout = '{seconds}s'"))
-            # What comes between two statements, and few plans: these are not the statements of every day.
-            await tx.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{seconds}s'"))
-            await tx.execute(text("SET LOCAL plan_cache_mode = auto"))
-            before, driver.deadline = driver.deadline, seconds + _GRACE
-            try:
+        driver: Connection | None = None
+        try:
+            async with self.transaction() as tx:
+                driver = cast(Connection, (await tx.get_raw_connection()).driver_connection)
+                driver.deadline = seconds + _GRACE
+                if snapshot:
+                    await tx.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+                await tx.execute(text(f"SET LOCAL statement_timeout = '{seconds}s'"))
+                # Much may come between two of these statements, and each wants a plan of its own.
+                await tx.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{seconds}s'"))
+                await tx.execute(text("SET LOCAL plan_cache_mode = auto"))
                 yield tx
-            finally:
-                driver.deadline = before
+        finally:
+            if driver is not None:
+                driver.deadline = self._settings.statement_timeout + _GRACE
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Tx]:

@@ -163,3 +163,15 @@ async def test_a_server_that_refuses_in_words_lives_and_one_that_refuses_without
     nobody = where.set(database="no-such-database").render_as_string(hide_password=False)
     assert await connecting(nobody).beats() is True
     assert await connecting("postgresql://nobody@127.0.0.1:1/none").beats() is False
+
+
+async def test_a_statement_of_a_long_transaction_may_take_longer_than_others(services: Services) -> None:
+    database = Database(services.database.url, DatabaseSettings(statement_timeout=1, connect_timeout=1))
+    try:
+        async with database.long_transaction(10) as tx:
+            await tx.execute(text("SELECT pg_sleep(3.5)"))
+        with pytest.raises(Unavailable):
+            async with database.transaction() as tx:
+                await tx.execute(text("SELECT pg_sleep(3.5)"))
+    finally:
+        await database.close()

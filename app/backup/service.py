@@ -33,9 +33,9 @@ from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.index.deliver import Deliverer
 from app.index.space import Spaces
-from app.memories import incoming, restoring
+from app.memories import incoming, planning, restoring
 from app.memories.maintenance import Maintenance
-from app.memories.restoring import Restored
+from app.memories.planning import Restored
 from app.memories.service import Memories
 
 Mode = Literal["overwrite", "skip"]
@@ -240,12 +240,12 @@ class Backup:
             try:
                 async with tx.begin_nested():
                     progress("writing", 0, 2)
-                    done = await restoring.plan(tx, caller, overwrite=mode == "overwrite")
+                    done = await planning.plan(tx, caller, overwrite=mode == "overwrite")
                     progress("writing", 1, 2)
                     done = await restoring.write(tx, caller, done, mode=mode, models=models)
                     if records.user is not None:
                         await take_user(tx, caller, records.user)
-                    lost = await restoring.lost_rules(tx)
+                    lost = await restoring.lost(tx, SHOWN)
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
                 if not isinstance(error.orig, pg.UniqueViolation | pg.DeadlockDetected):
@@ -254,8 +254,8 @@ class Backup:
                     words = "Others write what the archive holds, at the same time."
                     raise Conflict(words, code="import_overtaken", hint="Send it again.") from error
             else:
-                for id_, problem in lost:
-                    records.left_out.add("rule", id_, problem)
+                for kind, id_, problem in lost:
+                    records.left_out.add(kind, id_, problem)
                 return done
         raise AssertionError("unreachable")
 

@@ -59,6 +59,24 @@ class Client:
         except ValueError as error:
             raise Unavailable(f"{self.http.base_url}: is no OpenMemory: {path} answered without JSON") from error
 
+    @asynccontextmanager
+    async def stream(self, method: str, path: str, *, body: Any = None) -> AsyncIterator[Response]:
+        """Call the API and pass on an answer that is read piece by piece; it may take as long as it takes.
+
+        Raises:
+            OpenMemoryError: the service refused, failed or broke off.
+        """
+        import httpx
+
+        try:
+            async with self.http.stream(method, path, json=body, timeout=httpx.Timeout(5, read=None)) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    raise _refusal(answer)
+                yield answer
+        except httpx.TransportError as error:
+            raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
+
     def user(self, name: str | None) -> str:
         """The user that a command means."""
         return name or self.settings.access.default_user
@@ -157,6 +175,7 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
     import httpx
 
     from app import logs
+    from app.cli.streaming import StreamingTransport
     from app.main import create_app
     from app.services import open_services
 
@@ -167,9 +186,11 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
     async with open_services(settings, listen="no port (a command has the stores open itself)") as services:
         app = create_app(services)
         logs.set_up(quiet)
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(
-            base_url="http://localhost", transport=transport, headers=_bearing(services.stores.local_key), timeout=60
+            base_url="http://localhost",
+            transport=StreamingTransport(app),
+            headers=_bearing(services.stores.local_key),
+            timeout=60,
         ) as http:
             yield http
         try:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 from app.cli.client import Client
 from app.cli.jsonl import STATES
@@ -48,7 +48,7 @@ class Export:
             NotFound: there is no such user.
         """
         written = 0
-        with _opened(name) as file, counting("memories") as show:
+        with drafted(name, binary=False) as file, counting("memories") as show:
             async for page, total in self._pages():
                 for memory in page:
                     file.write(json.dumps(memory, ensure_ascii=False).translate(_LINE_BREAKS) + "\n")
@@ -118,15 +118,21 @@ class Export:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[TextIO]:
+def drafted(name: str, *, binary: bool) -> Iterator[IO[Any]]:
+    """A file that appears under its name only once it is whole; `-` is standard output.
+
+    Raises:
+        SetupError: it cannot be written.
+    """
     if name == "-":
-        yield sys.stdout
+        yield sys.stdout.buffer if binary else sys.stdout
         return
     path = Path(name)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         # Only for us: it holds all that somebody had remembered.
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb" if binary else "w", encoding=None if binary else "utf-8") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -103,6 +103,22 @@ def confirm(question: str, yes: bool) -> None:
 
 
 @contextmanager
+def receiving(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A progress bar of bytes on standard error, if a person looks at it, which moves to and fro until their number is
+    known: call what it yields with done and total."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total, description="receiving")
+
+
+@contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int | None], None]]:
     """A progress bar on standard error, if a person looks at it: call what it yields with done and total."""
     if not sys.stderr.isatty():

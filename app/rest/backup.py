@@ -25,7 +25,7 @@ from app.backup.spool import Spool
 from app.errors import Forbidden, Invalid, OpenMemoryError, TooLarge
 from app.rest import upload
 from app.rest.caller import Asking, TheAsking, TheServices
-from app.rest.errors import documented, problem
+from app.rest.errors import Problem, documented, problem
 from app.rest.routing import Router
 from app.rest.schemas import Seconds, moment
 from app.sender import sender_of
@@ -94,7 +94,8 @@ _PROGRESS: dict[int | str, dict[str, Any]] = {
         "description": "Brought in. With `Accept: application/x-ndjson` lines of progress, "
         '`{"stage", "done", "total"}`, and at the end this or `{"error", "detail", "hint"}`.',
         "content": {_LINES: {"schema": {"type": "string"}}},
-    }
+    },
+    415: {"model": Problem, "description": "The body is no multipart/form-data, or is compressed."},
 }
 
 

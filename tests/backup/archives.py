@@ -98,7 +98,8 @@ class Upstream:
             {
                 "id": row["id"], "content": row["content"], "metadata": row["metadata"],
                 "created_at": row["created_at"], "updated_at": row["updated_at"], "state": row["state"],
-                "app": names.get(row["app_id"]), "categories": [names[each] for each in row["category_ids"]],
+                "app": names.get(row["app_id"]),
+                "categories": [names[each] for each in row["category_ids"] if each in names],
             }
             for row in self.tables["memories"]
         ]  # fmt: skip

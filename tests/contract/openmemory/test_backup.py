@@ -394,6 +394,22 @@ async def test_progress_comes_in_lines_for_who_asks(api: httpx.AsyncClient, user
     assert done["detail"].startswith("Invalid zip file")
 
 
+async def test_who_goes_away_midway_leaves_all_or_nothing_and_nobody_waits(api: httpx.AsyncClient, user: str) -> None:
+    archive = Upstream()
+    for number in range(2_000):
+        archive.memory(f"memory number {number}")
+    files, data = {"file": ("backup.zip", archive.zip())}, {"user_id": user}
+    for _ in range(5):
+        async with api.stream(
+            "POST", IMPORT, files=files, data=data, headers={"Accept": "application/x-ndjson"}
+        ) as answer:
+            async for _ in answer.aiter_lines():
+                break
+    report = await bring_in(api, user, archive.zip())
+    assert (report["memories"]["added"], report["memories"]["unchanged"]) in ((2_000, 0), (0, 2_000))
+    assert len(tables_of(await export(api, user))["memories"]) == 2_000
+
+
 async def test_lines_that_openmemory_did_not_need_may_be_missing(api: httpx.AsyncClient, user: str) -> None:
     archive = Upstream()
     archive.memory("something")
