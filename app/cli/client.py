@@ -72,7 +72,7 @@ class Client:
             async with self.http.stream(method, path, json=body, timeout=httpx.Timeout(5, read=None)) as answer:
                 if not answer.is_success:
                     await answer.aread()
-                    raise _refusal(answer)
+                    raise refusal(answer)
                 yield answer
         except httpx.TransportError as error:
             raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
