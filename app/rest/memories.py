@@ -205,7 +205,7 @@ async def update_memory(
     caller = await asking.as_owner(change.user_id)
     categories = None if change.categories is None else tuple(change.categories)
     update = MemoryUpdate(change.memory_content, change.metadata, categories)
-    return MemoryRow.of(await services.memories.update(caller, memory_id, update))
+    return MemoryRow.of(await services.memories.update(caller, memory_id, update, field="memory_content"))
 
 
 @router.get("/{memory_id}/history", responses=documented(403, 404))
