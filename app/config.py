@@ -40,7 +40,8 @@ class Http(Section):
 
     allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted beside localhost; '*' accepts any.")
     cors_origins: tuple[Annotated[str, AfterValidator(origin)], ...] = Field(
-        ("http://localhost:3000", "http://127.0.0.1:3000"), description="Origins of web pages that may call the API."
+        ("http://localhost:3000-3010", "http://127.0.0.1:3000-3010"),
+        description="Origins of web pages that may call the API; a range of ports means each of them.",
     )
     trusted_proxies: tuple[Annotated[str, AfterValidator(network)], ...] = Field(
         (), description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."

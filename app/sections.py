@@ -36,7 +36,19 @@ def origin(text: str) -> str:
     """
     if text != "*" and not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@\s]+/?", text):
         raise ValueError(f"{text!r} is no origin such as https://example.com, and not '*'")
+    if (ports := _PORTS.fullmatch(text)) and not int(ports[2]) <= int(ports[3]) <= 65_535:
+        raise ValueError(f"{text!r} names no range of ports such as http://localhost:3000-3010")
     return text
+
+
+_PORTS = re.compile(r"(.+://.+:)([0-9]{1,5})-([0-9]{1,5})/?")
+
+
+def origins(text: str) -> list[str]:
+    """What an origin that was set means, as browsers send it: itself, or one for each port of its range."""
+    if ports := _PORTS.fullmatch(text):
+        return [f"{ports[1].lower()}{port}" for port in range(int(ports[2]), int(ports[3]) + 1)]
+    return [text.rstrip("/").lower()]
 
 
 ASYMMETRIC = frozenset(

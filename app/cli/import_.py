@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -11,7 +12,7 @@ from app.cli.options import App, ConfigFile, DataDir, Json, Url, User
 from app.errors import Invalid
 
 if TYPE_CHECKING:
-    from app.cli.migrating.run import Wanted
+    from app.cli.migrating.run import Report, Wanted
     from app.config import Settings
 
 _OLD = ("openmemory", "mem0")
@@ -109,6 +110,17 @@ async def _remember(client: Client, file: str, *, user: str | None, app: str | N
         raise typer.Exit(1)
 
 
+def _tell_default(report: Report, default_user: str) -> None:
+    """Say how the old page shows the one user there is: its list of apps names none."""
+    from app.cli.output import plain
+
+    if not report.dry_run and len(report.users) == 1 and (name := report.users[0].into) != default_user:
+        line = plain(f"OPENMEMORY_ACCESS_DEFAULT_USER={shlex.quote(name)}")
+        report.notes.append(
+            f"The default user is {plain(default_user)}. For the old web page start the service with {line}"
+        )
+
+
 async def _old(settings: Settings, url: str | None, wanted: Wanted, *, json: bool) -> None:
     from app.cli.migrating.report import show
     from app.cli.migrating.run import Migration
@@ -117,6 +129,7 @@ async def _old(settings: Settings, url: str | None, wanted: Wanted, *, json: boo
         migration = Migration(wanted, settings.access.default_user, client)
         try:
             await migration.run()
+            _tell_default(migration.report, settings.access.default_user)
         finally:
             # What was taken before something broke stays taken, so it is told too.
             if migration.report.users:

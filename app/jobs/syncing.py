@@ -9,6 +9,7 @@ from app.embeddings.port import EmbedderUnavailable
 from app.errors import Unavailable
 from app.index.port import IndexUnavailable
 from app.index.reconcile import SyncRunning
+from app.inherited import SWITCH
 from app.services import Services
 
 FIRST_RETRY, LAST_RETRY = 5.0, 60.0
@@ -31,6 +32,7 @@ class Syncing:
         self._retry: asyncio.TimerHandle | None = None
         self._second: asyncio.TimerHandle | None = None
         self._closing = False
+        self._told = False
         self._task = asyncio.create_task(self._work(), name="sync")
         services.spaces.on_recovery = self.recovered
 
@@ -53,6 +55,17 @@ class Syncing:
                 timer.cancel()
         self._task.cancel()
         await asyncio.wait([self._task])
+
+    def _tell_variable(self, error: Exception) -> None:
+        """Name once the variable of the old OpenMemory that leads to a Qdrant which is gone with it."""
+        _, name = self._services.settings.inherited.values.get(("qdrant", "url"), ("", ""))
+        if name and not self._told and isinstance(error, IndexUnavailable):
+            self._told = True
+            log.warning(
+                "qdrant.url comes from %s of the old OpenMemory, and nothing answers there: unset it for the"
+                " built-in index, or %s=off; until then searches find by words alone",
+                name, SWITCH,
+            )  # fmt: skip
 
     def _again(self, trigger: str) -> None:
         self._retry = self._later(self._retry, self._pause, trigger)
@@ -81,6 +94,7 @@ class Syncing:
                 self._again(trigger)
         except (IndexUnavailable, EmbedderUnavailable) as error:
             log.warning("sync: not now: %s", error)
+            self._tell_variable(error)
             self._again("retry")
         except Unavailable as error:  # of which the log hears from `database`
             log.debug("sync: not now: %s", error)

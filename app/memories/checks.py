@@ -18,9 +18,14 @@ MAX_FILTERS = 100
 
 def text(value: str, field: str, limit: int, setting: str) -> str:
     """A text that is not blank, not too long, and can be stored as it is."""
-    storable(value, field)
     if not value.strip():
         raise Invalid(field, "must not be empty or blank")
+    return part(value, field, limit, setting)
+
+
+def part(value: str, field: str, limit: int, setting: str) -> str:
+    """A part of a text: even a blank may be looked for."""
+    storable(value, field)
     if len(value) > limit:
         raise TooLarge(field, f"has {len(value):,} characters; the limit is {limit:,} ({setting})")
     return value

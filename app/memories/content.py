@@ -39,15 +39,15 @@ class Content:
         self._refuse_orders({"text": given["text"], "metadata": given["metadata"]} | named)
         return CheckedMemory(**given, labels=self.labels(given["text"], given["metadata"]))
 
-    def changed(self, change: MemoryUpdate) -> MemoryUpdate:
-        """A change as it may be made.
+    def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
+        """A change as it may be made. `field`: what the text is called where it came in.
 
         Raises:
             Invalid: as `created` does.
         """
         if self._capture.secrets != "store":
             if change.text is not None:
-                change = replace(change, text=self._clean(change.text, "text"))
+                change = replace(change, text=self._clean(change.text, field))
             if change.metadata:
                 change = replace(change, metadata=self._clean_tree(change.metadata, "metadata"))
             if change.categories:

@@ -168,8 +168,10 @@ class Memories:
             await trail.record(tx, caller, Access.LIST, [item.id for item in items])
         return Page(items=items, total=total, page=page, size=RELATED)
 
-    async def update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord:
-        """Write a new revision of one memory; its vector follows.
+    async def update(
+        self, caller: Caller, memory_id: UUID, change: MemoryUpdate, *, field: str = "text"
+    ) -> MemoryRecord:
+        """Write a new revision of one memory; its vector follows. `field`: what the text is called where it came in.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
@@ -178,12 +180,12 @@ class Memories:
         """
         caller.may_write()
         caller.may_read()  # the answer shows the memory
-        change = self.checked_change(change)
+        change = self.checked_change(change, field)
         await self._rates.save(caller, 1)
         states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)
         async with self._database.transaction() as tx:
             if not caller.owner:
-                await self._refuse_paused(tx, {caller.app_id})
+                await self._refuse_paused(tx, {caller.app_id}, "change memories")
             which = (Memory.id == memory_id) & readable_by(caller, Memory, states=states)
             await changes.update_text(tx, caller, which, change, self._content.labels)
             await trail.record(tx, caller, Access.UPDATE, [memory_id])
@@ -207,10 +209,12 @@ class Memories:
         """
         caller.may_write()
         ids = list(dict.fromkeys(ids))
+        if not ids:
+            return 0
         checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
         async with self._database.transaction() as tx:
             if not caller.owner:
-                await self._refuse_paused(tx, {caller.app_id})
+                await self._refuse_paused(tx, {caller.app_id}, _DOING[target])
             mine = (Memory.id == func.any(ids)) & _touchable(caller, target)
             rows = await tx.execute(select(Memory.id, Memory.state).where(mine), caller.parameters)
             states = {row.id: row.state for row in rows}
@@ -232,7 +236,7 @@ class Memories:
         query = self._checked_query(caller, query)
         async with self._database.transaction() as tx:
             if not caller.owner:
-                await self._refuse_paused(tx, {caller.app_id})
+                await self._refuse_paused(tx, {caller.app_id}, _DOING[target])
             which = repository.matching(caller, query)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target)]
             everything = target is State.DELETED
@@ -336,31 +340,29 @@ class Memories:
         checks.metadata(new.metadata, limits)
         return self._content.created(new)
 
-    def checked_change(self, change: MemoryUpdate) -> MemoryUpdate:
-        """A change as it can be made.
+    def checked_change(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
+        """A change as it can be made. `field`: what the text is called where it came in.
 
         Raises:
             Invalid: as `checked` does.
         """
         if change.text is not None:
-            checks.text(change.text, "text", self._limits.text, "limits.text")
+            checks.text(change.text, field, self._limits.text, "limits.text")
         if change.metadata is not None:
             checks.metadata(change.metadata, self._limits)
         checks.categories(change.categories or (), self._limits)
-        return self._content.changed(change)
+        return self._content.changed(change, field)
 
     def _checked_query(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
         if query.text:
-            checks.text(query.text, "search_query", self._limits.query, "limits.query")
+            checks.part(query.text, "search_query", self._limits.query, "limits.query")
         checks.narrowing(query, self._limits)
         return query if caller.owner else replace(query, states=(State.ACTIVE,))
 
-    async def _refuse_paused(self, tx: Tx, apps: set[UUID]) -> None:
+    async def _refuse_paused(self, tx: Tx, apps: set[UUID], doing: str = "create new memories") -> None:
         paused = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))
         if paused is not None:
-            raise Forbidden(
-                f"App {paused} is currently paused on OpenMemory. Cannot create new memories.", code="app_paused"
-            )
+            raise Forbidden(f"App {paused} is currently paused on OpenMemory. Cannot {doing}.", code="app_paused")
 
 
 _ACCESS = {
@@ -369,6 +371,15 @@ _ACCESS = {
     State.PAUSED: Access.PAUSE,
     State.ARCHIVED: Access.ARCHIVE,
 }
+
+
+_DOING = {
+    State.DELETED: "delete memories",
+    State.ACTIVE: "restore memories",
+    State.PAUSED: "pause memories",
+    State.ARCHIVED: "archive memories",
+}
+"""What a paused app cannot do."""
 
 
 def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:

@@ -37,9 +37,11 @@ class PauseBody(BaseModel):
     """Which memories of the user to bring into a state. The first of the conditions that is given decides."""
 
     user_id: str
-    global_pause: bool = Field(default=False, description="All of the user's.")
+    global_pause: bool | None = Field(default=False, description="All of the user's.")
     app_id: UUID | None = Field(default=None, description="All that this app wrote.")
-    all_for_app: bool = Field(default=False, description="With memory_ids: pass over those that cannot be changed.")
+    all_for_app: bool | None = Field(
+        default=False, description="With memory_ids: pass over those that cannot be changed."
+    )
     memory_ids: list[UUID] | None = None
     category_ids: list[UUID] | None = None
     state: State | None = Field(default=None, description="The state to come; left out: paused.")

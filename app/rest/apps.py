@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from uuid import UUID
 
-from fastapi import Path, Query
+from fastapi import Query
 from pydantic import BaseModel
 
 from app.access.apps import AppDetail, AppPage, AppSort
 from app.memories import checks
-from app.rest.caller import OwnerOrDefault, TheServices
+from app.rest.caller import AppId, OwnerOfApp, OwnerOrDefault, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
 from app.stats.schemas import AppAccesses, AppMemories
 
 router = Router("/api/v1/apps", "access")
 
-AppId = Annotated[UUID, Path(description="The app's id.")]
 PageNumber = Annotated[int, Query(ge=1, le=1_000_000)]
 PageSize = Annotated[int, Query(ge=1, le=100)]
 
@@ -56,14 +54,14 @@ async def list_apps(
 
 
 @router.get("/{app_id}", responses=documented(403, 404))
-async def get_app(services: TheServices, caller: OwnerOrDefault, app_id: AppId) -> AppDetail:
+async def get_app(services: TheServices, caller: OwnerOfApp, app_id: AppId) -> AppDetail:
     """Show how much one app wrote and read, and when. It counts what is deleted too, and every access."""
     return await services.apps.get(caller, app_id)
 
 
 @router.get("/{app_id}/memories", responses=documented(403, 404))
 async def list_app_memories(
-    services: TheServices, caller: OwnerOrDefault, app_id: AppId, page: PageNumber = 1, page_size: PageSize = 10
+    services: TheServices, caller: OwnerOfApp, app_id: AppId, page: PageNumber = 1, page_size: PageSize = 10
 ) -> AppMemories:
     """List what one app wrote and what is not deleted, newest first. Times are UTC without an offset."""
     return await services.stats.app_memories(caller, app_id, page=page, page_size=page_size)
@@ -71,14 +69,14 @@ async def list_app_memories(
 
 @router.get("/{app_id}/accessed", responses=documented(403, 404))
 async def list_accessed(
-    services: TheServices, caller: OwnerOrDefault, app_id: AppId, page: PageNumber = 1, page_size: PageSize = 10
+    services: TheServices, caller: OwnerOfApp, app_id: AppId, page: PageNumber = 1, page_size: PageSize = 10
 ) -> AppAccesses:
     """List what one app accessed, in whatever state it is, most often first. Times are UTC without an offset."""
     return await services.stats.app_accessed(caller, app_id, page=page, page_size=page_size)
 
 
 @router.put("/{app_id}", responses=documented(403, 404))
-async def update_app(services: TheServices, caller: OwnerOrDefault, app_id: AppId, is_active: bool) -> AppUpdated:
+async def update_app(services: TheServices, caller: OwnerOfApp, app_id: AppId, is_active: bool) -> AppUpdated:
     """Pause an app (`is_active=false`), or let it go on. A paused app neither reads nor writes."""
     await services.apps.set_active(caller, app_id, is_active)
     return AppUpdated()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request
 
 from app.access import users
 from app.access.caller import Caller
@@ -47,9 +47,18 @@ class Asking:
             Forbidden: the credential does not speak for that user.
             NotFound: no such user.
         """
+        if user == "":
+            raise NotFound("User not found", code="user_not_found")
         if user is not None:
             checks.name(user, field, self.services.settings.limits)
         return await self.services.directory.owner(self.principal, user)
+
+    async def as_owner_of(self, what: users.Belonging, id_: UUID, user: str | None) -> Caller:
+        """A user themself, of whom a memory or an app is asked for. Without a name it is the one whose it is, where the
+        credential speaks for every user; else as `as_owner`: OpenMemory's page names no user in some of its calls."""
+        if not user and self.principal.user is None and self.principal.app is None:
+            user = await users.owner_of(self.services.database, what, id_)
+        return await self.as_owner(user or None)
 
     async def as_new_owner(self, user: str) -> Caller:
         """A user themself, made on first use."""
@@ -96,7 +105,22 @@ async def _owner_or_default(
     asking: TheAsking,
     user_id: Annotated[str | None, Query(description="The user's name; left out: the default user.")] = None,
 ) -> Caller:
-    return await asking.as_owner(user_id)
+    return await asking.as_owner(user_id or None)
+
+
+MemoryId = Annotated[UUID, Path(description="The memory's id.")]
+AppId = Annotated[UUID, Path(description="The app's id.")]
+_WHOSE = Query(description="The user's name; left out: whose it is, or with a user's own credential that user.")
+
+
+async def _owner_of_memory(
+    asking: TheAsking, memory_id: MemoryId, user_id: Annotated[str | None, _WHOSE] = None
+) -> Caller:
+    return await asking.as_owner_of("memory", memory_id, user_id)
+
+
+async def _owner_of_app(asking: TheAsking, app_id: AppId, user_id: Annotated[str | None, _WHOSE] = None) -> Caller:
+    return await asking.as_owner_of("app", app_id, user_id)
 
 
 Owner = Annotated[Caller, Depends(_owner)]
@@ -104,3 +128,9 @@ Owner = Annotated[Caller, Depends(_owner)]
 
 OwnerOrDefault = Annotated[Caller, Depends(_owner_or_default)]
 """The user that `?user_id=` names, or the default user."""
+
+OwnerOfMemory = Annotated[Caller, Depends(_owner_of_memory)]
+"""The user that `?user_id=` names, or whose the memory in the path is."""
+
+OwnerOfApp = Annotated[Caller, Depends(_owner_of_app)]
+"""The user that `?user_id=` names, or whose the app in the path is."""

@@ -12,11 +12,32 @@ from urllib.parse import quote, unquote, unquote_plus
 from starlette.responses import Response
 from starlette.types import Scope
 
+from app.rest.hardening import QUESTION
+
 COOKIE = "openmemory_key"
 SIGN_OUT = frozenset({"/logout", "/logout/"})
 HEADERS = frozenset({b"authorization", b"x-api-key", b"cookie"})
 """The headers that are looked at here."""
 
+_QUESTION = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="strict-origin">
+<title>OpenMemory</title>
+<link rel="icon" href="data:,">
+</head>
+<body>
+<form method="post" action="/?key={key}">
+<p>Sign this browser in with the key in the address?</p>
+<p>Only if the address is your own: with somebody else's key you would see their memories and add to them.</p>
+<button>Sign in</button>
+</form>
+</body>
+</html>
+"""
 _KEPT_SECONDS = 30 * 24 * 60 * 60
 _IN_PATH = b"/key/"
 
@@ -88,6 +109,12 @@ def signed_in(scope: Scope, key: str) -> Response:
         COOKIE, quote(key, safe=""), max_age=_KEPT_SECONDS, httponly=True, samesite="strict", secure=_is_secure(scope)
     )
     return answer
+
+
+def asked(key: str) -> Response:
+    """Asks a person whether to sign the browser in. It sends the answer with its origin (for which the page's referrer
+    policy must not be the strictest), so that no page but this one can give it."""
+    return Response(_QUESTION.format(key=quote(key, safe="")), media_type="text/html", headers=QUESTION)
 
 
 def signed_out(scope: Scope) -> Response:

@@ -193,7 +193,7 @@ class Guard:
             forwarded=forwarded,
             outage=path.rstrip("/") in _WITHOUT_POSTGRES,
         )
-        if path == "/" and scope["method"] == "GET" and exchange.carried.address:
+        if path == "/" and exchange.carried.address and self._signs_in(scope, exchange):
             return await self._signed_in(exchange, scope, given)
         if is_open or (not given.credentials and _is_session_post(scope)):
             bind(scope, Sender(None, exchange.address, given.request))
@@ -213,6 +213,11 @@ class Guard:
         bind(scope, Sender(sender, exchange.address, given.request, repeated))
         return None
 
+    def _signs_in(self, scope: Scope, exchange: _Exchange) -> bool:
+        """Whether a browser opens the address of a key, or a person has answered our own page that asks them."""
+        method = scope["method"]
+        return method == "GET" or (method == "POST" and self._origins.vouched(scope, exchange.headers))
+
     async def _signed_in(self, exchange: _Exchange, scope: Scope, given: Given) -> Response:
         """Give a browser the key of the address it was opened with as a cookie, if the key is good."""
         if not self._origins.vouched(scope, exchange.headers):
@@ -222,6 +227,8 @@ class Guard:
             await self._authenticator.principal(given)
         except OpenMemoryError as error:
             return self._refused(error, exchange.path)
+        if not origins.told(exchange.headers):
+            return carried.asked(given.credentials[0])
         return carried.signed_in(scope, given.credentials[0])
 
     def _refused(self, error: OpenMemoryError, path: str) -> Response:

@@ -28,6 +28,12 @@ PAGE = {
 }
 """What a page of ours allows itself: files of its own origin, nothing that is written into it."""
 
+QUESTION = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+"""What a page allows itself that only asks: to send its own form back."""
+
 
 def hardened(given: Iterable[Header], added: Iterable[Header], shared: bool) -> list[Header]:
     """The headers of an answer, those that protect it among them, unless it sets them itself.

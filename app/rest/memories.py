@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import Body, HTTPException, Path, Query
+from fastapi import Body, HTTPException, Query
 
 from app.access.caller import Caller
 from app.access.principal import Scope
@@ -16,7 +16,7 @@ from app.errors import Invalid
 from app.memories import listing, repository
 from app.memories.models import State
 from app.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
-from app.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
+from app.rest.caller import MemoryId, Owner, OwnerOfMemory, TheAsking, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
 from app.rest.schemas import (
@@ -41,7 +41,6 @@ NO_LLM = "Stored verbatim: no language model is configured to extract facts."
 
 router = Router("/api/v1/memories", "memories")
 
-MemoryId = Annotated[UUID, Path(description="The memory's id.")]
 _ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
 
 
@@ -180,7 +179,7 @@ async def list_categories(services: TheServices, caller: Owner) -> CategoryList:
 
 
 @router.get("/{memory_id}", responses=documented(403, 404))
-async def get_memory(services: TheServices, caller: OwnerOrDefault, memory_id: MemoryId) -> MemoryDetail:
+async def get_memory(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> MemoryDetail:
     """Show one memory, in whatever state it is."""
     return MemoryDetail.of(await services.memories.get(caller, memory_id))
 
@@ -206,11 +205,11 @@ async def update_memory(
     caller = await asking.as_owner(change.user_id)
     categories = None if change.categories is None else tuple(change.categories)
     update = MemoryUpdate(change.memory_content, change.metadata, categories)
-    return MemoryRow.of(await services.memories.update(caller, memory_id, update))
+    return MemoryRow.of(await services.memories.update(caller, memory_id, update, field="memory_content"))
 
 
 @router.get("/{memory_id}/history", responses=documented(403, 404))
-async def get_history(services: TheServices, caller: OwnerOrDefault, memory_id: MemoryId) -> History:
+async def get_history(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> History:
     """Show all states and texts that one memory has had, oldest first."""
     return await services.memories.history(caller, memory_id)
 
@@ -218,7 +217,7 @@ async def get_history(services: TheServices, caller: OwnerOrDefault, memory_id: 
 @router.get("/{memory_id}/related", responses=documented(403, 404))
 async def list_related(
     services: TheServices,
-    caller: OwnerOrDefault,
+    caller: OwnerOfMemory,
     memory_id: MemoryId,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
 ) -> MemoryPage:
@@ -229,7 +228,7 @@ async def list_related(
 @router.get("/{memory_id}/access-log", responses=documented(403, 404))
 async def get_access_log(
     services: TheServices,
-    caller: OwnerOrDefault,
+    caller: OwnerOfMemory,
     memory_id: MemoryId,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     page_size: Annotated[int, Query(ge=1, le=100)] = 10,

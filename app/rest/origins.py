@@ -12,6 +12,7 @@ from starlette.types import Scope
 from app.access.authentication import credentials_required, is_here
 from app.config import Settings
 from app.rest.errors import problem
+from app.sections import origins
 
 PROBES = frozenset({"/health/live", "/health/ready"})
 PAGES = frozenset({"/", "/docs"})
@@ -28,8 +29,8 @@ _FOREIGN = frozenset({b"cross-site", b"same-site"})
 
 HEADERS = frozenset(
     {
-        b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest", b"access-control-request-method",
-        b"access-control-request-headers", b"access-control-request-private-network",
+        b"host", b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest",
+        b"access-control-request-method", b"access-control-request-headers", b"access-control-request-private-network",
     }
 )  # fmt: skip
 """The headers that are looked at here."""
@@ -44,7 +45,7 @@ class Origins:
     def __init__(self, settings: Settings) -> None:
         self._hosts = _accepted_hosts(settings)
         self._seen: set[bytes] = set()
-        self._pages = frozenset(origin.rstrip("/").lower() for origin in settings.http.cors_origins)
+        self._pages = frozenset(each for origin in settings.http.cors_origins for each in origins(origin))
         self._any = "*" in self._pages
 
     def known(self, headers: Headers) -> bool:
@@ -56,15 +57,22 @@ class Origins:
         """Whether what a browser sends by itself counts: the request comes from a page of ours or of an origin that is
         named ('*' names none), or from a person who typed the address.
 
-        A browser tells the origin of whatever is no GET. Of a GET it may tell nothing, over plain HTTP between two
-        machines; then SameSite keeps other sites from sending the cookie.
+        A browser tells the origin of whatever is no GET. Of a GET it may tell no more than the referrer, over plain
+        HTTP between two machines, and not even that if the page forbids it; then SameSite keeps other sites from
+        sending the cookie.
         """
         origin = headers.get(b"origin")
         if origin is not None:
-            return origin.decode("latin-1").lower() in self._pages or _is_own(scope, headers, origin)
+            return self._is_ours(scope, headers, origin)
         reads = scope["method"] in ("GET", "HEAD")
         site = headers.get(b"sec-fetch-site", b"").lower()
-        return site == b"same-origin" or (reads and site in (b"", b"none"))
+        if site:
+            return site == b"same-origin" or (reads and site == b"none")
+        referer = headers.get(b"referer")
+        return reads and (referer is None or self._is_ours(scope, headers, _origin_of(referer)))
+
+    def _is_ours(self, scope: Scope, headers: Headers, origin: bytes) -> bool:
+        return origin.decode("latin-1").lower() in self._pages or _is_own(scope, headers, origin)
 
     def cors(self, headers: Headers, known: bool) -> list[tuple[bytes, bytes]]:
         """What the answer says about it to the browser. Any page may call without what a browser keeps for us; only one
@@ -145,6 +153,16 @@ class Origins:
             "Sec-Fetch-Site: a page of another origin made the browser ask for this, without saying which (Origin)",
             "Type the address yourself, or call with fetch() from an origin of http.cors_origins.",
         )
+
+
+def told(headers: Headers) -> bool:
+    """Whether a browser says from where it asks: without, a link of any site looks like an address that was typed."""
+    return any(name in headers for name in (b"origin", b"sec-fetch-site", b"referer"))
+
+
+def _origin_of(address: bytes) -> bytes:
+    scheme, separator, rest = address.partition(b"://")
+    return scheme + separator + re.split(rb"[/?#]", rest, maxsplit=1)[0]
 
 
 def _is_own(scope: Scope, headers: Headers, origin: bytes) -> bool:

@@ -11,6 +11,9 @@ from pydantic_core import from_json
 
 from app.rest.errors import documented
 
+_BROWSER = ("content-type", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "referer")
+"""Of these headers a browser sends one with every body; an empty type is none that a script forgot."""
+
 
 class JsonRequest(Request):
     """A request whose body is JSON in the strict sense: UTF-8, no NaN, no halves of surrogate pairs, finite depth."""
@@ -30,7 +33,8 @@ class JsonRequest(Request):
 class JsonRoute(APIRoute):
     """A route that refuses a body of any other type than JSON.
 
-    An absent type is refused too: a web page may send such a body anywhere without asking.
+    An absent type is refused too where a browser asks: a web page may send such a body anywhere without permission.
+    Old scripts send their JSON without a type.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -44,7 +48,8 @@ class JsonRoute(APIRoute):
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
                 given = repr(kind[:80]) if kind else "none"
-                if await request.body():
+                said = kind or any(name in request.headers for name in _BROWSER)
+                if said and await request.body():
                     raise HTTPException(415, f"Content-Type: must be application/json, not {given}")
             return await answer(request)
 
@@ -59,6 +64,7 @@ class Router(APIRouter):
             prefix=prefix,
             tags=[tag],
             route_class=JsonRoute,
+            strict_content_type=False,  # JsonRoute decides
             responses=documented(422, 503),
             generate_unique_id_function=_operation_id,
         )

@@ -193,7 +193,9 @@ class NewMemoryOfUser(NewMemory):
     """A text to remember for a user."""
 
     user_id: str = Field(description="The user; made on first use.")
-    infer: bool = Field(default=True, description="Let a language model extract facts first; needs one configured.")
+    infer: bool | None = Field(
+        default=True, description="Let a language model extract facts first; needs one configured."
+    )
 
 
 class MemoryChange(BaseModel):
@@ -225,7 +227,7 @@ class MemoryFilter(BaseModel):
     sort_direction: str | None = Field(default=None, description="asc or desc.")
     from_date: Seconds | None = None
     to_date: Seconds | None = None
-    show_archived: bool = False
+    show_archived: bool | None = False
 
 
 class Message(BaseModel):

@@ -310,6 +310,9 @@ def test_the_command_reports_and_ends_with_a_code_that_says_how_it_went(
     again = run("import", "openmemory", str(old.path), "--user", f"bob-{new_user}", *there)
     assert again.returncode == 0, again.stderr
     assert "5 already here" in again.stdout
+    line = f"OPENMEMORY_ACCESS_DEFAULT_USER=bob-{new_user}"
+    assert line in again.stdout, "the only user is not the default one, of whom the old page asks"
+    assert "OPENMEMORY_ACCESS_DEFAULT_USER" not in whole.stdout + dry.stdout
     connection = sqlite3.connect(old.path)
     connection.execute("UPDATE memories SET created_at = 'yesterday' WHERE content LIKE 'bob 0%'")
     connection.commit()

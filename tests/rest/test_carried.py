@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
 from http.cookies import SimpleCookie
 from urllib.parse import quote
@@ -119,11 +120,59 @@ async def test_another_sites_link_signs_nobody_in(guarded, site):
     assert "set-cookie" not in answer.headers
 
 
+ELSEWHERE = {
+    "base_url": "http://192.168.1.5:8765", "access": {"api_key": KEY}, "host": "0.0.0.0",
+    "http": {"allowed_hosts": ["192.168.1.5"]},
+}  # fmt: skip
+"""Over plain HTTP to another machine, where browsers send no Sec-Fetch-Site."""
+
+
+@pytest.mark.parametrize("referer", ["https://evil.example/", "http://192.168.1.5:3000/x", "http://192.168.1.5:8765.x"])
+async def test_a_link_of_another_site_signs_nobody_in_where_a_browser_tells_no_site(guarded, referer):
+    async with guarded(**ELSEWHERE) as client:
+        answer = await client.get(f"/?key={quote(KEY)}", headers={"Referer": referer})
+        assert (answer.status_code, answer.json()["error"]) == (403, "origin_not_allowed")
+        assert "set-cookie" not in answer.headers
+        counted = await client.get("/x", headers={"Referer": referer, "Cookie": f"{COOKIE}={quote(KEY)}"})
+        assert (counted.status_code, counted.json()["error"]) == (403, "origin_not_allowed")
+
+
+async def test_where_a_browser_tells_nothing_the_person_is_asked_and_only_our_own_page_can_answer(guarded):
+    """A link may forbid the browser to tell its referrer."""
+    async with guarded(echo, **ELSEWHERE) as client:
+        question = await client.get(f"/?key={quote(KEY)}")
+        assert question.status_code == 200
+        assert question.headers["content-type"].startswith("text/html")
+        assert "set-cookie" not in question.headers
+        policy = question.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "form-action 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert question.headers["cache-control"] == "no-store"
+        assert "<script" not in question.text
+        # With `no-referrer`, which every other answer says, a browser would send `Origin: null` with the form.
+        assert '<meta name="referrer" content="strict-origin">' in question.text
+        [action] = re.findall(r'<form method="post" action="([^"]+)">', question.text)
+        for headers in ({}, {"Origin": "null"}, {"Origin": "https://evil.example"}):
+            assert "set-cookie" not in (await client.post(action, headers=headers)).headers
+        form = {"Origin": "http://192.168.1.5:8765", "Content-Type": "application/x-www-form-urlencoded"}
+        answer = await client.post(action, headers=form)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert (await client.get("/x")).status_code == 200
+
+
+async def test_a_wrong_key_is_not_even_asked_about(guarded):
+    async with guarded(**ELSEWHERE) as client:
+        answer = await client.get('/?key="><script>')
+    assert answer.status_code == 401
+    assert "script" not in answer.text
+
+
 @pytest.mark.parametrize("path", ["/logout", "/logout/"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_signing_out_takes_the_cookie_away(guarded, method, path):
     async with guarded(echo, access={"api_key": KEY}) as client:
-        await client.get(f"/?key={quote(KEY, safe='')}")
+        await client.get(f"/?key={quote(KEY, safe='')}", headers={"Sec-Fetch-Site": "none"})
         assert COOKIE in client.cookies
         assert (await client.request(method, path)).status_code == 303
         assert COOKIE not in client.cookies

@@ -56,6 +56,28 @@ async def test_a_users_key_speaks_for_that_user_and_no_other(locked, key, new_us
         assert (answer.status_code, answer.json()["error"]) == (403, "user_not_allowed")
 
 
+@pytest.mark.parametrize("app", [None, "claude"])
+async def test_a_users_key_finds_nothing_of_another_where_no_user_is_named(locked, key, services, remember, app):
+    """Only who may speak for everybody is answered in the name of whose it is."""
+    theirs = (await remember("somebody-else", "a secret"))["id"]
+    caller = await services.directory.caller("somebody-else", None, owner=True)
+    everyone, mine = await key(everyone=True), await key(app=app)
+    for path in (f"{MEMORIES}/{theirs}", f"{MEMORIES}/{theirs}/related", f"{MEMORIES}/{theirs}/history"):
+        assert (await locked.get(path, headers=everyone)).status_code == 200
+        answer = await locked.get(path, headers=mine)
+        assert (answer.status_code, answer.json()["error"]) == (404, "memory_not_found")
+    if app is None:
+        for part in ("", "/memories", "/accessed"):
+            path = f"/api/v1/apps/{caller.app_id}{part}"
+            assert (await locked.get(path, headers=everyone)).status_code == 200
+            answer = await locked.get(path, headers=mine)
+            assert (answer.status_code, answer.json()["error"]) == (404, "app_not_found")
+        answer = await locked.put(f"/api/v1/apps/{caller.app_id}", headers=mine, params={"is_active": False})
+        assert (answer.status_code, answer.json()["error"]) == (404, "app_not_found")
+        answer = await locked.get(f"{MEMORIES}/{theirs}/access-log", headers=mine)
+        assert (answer.status_code, answer.json()["error"]) == (404, "memory_not_found")
+
+
 async def test_a_user_that_is_not_named_is_the_keys(locked, key, services, new_user):
     caller = await services.directory.caller(new_user, "claude")
     added = await services.memories.add(caller, MemoryCreate(text="I ski."))

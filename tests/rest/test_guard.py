@@ -177,7 +177,7 @@ async def test_a_known_page_may_read_answers_and_refusals(guarded, headers, stat
     assert answer.headers["vary"] == "Origin"
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3001", "https://localhost:3000"])
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3011", "https://localhost:3000"])
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 async def test_a_page_of_another_site_is_refused_with_the_setting_that_would_allow_it(guarded, method, origin):
     headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}

@@ -203,6 +203,8 @@ async def test_the_mcp_doors_follow_the_same_rule(client, path):
         ("cors_origins", "null", "'null' is no origin such as https://example.com"),
         ("cors_origins", "example.com", "'example.com' is no origin"),
         ("cors_origins", "https://example.com/app", "is no origin"),
+        ("cors_origins", "http://localhost:3010-3000", "names no range of ports such as http://localhost:3000-3010"),
+        ("cors_origins", "http://localhost:3000-70000", "names no range of ports"),
         ("trusted_proxies", "*", "'*' is no IP address"),
         ("trusted_proxies", "proxy.local", "'proxy.local' is no IP address"),
         ("trusted_proxies", "10.0.0.1/8", "is no IP address"),

@@ -19,7 +19,8 @@ _EMBEDDER = {"provider": "local", "config": {"model": "all-MiniLM-L6-v2-int8"}}
 @dataclass(frozen=True)
 class Attempt:
     """One request. `user` and `app` are what it claims (None: nothing); `exact` names the list that must be exactly
-    what may be read, `total` whether its count must be too."""
+    what may be read, `total` whether its count must be too; `about`: the id whose owner is meant where nobody is
+    named."""
 
     door: str
     method: str
@@ -33,6 +34,7 @@ class Attempt:
     exact: Callable[[Any], list[str]] | None = None
     states: tuple[str, ...] = ()
     writes: bool = False
+    about: str | None = None
 
 
 class Attempts:
@@ -239,7 +241,8 @@ class Attempts:
         def make(actor: Actor) -> Attempt:
             user = self._user(actor) if self._rng.random() < 0.7 else None
             params = {} if user is None else {"user_id": user}
-            return Attempt(f"get{part}", "GET", f"{MEMORIES}/{self._id()}{part}", params, user=user)
+            id_ = self._id()
+            return Attempt(f"get{part}", "GET", f"{MEMORIES}/{id_}{part}", params, user=user, about=id_)
 
         return make
 
@@ -291,7 +294,8 @@ class Attempts:
         def make(actor: Actor) -> Attempt:
             user = self._user(actor) if self._rng.random() < 0.7 else None
             params = {} if user is None else {"user_id": user}
-            return Attempt(f"app{part}", "GET", f"/api/v1/apps/{self._app_id()}{part}", params, user=user)
+            id_ = self._app_id()
+            return Attempt(f"app{part}", "GET", f"/api/v1/apps/{id_}{part}", params, user=user, about=id_)
 
         return make
 

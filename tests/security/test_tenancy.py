@@ -130,6 +130,8 @@ class Trial:
         if not actor.valid:
             return None
         user = attempt.user or actor.user
+        if user is None and actor.app is None and attempt.about is not None:
+            user = self.world.owner_of.get(attempt.about)
         if user is None or (actor.user is not None and user != actor.user):
             return None
         if actor.app is not None:

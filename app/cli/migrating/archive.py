@@ -26,6 +26,11 @@ _USED = f"""
     OR id IN (SELECT subject_id FROM access_controls WHERE object_type = 'memory' AND object_id IN {_MINE})
 """  # noqa: S608 - only constants are put in
 
+_RULES = f"""
+    (object_type = 'memory' AND object_id IN {_MINE})
+    OR ((object_type <> 'memory' OR object_id IS NULL) AND subject_id IN (SELECT id FROM apps WHERE owner_id = :user))
+"""  # noqa: S608
+
 
 @dataclass(frozen=True, slots=True)
 class Contents:
@@ -49,15 +54,12 @@ class _Writer:
         self._user = user
         self._apps: dict[str, Row] = {}
         self._same: dict[str, str] = {}
-        self._own: set[str] = set()
         by_name: dict[str, str] = {}
         # The user's own come first: another's of the same name is theirs here.
         query = f"SELECT * FROM apps WHERE {_USED} ORDER BY owner_id <> :user, name, id"  # noqa: S608
         for app in self._rows(query):
             first = by_name.setdefault(app["name"], app["id"])
             self._same[app["id"]] = first
-            if app["owner_id"] == user:
-                self._own.add(app["id"])
             if first == app["id"]:
                 self._apps[first] = app
 
@@ -119,7 +121,7 @@ class _Writer:
             categories=self._count(f"SELECT count(*) FROM ({_CATEGORIES})"),  # noqa: S608
             history=self._count(f"SELECT count(*) FROM memory_status_history WHERE memory_id IN {_MINE}"),  # noqa: S608
             access_logs=self._count(f"SELECT count(*) FROM memory_access_logs WHERE memory_id IN {_MINE}"),  # noqa: S608
-            rules=sum(1 for _ in self._rules()),
+            rules=self._count(f"SELECT count(*) FROM access_controls WHERE {_RULES}"),  # noqa: S608
             policies=sum(1 for _ in self._policies()),
         )
 
@@ -141,15 +143,7 @@ class _Writer:
 
     def _rules(self) -> Iterator[Row]:
         """The rules for the user's own apps, and those about their memories for an app of another's."""
-        for row in self._rows("SELECT * FROM access_controls ORDER BY id"):
-            about_mine = row["object_type"] == "memory" and row["object_id"] and self._is_mine(row["object_id"])
-            unbound = row["object_type"] != "memory" or row["object_id"] is None
-            if about_mine or (unbound and row["subject_id"] in self._own):
-                yield row
-
-    def _is_mine(self, memory: str) -> bool:
-        query = "SELECT count(*) FROM memories WHERE id = ? AND user_id = ?"
-        return bool(self._staging.count(query, memory, self._user))
+        yield from self._rows(f"SELECT * FROM access_controls WHERE {_RULES} ORDER BY id")  # noqa: S608
 
     def _rule(self, row: Row) -> dict[str, Any]:
         about_app = row["object_type"] == "app" and row["object_id"] in self._same

@@ -119,3 +119,21 @@ async def test_what_is_no_state_or_id_is_refused(api, new_user, remember, wrong)
 async def test_an_unknown_user_pauses_nothing(api, new_user):
     answer = await api.post(f"{ACTIONS}/pause", json={"user_id": new_user, "memory_ids": [str(uuid4())]})
     assert (answer.status_code, answer.json()["detail"]) == (404, "User not found")
+
+
+async def test_none_of_no_memories_is_deleted_or_archived(api, new_user, remember):
+    """Scripts send the list that they found, and it may be empty."""
+    row = await remember("one")
+    gone = await api.request("DELETE", "/api/v1/memories/", json={"user_id": new_user, "memory_ids": []})
+    assert (gone.status_code, gone.json()) == (200, {"message": "Successfully deleted 0 memories"})
+    path = "/api/v1/memories/actions/archive"
+    archived = await api.post(path, params={"user_id": row["user_id"]}, json=[])
+    assert (archived.status_code, archived.json()) == (200, {"message": "Successfully archived 0 memories"})
+
+
+async def test_pausing_takes_null_for_what_is_left_out(api, new_user, remember):
+    row = await remember("one")
+    nothing = dict.fromkeys(("global_pause", "all_for_app", "app_id", "category_ids", "state"))
+    body = {"user_id": new_user, "memory_ids": [row["id"]]} | nothing
+    answer = await api.post("/api/v1/memories/actions/pause", json=body)
+    assert (answer.status_code, answer.json()) == (200, {"message": "Successfully paused 1 memories"})

@@ -157,3 +157,23 @@ async def test_every_memory_is_on_one_page_of_a_sorted_filter(api, new_user, rem
 async def test_an_unknown_user_has_nothing_to_filter(api, new_user):
     answer = await api.post(FILTER, json={"user_id": new_user})
     assert (answer.status_code, answer.json()["detail"]) == (404, "User not found")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_blank_in_the_search_field_is_a_part_of_a_text_like_any_other(api, new_user, remember, method):
+    await remember("two words")
+    await remember("one")
+    wanted = {"user_id": new_user, "search_query": " "}
+    if method == "GET":
+        answer = await api.get("/api/v1/memories/", params=wanted)
+    else:
+        answer = await api.post("/api/v1/memories/filter", json=wanted)
+    assert answer.status_code == 200, answer.text
+    assert [item["content"] for item in answer.json()["items"]] == ["two words"]
+
+
+async def test_a_filter_takes_null_for_what_is_left_out(api, new_user, remember):
+    await remember("one")
+    answer = await api.post("/api/v1/memories/filter", json={"user_id": new_user, "show_archived": None})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["total"] == 1

@@ -219,6 +219,9 @@ async def test_a_paused_app_is_told_so(api: httpx.AsyncClient, call: Call, new_u
     assert paused.json()["status"] == "success"
     said = failure(await call("add_memories", text="After it"))
     assert said == "Error: App claude is currently paused on OpenMemory. Cannot create new memories."
+    for tool, arguments in (("delete_memories", {"memory_ids": [str(uuid4())]}), ("delete_all_memories", {})):
+        said = failure(await call(tool, **arguments))
+        assert said.endswith("App claude is currently paused on OpenMemory. Cannot delete memories.")
 
 
 async def test_ids_that_are_nobodys_or_anothers_are_the_same_error(

@@ -288,3 +288,10 @@ async def test_a_new_memory_comes_from_no_state(api, new_user, remember):
     row = await remember("one")
     history = (await api.get(f"{MEMORIES}/{row['id']}/history", params={"user_id": new_user})).json()
     assert [(change["old_state"], change["new_state"]) for change in history["states"]] == [(None, "active")]
+
+
+async def test_a_new_text_that_is_refused_is_named_as_it_was_sent(api, new_user, remember):
+    row = await remember("one")
+    for text, status in ((" ", 422), ("a\x00b", 422), ("x" * 16_001, 413)):
+        answer = await api.put(f"/api/v1/memories/{row['id']}", json={"user_id": new_user, "memory_content": text})
+        assert (answer.status_code, answer.json()["detail"].partition(":")[0]) == (status, "memory_content")

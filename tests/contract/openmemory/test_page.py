@@ -277,3 +277,15 @@ async def test_export_and_import(page: Page) -> None:
     done = await page.ask("POST", "/api/v1/backup/import", files=files, data={"user_id": page.user})
     assert done["message"].startswith('Import completed into user "')
     assert (await page.filtered())["total"] == 1
+
+
+@pytest.mark.parametrize("port", [3000, 3001, 3010])
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+async def test_the_page_may_ask_from_every_port_that_its_script_starts_it_on(api, host, port):
+    """run.sh takes the first free port from 3000 to 3010."""
+    headers = {
+        "Origin": f"http://{host}:{port}", "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "content-type",
+    }  # fmt: skip
+    answer = await api.options("/api/v1/memories/filter", headers=headers)
+    assert answer.headers.get("access-control-allow-origin") == f"http://{host}:{port}", answer.text
