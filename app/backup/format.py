@@ -30,7 +30,7 @@ UNPACKED = 16
 
 RATIO = 200
 """How many bytes may come of one, once more than `RATIO_FROM` came of a member. Memories shrink to a tenth or so."""
-RATIO_FROM = 64 * 1024 * 1024
+RATIO_FROM = 16 * 1024 * 1024
 
 LARGEST_RECORD = 8 * 1024 * 1024
 """Bytes of one entry of a list or of one line: all that is held in memory of an archive at a time."""
