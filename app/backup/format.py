@@ -6,8 +6,9 @@ what an old archive lacks has a default.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from app.config import Limits
 from app.errors import OpenMemoryError
 
 VERSION = "1"
@@ -33,7 +34,25 @@ RATIO = 200
 RATIO_FROM = 16 * 1024 * 1024
 
 LARGEST_RECORD = 8 * 1024 * 1024
-"""Bytes of one entry of a list or of one line: all that is held in memory of an archive at a time."""
+
+
+class Most(NamedTuple):
+    """The most that one entry of a list or one line may have, which is all of an archive that is held in memory."""
+
+    bytes: int = LARGEST_RECORD
+    values: int = 200_000
+    """JSON values, nested ones too."""
+
+
+MOST = Most()
+"""Where no settings say it."""
+
+
+def most_of(limits: Limits) -> Most:
+    """What the settings allow: whatever may be stored may come in, in the longest way in which JSON can say it."""
+    # A revision holds two texts; a character takes twelve bytes at most, a byte of metadata six.
+    return Most(max(LARGEST_RECORD, 2 * 12 * limits.text + 6 * limits.metadata + 1024 * 1024), limits.json_values)
+
 
 DEEPEST = 64
 """Levels of brackets within one entry."""

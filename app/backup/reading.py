@@ -12,7 +12,7 @@ import orjson
 
 from app.backup import json_stream
 from app.backup.container import Container
-from app.backup.format import ACCESSES, MEMORIES, REVISIONS, TABLES, VECTORS, kind_of, malformed
+from app.backup.format import ACCESSES, MEMORIES, REVISIONS, TABLES, VECTORS, kind_of, malformed, most_of
 from app.backup.records import Records, Row
 
 _TOGETHER = 256 * 1024
@@ -20,7 +20,6 @@ _TOGETHER = 256 * 1024
 
 _LISTS = ("apps", "categories", "memories", "memory_categories", "status_history", "access_controls")
 _OBJECTS = ("user", "export_meta")
-_NEEDED = ("user", "memories", "export_meta")
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
@@ -60,7 +59,7 @@ def _records(container: Container, records: Records) -> Iterator[Row]:
         take = records.of(name)
         if name in container and take is not None:
             with container.open(name) as read:
-                for number, (place, value) in enumerate(json_stream.lines(read, name), 1):
+                for number, (place, value) in enumerate(json_stream.lines(read, name, most=most_of(records.limits)), 1):
                     yield from take(place, number, value)
     if MEMORIES in container:
         # It says once more what the tables say. That it is whole is all that matters of it.
@@ -70,10 +69,11 @@ def _records(container: Container, records: Records) -> Iterator[Row]:
 
 
 def _tables(container: Container, records: Records) -> Iterator[Row]:
-    missing = set(_NEEDED)
+    found = False
+    wanted = (*_OBJECTS, *_LISTS)
     with container.open(TABLES) as read:
-        for entry in json_stream.entries(read, TABLES):
-            missing.discard(entry.key)
+        for entry in json_stream.entries(read, TABLES, most=most_of(records.limits), wanted=wanted):
+            found = found or entry.key == "memories"
             if entry.key in _OBJECTS:
                 if entry.number is not None:
                     raise malformed(entry.key, "must be an object, not a list")
@@ -84,8 +84,8 @@ def _tables(container: Container, records: Records) -> Iterator[Row]:
                 take = records.of(entry.key)
                 if entry.number is not None and entry.number >= 0 and take is not None:
                     yield from take(entry.place, entry.number, entry.value)
-    if missing:
-        raise malformed(sorted(missing)[0], f"is missing in {TABLES}", "An archive has user, memories and export_meta.")
+    if not found:
+        raise malformed("memories", f"is missing in {TABLES}")
 
 
 def copy_line(values: Sequence[Any]) -> bytes:

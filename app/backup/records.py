@@ -71,7 +71,8 @@ class Records:
         """
         if key == "export_meta":
             version = Fields(key, value).values.get("version")
-            if version != VERSION:
+            # Whoever wrote one by hand may have left it out, or written a number.
+            if version not in (None, VERSION) and (type(version) is not int or str(version) != VERSION):
                 shown = repr(version)[:40] if isinstance(version, str | int) else "another one"
                 raise malformed("export_meta.version", f'must be "{VERSION}", the only one that is read, not {shown}')
         elif key == "user":
@@ -90,6 +91,7 @@ class Records:
         self._user_id = fields.id()
         handle, name, email = (fields.optional_text(each) for each in ("user_id", "name", "email"))
         metadata = fields.mapping("metadata")
+        self._tell_mended(fields, "user", self._user_id)
         fields.optional_moment("created_at")
         fields.optional_moment("updated_at")
         if email is not None and self.principal.user is not None:
@@ -110,6 +112,7 @@ class Records:
         fields = Fields(place, value)
         id_, name, metadata = fields.id(), fields.text("name"), fields.mapping("metadata")
         description = fields.optional_text("description")
+        self._tell_mended(fields, "app", id_)
         fields.optional_id("owner_id")
         created = fields.moment("created_at", self.now)
         active, updated = fields.flag("is_active", True), fields.moment("updated_at", created)
@@ -156,6 +159,7 @@ class Records:
             key=fields.optional_text("key"),
             importance=fields.optional_number("importance"),
         )
+        self._tell_mended(fields, "memory", id_)
         try:
             known = self.memories.checked(new)
             if len(categories) > checks.MAX_CATEGORIES:
@@ -228,6 +232,7 @@ class Records:
         memory, revision = fields.id("memory_id"), fields.whole("revision", 1, MOST_REVISIONS)
         old, new, metadata = fields.optional_text("old_text"), fields.text("new_text"), fields.mapping("metadata")
         app, at = fields.optional_id("app_id"), fields.moment("changed_at", self.now)
+        self._tell_mended(fields, "revision", memory)
         try:
             change = self.memories.checked_change(MemoryUpdate(text=new, metadata=metadata))
             if old is not None:
@@ -242,6 +247,7 @@ class Records:
         id_, memory, app = fields.id(), fields.id("memory_id"), fields.optional_id("app_id")
         at, sort = fields.moment("accessed_at", self.now), fields.text("access_type")
         metadata = fields.mapping("metadata")
+        self._tell_mended(fields, "access_log", id_)
         try:
             checks.name(sort, "access_type", self.limits)
             checks.metadata(metadata, self.limits)
@@ -264,6 +270,10 @@ class Records:
         length = float(np.linalg.norm(np.frombuffer(raw, dtype="<f4").astype(np.float64)))
         # Not a number is not near one either.
         return [("incoming_vectors", (id_, model, hash_, raw))] if abs(length - 1) < _ROUNDING else []
+
+    def _tell_mended(self, fields: Fields, kind: str, id_: str) -> None:
+        for name in fields.mended:
+            self.left_out.add(kind, id_, f"{name}: numbers that JSON cannot say, such as NaN, became null")
 
     def _described(self, description: str | None) -> str | None:
         if description is None or not description.strip():
