@@ -57,6 +57,13 @@ def most_of(limits: Limits) -> Most:
 DEEPEST = 64
 """Levels of brackets within one entry."""
 
+MOST_RECORDS = {
+    "apps": 10_000, "categories": 100_000, "memories": 2_000_000, "memory_categories": 20_000_000,
+    "status_history": 20_000_000, "access_controls": 100_000, REVISIONS: 20_000_000, ACCESSES: 20_000_000,
+    VECTORS: 4_000_000,
+}  # fmt: skip
+"""Entries that a list, or lines that a member, may have."""
+
 MOST_REVISIONS = 1_000_000
 """The highest number that a revision of a memory may have."""
 

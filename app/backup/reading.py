@@ -12,7 +12,18 @@ import orjson
 
 from app.backup import json_stream
 from app.backup.container import Container
-from app.backup.format import ACCESSES, MEMORIES, REVISIONS, TABLES, VECTORS, kind_of, malformed, most_of
+from app.backup.format import (
+    ACCESSES,
+    MEMORIES,
+    MOST_RECORDS,
+    REVISIONS,
+    TABLES,
+    VECTORS,
+    kind_of,
+    malformed,
+    most_of,
+    too_much,
+)  # fmt: skip
 from app.backup.records import Records, Row
 
 _TOGETHER = 256 * 1024
@@ -60,6 +71,7 @@ def _records(container: Container, records: Records) -> Iterator[Row]:
         if name in container and take is not None:
             with container.open(name) as read:
                 for number, (place, value) in enumerate(json_stream.lines(read, name, most=most_of(records.limits)), 1):
+                    _count(name, number)
                     yield from take(place, number, value)
     if MEMORIES in container:
         # It says once more what the tables say. That it is whole is all that matters of it.
@@ -83,9 +95,15 @@ def _tables(container: Container, records: Records) -> Iterator[Row]:
                     raise malformed(entry.key, f"must be a list, not {kind_of(entry.value)}")
                 take = records.of(entry.key)
                 if entry.number is not None and entry.number >= 0 and take is not None:
+                    _count(entry.key, entry.number + 1)
                     yield from take(entry.place, entry.number, entry.value)
     if not found:
         raise malformed("memories", f"is missing in {TABLES}")
+
+
+def _count(kind: str, count: int) -> None:
+    if count > MOST_RECORDS.get(kind, count):
+        raise too_much(f"{kind} has more than {MOST_RECORDS[kind]:,} entries")
 
 
 def copy_line(values: Sequence[Any]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -47,12 +48,12 @@ def text(name: str, value: Any) -> str:
 
 
 def mapping(name: str, value: Any) -> str:
-    """A JSON object, as text; null is an empty one."""
+    """A JSON object, as text; null is an empty one. Numbers that are none, as Python writes them, become null."""
     if isinstance(value, str | bytes):
         try:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise Unusable(f"{name}: is no JSON") from None
+            value = _as_python_wrote_it(name, value)
     if value is None:
         return "{}"
     if not isinstance(value, dict):
@@ -61,6 +62,13 @@ def mapping(name: str, value: Any) -> str:
         return orjson.dumps(value).decode()
     except TypeError:
         raise Unusable(f"{name}: holds what JSON cannot say") from None
+
+
+def _as_python_wrote_it(name: str, value: str | bytes) -> Any:
+    try:
+        return json.loads(value, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        raise Unusable(f"{name}: is no JSON") from None
 
 
 def state(name: str, value: Any) -> str:
