@@ -18,6 +18,12 @@ class Unusable(ValueError):
     """Why a value cannot be taken, such as `created_at: is no time`. It never repeats the value."""
 
 
+class Mended(str):
+    """A JSON object as text, in which null stands for numbers that are none, such as NaN."""
+
+    __slots__ = ()
+
+
 def identifier(name: str, value: Any) -> str:
     """A UUID in its usual form, of 32 hexadecimal digits, of that form itself, or of 16 bytes."""
     try:
@@ -48,25 +54,27 @@ def text(name: str, value: Any) -> str:
 
 
 def mapping(name: str, value: Any) -> str:
-    """A JSON object, as text; null is an empty one. Numbers that are none, as Python writes them, become null."""
+    """A JSON object, as text; null is an empty one. If Python wrote numbers that are none, it is `Mended`."""
+    none: list[str] = []
     if isinstance(value, str | bytes):
         try:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
-            value = _as_python_wrote_it(name, value)
+            value = _as_python_wrote_it(name, value, none)
     if value is None:
         return "{}"
     if not isinstance(value, dict):
         raise Unusable(f"{name}: is no JSON object")
     try:
-        return orjson.dumps(value).decode()
+        found = orjson.dumps(value).decode()
+        return Mended(found) if none else found
     except TypeError:
         raise Unusable(f"{name}: holds what JSON cannot say") from None
 
 
-def _as_python_wrote_it(name: str, value: str | bytes) -> Any:
+def _as_python_wrote_it(name: str, value: str | bytes, none: list[str]) -> Any:
     try:
-        return json.loads(value, parse_constant=lambda _: None)
+        return json.loads(value, parse_constant=none.append)  # which makes null of it
     except (ValueError, RecursionError):
         raise Unusable(f"{name}: is no JSON") from None
 
