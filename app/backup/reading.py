@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _TOGETHER = 256 * 1024
 _LISTS = ("apps", "categories", "memories", "memory_categories", "status_history", "access_controls")
 _OBJECTS = ("user", "export_meta")
 
+_SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
@@ -115,7 +117,8 @@ def _field(value: Any) -> str:
     if value is None:
         return "\\N"
     if isinstance(value, str):
-        return value.translate(_ESCAPES)
+        # Hardly any has one, and to look takes a tenth of the time that replacing takes.
+        return value if _SPECIAL.search(value) is None else value.translate(_ESCAPES)
     return _FORMS[type(value)](value)
 
 
@@ -124,7 +127,7 @@ def _json(value: Any) -> str:
         text = orjson.dumps(value).decode()
     except TypeError:  # integers of more than 64 bits
         text = json.dumps(value, ensure_ascii=False)
-    return text.translate(_ESCAPES)
+    return text if _SPECIAL.search(text) is None else text.translate(_ESCAPES)
 
 
 _FORMS: dict[type, Callable[[Any], str]] = {
