@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from app.backup.format import (
     LARGEST_DIRECTORY,
@@ -28,6 +28,10 @@ from app.backup.format import (
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _LOCAL_HEADER = 30
 _ENCRYPTED = 0x1
+_GZIP = b"\x1f\x8b"
+_MOST_STREAMS = 10_000
+"""Of which a gzip file may consist; those who write one at a time write one, those who write blocks write thousands."""
+_PIECE = 64 * 1024
 _BROKEN = (
     zipfile.BadZipFile, zipfile.LargeZipFile, gzip.BadGzipFile, zlib.error, EOFError, RuntimeError,
     NotImplementedError, UnicodeDecodeError, ValueError, OverflowError, OSError,
@@ -68,26 +72,39 @@ class Container:
         """
         member = self._members[name]
         before = self.read
-        came = 0
-        with _in_words(name), self._zip.open(member) as raw:
-            counted = _Counted(raw)
-            stream = gzip.GzipFile(fileobj=counted) if name.endswith(".gz") else counted
+        inflated = 0
 
-            def some(size: int) -> bytes:
-                nonlocal came
+        def count(size: int, came: int) -> None:
+            self._left -= size
+            # How much was read of a member that is deflated can be told from its share alone.
+            self.read = before + int(member.compress_size * min(1.0, inflated / max(1, member.file_size)))
+            if self._left < 0:
+                raise too_much(f"it unpacks to more than {self._limit:,} bytes (16 times limits.backup)")
+            if came > RATIO_FROM and came > RATIO * max(1, self.read - before):
+                raise too_much(f"{name} unpacks to more than {RATIO} times its size")
+
+        with _in_words(name), self._zip.open(member) as raw:
+
+            def plain(size: int) -> bytes:
+                nonlocal inflated
                 with _in_words(name):
-                    data = stream.read(size)
-                came += len(data)
-                self._left -= len(data)
-                # How much was read of a member that is deflated can be told from its share alone.
-                self.read = before + int(member.compress_size * min(1.0, counted.count / max(1, member.file_size)))
-                if self._left < 0:
-                    raise too_much(f"it unpacks to more than {self._limit:,} bytes (16 times limits.backup)")
-                if came > RATIO_FROM and came > RATIO * max(1, self.read - before):
-                    raise too_much(f"{name} unpacks to more than {RATIO} times its size")
+                    data = raw.read(size)
+                inflated += len(data)
+                count(len(data), inflated)
                 return data
 
-            yield some
+            if not name.endswith(".gz"):
+                yield plain
+            else:
+                lines = _Gunzipped(plain)
+
+                def some(size: int) -> bytes:
+                    with _in_words(name):
+                        data = lines.read(size)
+                    count(len(data), lines.count)
+                    return data
+
+                yield some
         self.read = before + member.compress_size
 
 
@@ -117,20 +134,55 @@ class _Frugal(io.RawIOBase):
         return True
 
 
-class _Counted:
-    """A stream that counts what is read of it."""
+class _Gunzipped:
+    """What a gzip file holds. What it passes over, such as a name in its head, is counted by the `read` that it has."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._pending = b""
+        self._stream: zlib._Decompress | None = None
+        self._streams = 0
         self.count = 0
 
-    def read(self, size: int = -1) -> bytes:
-        data = self._stream.read(size)
-        self.count += len(data)
-        return data
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; b"" at the end."""
+        while True:
+            if self._stream is None and not self._next():
+                return b""
+            assert self._stream is not None
+            if not self._pending:
+                self._pending = self._read(_PIECE)
+            ended = not self._pending
+            try:
+                data = self._stream.decompress(self._pending, size)
+            except zlib.error as error:
+                raise gzip.BadGzipFile("CRC check failed" if "data check" in str(error) else str(error)) from None
+            self._pending = self._stream.unconsumed_tail
+            if self._stream.eof:
+                self._pending, self._stream = self._stream.unused_data, None
+            elif ended and not data:
+                raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+            if data:
+                self.count += len(data)
+                return data
 
-    def seek(self, *_: int) -> int:
-        raise io.UnsupportedOperation("this is read once")
+    def _next(self) -> bool:
+        """Begin with the next of the streams, which may follow one another, with zeros between them."""
+        self._pending = self._pending.lstrip(b"\0") if self._streams else self._pending
+        while len(self._pending) < len(_GZIP):
+            if not (data := self._read(_PIECE)):
+                if self._pending or not self._streams:
+                    raise gzip.BadGzipFile("Not a gzipped file")
+                return False
+            self._pending += data
+            self._pending = self._pending.lstrip(b"\0") if self._streams else self._pending
+        if not self._pending.startswith(_GZIP):
+            raise gzip.BadGzipFile("Not a gzipped file")
+        self._streams += 1
+        if self._streams > _MOST_STREAMS:
+            raise too_much(f"it has a gzip file of more than {_MOST_STREAMS:,} parts")
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        return True
 
 
 def _look_at(entries: list[zipfile.ZipInfo], directory: int) -> None:

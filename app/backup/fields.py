@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from app.backup.format import kind_of, malformed
+from app.backup.json_stream import ByTheLetter
 from app.memories.models import State
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -20,7 +21,7 @@ _LONGEST_TIME = 40
 class Fields:
     """One record and where it stands."""
 
-    __slots__ = ("place", "values")
+    __slots__ = ("mended", "place", "values")
 
     def __init__(self, place: str, values: Any) -> None:
         """
@@ -30,6 +31,8 @@ class Fields:
         if not isinstance(values, dict):
             raise malformed(place, f"must be an object, not {kind_of(values)}")
         self.place = place
+        self.mended: list[str] = []
+        """Fields that held numbers which are none, such as NaN, and now hold null in their place."""
         self.values: dict[str, Any] = values
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -97,6 +100,9 @@ class Fields:
             return {}
         if not isinstance(value, dict):
             raise self.wrong(name, "an object", value)
+        if isinstance(self.values, ByTheLetter) and (finite := _finite(value)) is not value:
+            self.mended.append(name)
+            return finite  # type: ignore[no-any-return]
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -173,3 +179,16 @@ _STATE = f"one of {', '.join(State)}"
 
 def _given(value: Any) -> str:
     return "another string" if isinstance(value, str) else kind_of(value)
+
+
+def _finite(value: Any) -> Any:
+    """The value itself, or if numbers in it are none, another that has null in their place."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        made = [_finite(each) for each in value]
+        return value if all(new is old for new, old in zip(made, value, strict=True)) else made
+    if isinstance(value, dict):
+        changed = {key: new for key, each in value.items() if (new := _finite(each)) is not each}
+        return value | changed if changed else value
+    return value

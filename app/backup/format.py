@@ -6,8 +6,9 @@ what an old archive lacks has a default.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from app.config import Limits
 from app.errors import OpenMemoryError
 
 VERSION = "1"
@@ -30,13 +31,38 @@ UNPACKED = 16
 
 RATIO = 200
 """How many bytes may come of one, once more than `RATIO_FROM` came of a member. Memories shrink to a tenth or so."""
-RATIO_FROM = 64 * 1024 * 1024
+RATIO_FROM = 16 * 1024 * 1024
 
 LARGEST_RECORD = 8 * 1024 * 1024
-"""Bytes of one entry of a list or of one line: all that is held in memory of an archive at a time."""
+
+
+class Most(NamedTuple):
+    """The most that one entry of a list or one line may have, which is all of an archive that is held in memory."""
+
+    bytes: int = LARGEST_RECORD
+    values: int = 200_000
+    """JSON values, nested ones too."""
+
+
+MOST = Most()
+"""Where no settings say it."""
+
+
+def most_of(limits: Limits) -> Most:
+    """What the settings allow: whatever may be stored may come in, in the longest way in which JSON can say it."""
+    # A revision holds two texts; a character takes twelve bytes at most, a byte of metadata six.
+    return Most(max(LARGEST_RECORD, 2 * 12 * limits.text + 6 * limits.metadata + 1024 * 1024), limits.json_values)
+
 
 DEEPEST = 64
 """Levels of brackets within one entry."""
+
+MOST_RECORDS = {
+    "apps": 10_000, "categories": 100_000, "memories": 2_000_000, "memory_categories": 20_000_000,
+    "status_history": 20_000_000, "access_controls": 100_000, REVISIONS: 20_000_000, ACCESSES: 20_000_000,
+    VECTORS: 4_000_000,
+}  # fmt: skip
+"""Entries that a list, or lines that a member, may have."""
 
 MOST_REVISIONS = 1_000_000
 """The highest number that a revision of a memory may have."""

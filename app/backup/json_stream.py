@@ -6,13 +6,16 @@ Where an entry ends is found by its brackets and quotes; what is in it is decode
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import orjson
 
-from app.backup.format import DEEPEST, LARGEST_RECORD, kind_of, malformed
+from app.backup.format import DEEPEST, MOST, Most, kind_of, malformed
+from app.values import more_than
 
 Read = Callable[[int], bytes]
 """Some of a stream, at most so many bytes; b"" at its end."""
@@ -24,6 +27,11 @@ _FLAT = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _SCALAR = re.compile(rb"[^,\]}\s]*+")
 _BLANK = re.compile(rb"[ \t\r\n]*+")
+
+
+class ByTheLetter(dict[str, Any]):
+    """A record that may hold what JSON cannot say: numbers that are none, as Python writes them, and halves of
+    surrogate pairs."""
 
 
 class Entry(NamedTuple):
@@ -39,13 +47,14 @@ class Entry(NamedTuple):
         return self.key if self.number is None else f"{self.key}[{self.number}]"
 
 
-def entries(read: Read, name: str) -> Iterator[Entry]:
-    """What is in the object, in its order. `name` is what it is called in messages.
+def entries(read: Read, name: str, *, most: Most = MOST, wanted: Container[str] | None = None) -> Iterator[Entry]:
+    """What is in the object, in its order. `name` is what it is called in messages; of members that are not `wanted`
+    nothing is made, and None stands for each of their values.
 
     Raises:
         BadArchive: it is not JSON, no object, names a member twice, or has an entry that is too large or too deep.
     """
-    text = _Text(read, name)
+    text = _Text(read, name, most)
     if text.peek() != b"{":
         raise malformed(name, "must be a JSON object")
     text.take(1)
@@ -53,28 +62,29 @@ def entries(read: Read, name: str) -> Iterator[Entry]:
     first = True
     while text.next_of(b"}", first=first, place=name):
         first = False
-        key = _decoded(text.value(name), name)
+        key = _decoded(text.value(name), name, most)
         if not isinstance(key, str) or text.peek() != b":":
             raise malformed(name, "is not valid JSON: a key and a colon must stand here")
         text.take(1)
         if key in seen:
             raise malformed(_shown(key), "is there twice")
         seen.add(key)
+        made = _decoded if wanted is None or key in wanted else _passed
         if text.peek() != b"[":
-            yield Entry(key, None, _decoded(text.value(_shown(key)), _shown(key)))
+            yield Entry(key, None, made(text.value(_shown(key)), _shown(key), most))
             continue
         text.take(1)
         yield Entry(key, -1, None)
         number = 0
         while text.next_of(b"]", first=number == 0, place=_shown(key)):
             place = f"{_shown(key)}[{number}]"
-            yield Entry(key, number, _decoded(text.value(place), place))
+            yield Entry(key, number, made(text.value(place), place, most))
             number += 1
     if text.peek():
         raise malformed(name, "is not valid JSON: something follows its end")
 
 
-def lines(read: Read, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def lines(read: Read, name: str, *, most: Most = MOST) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of JSON Lines, each with its place, as `revisions.jsonl.gz, line 3`.
 
     Raises:
@@ -86,14 +96,14 @@ def lines(read: Read, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         data = read(_CHUNK)
         whole, found, rest = (rest + data).rpartition(b"\n") if data else (rest, b"", b"")
         if not found and data:
-            if len(rest) > LARGEST_RECORD:
-                raise malformed(f"{name}, line {number + 1}", _too_large())
+            if len(rest) > most.bytes:
+                raise malformed(f"{name}, line {number + 1}", _too_large(most))
             continue
         for line in whole.split(b"\n"):
             number += 1
             if line.strip():
                 place = f"{name}, line {number}"
-                value = _decoded(line, place)
+                value = _decoded(line, place, most)
                 if not isinstance(value, dict):
                     raise malformed(place, f"must be a JSON object, not {kind_of(value)}")
                 yield place, value
@@ -104,8 +114,9 @@ def lines(read: Read, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
 class _Text:
     """The part of the stream that is looked at."""
 
-    def __init__(self, read: Read, name: str) -> None:
+    def __init__(self, read: Read, name: str, most: Most) -> None:
         self._read = read
+        self._most = most
         self._name = name
         self._data = read(_CHUNK).removeprefix(b"\xef\xbb\xbf")
         self._at = 0
@@ -192,8 +203,8 @@ class _Text:
         self._check_size(place)
 
     def _check_size(self, place: str) -> None:
-        if len(self._data) - self._at > LARGEST_RECORD + _CHUNK:
-            raise malformed(place, _too_large())
+        if len(self._data) - self._at > self._most.bytes + _CHUNK:
+            raise malformed(place, _too_large(self._most))
 
     def _more(self, keep: int) -> bool:
         """Read on; what stands before `keep` is not needed any more."""
@@ -209,29 +220,34 @@ class _Text:
         return len(pieces) > 1
 
 
-def _decoded(raw: bytes, place: str) -> Any:
-    if len(raw) > LARGEST_RECORD:
-        raise malformed(place, _too_large())
-    try:
+def _decoded(raw: bytes, place: str, most: Most) -> Any:
+    _passed(raw, place, most)
+    with suppress(orjson.JSONDecodeError):
         return orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        return _decoded_by_the_letter(raw, place, error)
+    return _decoded_by_the_letter(raw, place)
 
 
-def _decoded_by_the_letter(raw: bytes, place: str, error: ValueError) -> Any:
-    """What orjson does not take and yet is JSON: halves of surrogate pairs. Whoever stores them refuses that record."""
+def _passed(raw: bytes, place: str, most: Most) -> None:
+    """Refuse what is too much, before anything is made of it."""
+    if len(raw) > most.bytes:
+        raise malformed(place, _too_large(most))
+    if more_than(most.values, raw):
+        raise malformed(place, f"has more than {most.values:,} JSON values (limits.json_values)")
+
+
+def _decoded_by_the_letter(raw: bytes, place: str) -> Any:
+    """What orjson does not take, and Python wrote. Whoever stores it decides what becomes of it."""
     try:
-        return json.loads(raw, parse_constant=_no_number)
-    except (ValueError, RecursionError):
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
         raise malformed(place, f"is not valid JSON: {str(error)[:200]}") from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise malformed(place, "is not valid JSON: it is no number")
+    return ByTheLetter(value) if isinstance(value, dict) else value
 
 
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
-
-
-def _too_large() -> str:
-    return f"is larger than {LARGEST_RECORD:,} bytes"
+def _too_large(most: Most) -> str:
+    return f"is larger than {most.bytes:,} bytes"
 
 
 def _shown(key: str) -> str:

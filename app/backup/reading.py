@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,18 @@ import orjson
 
 from app.backup import json_stream
 from app.backup.container import Container
-from app.backup.format import ACCESSES, MEMORIES, REVISIONS, TABLES, VECTORS, kind_of, malformed
+from app.backup.format import (
+    ACCESSES,
+    MEMORIES,
+    MOST_RECORDS,
+    REVISIONS,
+    TABLES,
+    VECTORS,
+    kind_of,
+    malformed,
+    most_of,
+    too_much,
+)  # fmt: skip
 from app.backup.records import Records, Row
 
 _TOGETHER = 256 * 1024
@@ -20,8 +32,8 @@ _TOGETHER = 256 * 1024
 
 _LISTS = ("apps", "categories", "memories", "memory_categories", "status_history", "access_controls")
 _OBJECTS = ("user", "export_meta")
-_NEEDED = ("user", "memories", "export_meta")
 
+_SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
@@ -60,7 +72,8 @@ def _records(container: Container, records: Records) -> Iterator[Row]:
         take = records.of(name)
         if name in container and take is not None:
             with container.open(name) as read:
-                for number, (place, value) in enumerate(json_stream.lines(read, name), 1):
+                for number, (place, value) in enumerate(json_stream.lines(read, name, most=most_of(records.limits)), 1):
+                    _count(name, number)
                     yield from take(place, number, value)
     if MEMORIES in container:
         # It says once more what the tables say. That it is whole is all that matters of it.
@@ -70,10 +83,11 @@ def _records(container: Container, records: Records) -> Iterator[Row]:
 
 
 def _tables(container: Container, records: Records) -> Iterator[Row]:
-    missing = set(_NEEDED)
+    found = False
+    wanted = (*_OBJECTS, *_LISTS)
     with container.open(TABLES) as read:
-        for entry in json_stream.entries(read, TABLES):
-            missing.discard(entry.key)
+        for entry in json_stream.entries(read, TABLES, most=most_of(records.limits), wanted=wanted):
+            found = found or entry.key == "memories"
             if entry.key in _OBJECTS:
                 if entry.number is not None:
                     raise malformed(entry.key, "must be an object, not a list")
@@ -83,9 +97,15 @@ def _tables(container: Container, records: Records) -> Iterator[Row]:
                     raise malformed(entry.key, f"must be a list, not {kind_of(entry.value)}")
                 take = records.of(entry.key)
                 if entry.number is not None and entry.number >= 0 and take is not None:
+                    _count(entry.key, entry.number + 1)
                     yield from take(entry.place, entry.number, entry.value)
-    if missing:
-        raise malformed(sorted(missing)[0], f"is missing in {TABLES}", "An archive has user, memories and export_meta.")
+    if not found:
+        raise malformed("memories", f"is missing in {TABLES}")
+
+
+def _count(kind: str, count: int) -> None:
+    if count > MOST_RECORDS.get(kind, count):
+        raise too_much(f"{kind} has more than {MOST_RECORDS[kind]:,} entries")
 
 
 def copy_line(values: Sequence[Any]) -> bytes:
@@ -97,7 +117,8 @@ def _field(value: Any) -> str:
     if value is None:
         return "\\N"
     if isinstance(value, str):
-        return value.translate(_ESCAPES)
+        # Hardly any has one, and to look takes a tenth of the time that replacing takes.
+        return value if _SPECIAL.search(value) is None else value.translate(_ESCAPES)
     return _FORMS[type(value)](value)
 
 
@@ -106,7 +127,7 @@ def _json(value: Any) -> str:
         text = orjson.dumps(value).decode()
     except TypeError:  # integers of more than 64 bits
         text = json.dumps(value, ensure_ascii=False)
-    return text.translate(_ESCAPES)
+    return text if _SPECIAL.search(text) is None else text.translate(_ESCAPES)
 
 
 _FORMS: dict[type, Callable[[Any], str]] = {

@@ -15,6 +15,7 @@ from app.access.incoming import IncomingUser
 from app.access.principal import Principal
 from app.backup.fields import Fields
 from app.backup.format import ACCESSES, MOST_REVISIONS, REVISIONS, VECTORS, VERSION, malformed
+from app.backup.recent import Recent
 from app.backup.report import LeftOut
 from app.config import Limits
 from app.errors import Invalid
@@ -46,6 +47,7 @@ class Records:
     left_out: LeftOut = field(default_factory=LeftOut)
     user: IncomingUser | None = None
     counted: Counter[str] = field(default_factory=Counter)
+    _recent: Recent = field(default_factory=Recent)
     _user_id: str | None = None
     _owner: tuple[str, str] | None = None
 
@@ -71,7 +73,8 @@ class Records:
         """
         if key == "export_meta":
             version = Fields(key, value).values.get("version")
-            if version != VERSION:
+            # Whoever wrote one by hand may have left it out, or written a number.
+            if version not in (None, VERSION) and (type(version) is not int or str(version) != VERSION):
                 shown = repr(version)[:40] if isinstance(version, str | int) else "another one"
                 raise malformed("export_meta.version", f'must be "{VERSION}", the only one that is read, not {shown}')
         elif key == "user":
@@ -90,6 +93,7 @@ class Records:
         self._user_id = fields.id()
         handle, name, email = (fields.optional_text(each) for each in ("user_id", "name", "email"))
         metadata = fields.mapping("metadata")
+        self._tell_mended(fields, "user", self._user_id)
         fields.optional_moment("created_at")
         fields.optional_moment("updated_at")
         if email is not None and self.principal.user is not None:
@@ -110,6 +114,8 @@ class Records:
         fields = Fields(place, value)
         id_, name, metadata = fields.id(), fields.text("name"), fields.mapping("metadata")
         description = fields.optional_text("description")
+        self._recent.once("apps", id_, place)
+        self._tell_mended(fields, "app", id_)
         fields.optional_id("owner_id")
         created = fields.moment("created_at", self.now)
         active, updated = fields.flag("is_active", True), fields.moment("updated_at", created)
@@ -124,6 +130,7 @@ class Records:
     def _category(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
         id_, name, description = fields.id(), fields.text("name"), fields.optional_text("description")
+        self._recent.once("categories", id_, place)
         created = fields.moment("created_at", self.now)
         updated = fields.moment("updated_at", created)
         if description is not None and self.principal.user is not None:
@@ -141,6 +148,7 @@ class Records:
     def _memory(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
         id_, content = fields.id(), fields.text("content")
+        self._recent.once("memories", id_, place)
         self._note_owner(fields)
         created = fields.moment("created_at", self.now)
         times = [fields.optional_moment(each) for each in _TIMES]
@@ -156,6 +164,7 @@ class Records:
             key=fields.optional_text("key"),
             importance=fields.optional_number("importance"),
         )
+        self._tell_mended(fields, "memory", id_)
         try:
             known = self.memories.checked(new)
             if len(categories) > checks.MAX_CATEGORIES:
@@ -184,7 +193,8 @@ class Records:
 
     def _filing(self, place: str, _: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
-        return [("incoming_filings", (fields.id("memory_id"), fields.id("category_id")))]
+        filing = fields.id("memory_id"), fields.id("category_id")
+        return [] if self._recent.place("filings", filing, place) else [("incoming_filings", filing)]
 
     def _change(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
@@ -193,11 +203,13 @@ class Records:
             number, fields.id(), fields.id("memory_id"), fields.optional_id("app_id"),
             fields.optional_state("old_state"), fields.state("new_state"), fields.moment("changed_at", self.now),
         )  # fmt: skip
+        self._recent.once("status_history", row[1], place)
         return [("incoming_history", row)]
 
     def _rule(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
         id_, sort, effect = fields.id(), fields.text("object_type"), fields.text("effect")
+        self._recent.once("access_controls", id_, place)
         subject, about = fields.optional_id("subject_id"), fields.optional_id("object_id")
         name, created = fields.optional_text("object_name"), fields.moment("created_at", self.now)
         if effect not in _EFFECTS:
@@ -228,6 +240,8 @@ class Records:
         memory, revision = fields.id("memory_id"), fields.whole("revision", 1, MOST_REVISIONS)
         old, new, metadata = fields.optional_text("old_text"), fields.text("new_text"), fields.mapping("metadata")
         app, at = fields.optional_id("app_id"), fields.moment("changed_at", self.now)
+        self._recent.once(REVISIONS, (memory, revision), place, "revision")
+        self._tell_mended(fields, "revision", memory)
         try:
             change = self.memories.checked_change(MemoryUpdate(text=new, metadata=metadata))
             if old is not None:
@@ -242,6 +256,8 @@ class Records:
         id_, memory, app = fields.id(), fields.id("memory_id"), fields.optional_id("app_id")
         at, sort = fields.moment("accessed_at", self.now), fields.text("access_type")
         metadata = fields.mapping("metadata")
+        self._recent.once(ACCESSES, id_, place)
+        self._tell_mended(fields, "access_log", id_)
         try:
             checks.name(sort, "access_type", self.limits)
             checks.metadata(metadata, self.limits)
@@ -263,7 +279,13 @@ class Records:
             return []
         length = float(np.linalg.norm(np.frombuffer(raw, dtype="<f4").astype(np.float64)))
         # Not a number is not near one either.
-        return [("incoming_vectors", (id_, model, hash_, raw))] if abs(length - 1) < _ROUNDING else []
+        if not abs(length - 1) < _ROUNDING or self._recent.place(VECTORS, (id_, model), place):
+            return []
+        return [("incoming_vectors", (id_, model, hash_, raw))]
+
+    def _tell_mended(self, fields: Fields, kind: str, id_: str) -> None:
+        for name in fields.mended:
+            self.left_out.add(kind, id_, f"{name}: numbers that JSON cannot say, such as NaN, became null")
 
     def _described(self, description: str | None) -> str | None:
         if description is None or not description.strip():

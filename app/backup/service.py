@@ -18,19 +18,21 @@ from app.access import journal
 from app.access.caller import Caller
 from app.access.incoming import take_user
 from app.access.journal import Event as AuditEvent
+from app.access.principal import Principal
 from app.audit import trail
 from app.audit.trail import Access
 from app.backup.container import Container
 from app.backup.exporting import Wanted, Writer
-from app.backup.format import ACCESSES, REVISIONS, UNPACKED, malformed
+from app.backup.format import ACCESSES, REVISIONS, UNPACKED, malformed, too_much
 from app.backup.reading import Copied, rows
 from app.backup.records import Records
 from app.backup.report import SHOWN, ImportReport, MemoriesReport
-from app.backup.spool import Spool
+from app.backup.spool import Spool, look_for_room
+from app.backup.turns import Turns, paced
 from app.config import Limits
 from app.database import Database, Tx
 from app.embeddings.port import EmbedderUnavailable
-from app.errors import Conflict, Unavailable
+from app.errors import Conflict
 from app.index.deliver import Deliverer
 from app.index.space import Spaces
 from app.memories import incoming, planning, restoring
@@ -48,6 +50,13 @@ Progress = Callable[[Stage, int, int | None], None]
 
 _AT_ONCE = 2
 """Archives that a process writes or reads at a time; each holds a connection, and a file on the disk."""
+_READING = 600.0
+_PACE = 50_000
+"""Seconds that reading an archive may take, and one more for so many of its bytes."""
+_LOOK_EVERY = 16 * 1024 * 1024
+"""Bytes that are copied between two looks at the disk."""
+_WRITTEN_AGAIN = 3
+"""How often what was copied will be written once more: as rows, in indexes, and in PostgreSQL's own log."""
 _PATIENCE = 30.0
 """Seconds that one more waits for its turn."""
 _LONGEST = 3600
@@ -86,8 +95,8 @@ class Backup:
         self._limits = limits
         self._maintenance = maintenance
         self._generator = f"openmemory {version}"
-        self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._uploads = asyncio.Semaphore(2 * _AT_ONCE)
+        self._turns = Turns(_AT_ONCE, _PATIENCE)
+        self._uploads = Turns(2 * _AT_ONCE, 2 * _PATIENCE)
 
     def may_export(self, caller: Caller) -> None:
         """
@@ -115,7 +124,7 @@ class Backup:
             Unavailable: PostgreSQL is away, the disk is full, or too many are being made.
         """
         self.may_export(caller)
-        async with self._turn(self._turns):
+        async with self._turns.turn(str(caller.user_id)):
             archive, ids = Spool(self._folder), Spool(self._folder)
             try:
                 async with self._database.long_transaction(_LONGEST, snapshot=True) as tx:
@@ -143,16 +152,18 @@ class Backup:
             await journal.record_chosen(tx, caller, AuditEvent.MEMORY_EXPORT, "SELECT id FROM exported", detail=detail)
 
     @asynccontextmanager
-    async def upload(self) -> AsyncIterator[Spool]:
+    async def upload(self, principal: Principal) -> AsyncIterator[tuple[Spool, Callable[[int], None]]]:
         """A file for an archive that is being sent, which `restore` closes; here it is closed if the sending fails.
+        Beside it what is to be told how many bytes came: who sends too slowly gives up their turn.
 
         Raises:
-            Unavailable: too many are being sent, or the disk is full.
+            Unavailable: too many are being sent, it comes too slowly, or the disk is full.
         """
-        async with self._turn(self._uploads):
+        async with self._uploads.turn(principal.id):
             file = Spool(self._folder)
             try:
-                yield file
+                async with paced() as came:
+                    yield file, came
             except BaseException:
                 file.close()
                 raise
@@ -185,7 +196,7 @@ class Backup:
         self, caller: Caller, archive: Spool, mode: Mode, progress: Progress
     ) -> tuple[Restored, Records]:
         records = Records(self._memories, self._limits, caller.principal, datetime.now(UTC).isoformat())
-        async with self._turn(self._turns):
+        async with self._turns.turn(str(caller.user_id)):
             models = await self._models()
             container = await asyncio.to_thread(Container, archive.file, unpacked=UNPACKED * self._limits.backup)
             async with self._database.long_transaction(_LONGEST) as tx:
@@ -198,9 +209,22 @@ class Backup:
     async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:
         pending: Iterator[Copied] = rows(container, records)
         progress("reading", 0, container.size)
-        while (copied := await asyncio.to_thread(next, pending, None)) is not None:
-            await _copy(tx, copied.table, copied.data)
-            progress("reading", copied.read, container.size)
+        whole = unseen = 0
+        seconds = _READING + container.size / _PACE
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                while (copied := await asyncio.to_thread(next, pending, None)) is not None:
+                    whole += len(copied.data)
+                    unseen += len(copied.data)
+                    if unseen >= _LOOK_EVERY:
+                        unseen = 0
+                        await asyncio.to_thread(look_for_room, self._folder, _WRITTEN_AGAIN * whole)
+                    await _copy(tx, copied.table, copied.data)
+                    progress("reading", copied.read, container.size)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise too_much(f"it took more than {seconds:,.0f} seconds to read") from None
 
     async def _models(self) -> list[tuple[str, int]]:
         """The models in use, with their dimensions. One that does not answer is known only if it ever did."""
@@ -258,19 +282,6 @@ class Backup:
                     records.left_out.add(kind, id_, problem)
                 return done
         raise AssertionError("unreachable")
-
-    @asynccontextmanager
-    async def _turn(self, turns: asyncio.Semaphore) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await turns.acquire()
-        except TimeoutError:
-            words = "Other archives are being made or brought in."
-            raise Unavailable(words, retry_after=_PATIENCE, code="backup_busy") from None
-        try:
-            yield
-        finally:
-            turns.release()
 
 
 async def _copy(tx: Tx, table: str, data: bytes) -> None:

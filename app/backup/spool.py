@@ -32,6 +32,16 @@ def new_file(folder: Path) -> BinaryIO:
         raise _no_room(error.strerror or "it cannot be written") from error
 
 
+def look_for_room(folder: Path, size: int = 0) -> None:
+    """See that so many bytes can be written on the disk of a folder.
+
+    Raises:
+        Unavailable: they cannot.
+    """
+    if shutil.disk_usage(folder).free < _RESERVE + size:
+        raise _no_room(f"less than {(_RESERVE + size) // 2**20:,} MB are left")
+
+
 class Spool:
     """Such a file, written with an eye on the room that is left. To be used in threads."""
 
@@ -50,8 +60,7 @@ class Spool:
         try:
             if self._unseen >= _LOOK_EVERY:
                 self._unseen = 0
-                if shutil.disk_usage(self._folder).free < _RESERVE:
-                    raise _no_room(f"less than {_RESERVE // 2**20} MB are left")
+                look_for_room(self._folder)
             return self.file.write(data)
         except OSError as error:
             raise _no_room(error.strerror or "it cannot be written") from error

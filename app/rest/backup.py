@@ -143,8 +143,9 @@ async def import_backup(
         raise HTTPException(400, "Invalid mode. Must be 'skip' or 'overwrite'.")
     _may_send(asking)
     as_lines = _LINES in request.headers.get("accept", "").lower()
-    async with services.backup.upload() as spool:
-        caller = await _received(request, asking, spool, make_user=make_user)
+    async with services.backup.upload(asking.principal) as (spool, came):
+        form = await upload.receive(request, "file", spool, came)
+        caller = await _addressed(form, asking, make_user=make_user)
     if as_lines:
         lines = _told(services, caller, spool, cast(Mode, mode), sender_of(request.scope).request)
         return StreamingResponse(lines, media_type=_LINES)
@@ -166,10 +167,9 @@ def _may_send(asking: Asking) -> None:
         raise Forbidden(words, code="namespace_not_allowed")
 
 
-async def _received(request: Request, asking: Asking, spool: Spool, *, make_user: bool) -> Caller:
-    """Take the archive in; returns whose memory it is for."""
+async def _addressed(form: upload.Form, asking: Asking, *, make_user: bool) -> Caller:
+    """Whose memory it is for, if what came is taken."""
     limit = asking.services.settings.limits.backup
-    form = await upload.receive(request, "file", spool)
     if not (form.filename or "").lower().endswith(".zip"):
         raise HTTPException(400, "Expected a zip file.")
     if form.size > limit:

@@ -23,8 +23,8 @@ from app.rest.challenge import WELL_KNOWN, www_authenticate
 from app.rest.errors import problem, refused
 from app.rest.hardening import hardened
 from app.rest.origins import Origins
-from app.rest.values import more_than
 from app.sender import Sender, bind
+from app.values import more_than
 
 log = logging.getLogger(__name__)
 

@@ -54,8 +54,9 @@ def is_multipart(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() == MULTIPART
 
 
-async def receive(request: Request, name: str, target: Target) -> Form:
-    """Read the form of a request; what comes for the file of this name is written to `target`.
+async def receive(request: Request, name: str, target: Target, came: Callable[[int], None]) -> Form:
+    """Read the form of a request; what comes for the file of this name is written to `target`. `came` is told how many
+    bytes came, whenever some did.
 
     Raises:
         HTTPException: 415: the body is no such form; 400: it is a broken one.
@@ -72,6 +73,7 @@ async def receive(request: Request, name: str, target: Target) -> Form:
     try:
         parser = MultipartParser(boundary, reader.callbacks())
         async for chunk in request.stream():
+            came(len(chunk))
             parser.write(chunk)
             if len(reader.data) >= _TOGETHER:
                 await reader.flush(target)

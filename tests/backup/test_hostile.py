@@ -197,7 +197,7 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "no JSON": (lambda: zipped({"memories.json": b"PK\x00"}), "memories.json: must be a JSON object"),
     "a list": (lambda: zipped({"memories.json": b"[]"}), "memories.json: must be a JSON object"),
-    "an empty object": (lambda: zipped({"memories.json": b"{}"}), "export_meta: is missing in memories.json"),
+    "an empty object": (lambda: zipped({"memories.json": b"{}"}), "memories: is missing in memories.json"),
     "half of the JSON": (
         lambda: zipped({"memories.json": good()["memories.json"][:-30]}),
         "is not valid JSON: it ends too soon",
@@ -225,7 +225,25 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: changed("export_meta.version", "2"),
         'export_meta.version: must be "1", the only one that is',
     ),
-    "no version": (lambda: changed("export_meta.version", ...), 'export_meta.version: must be "1"'),
+    "no memories": (lambda: changed("memories", ...), "memories: is missing in memories.json"),
+    "version 1.0": (lambda: changed("export_meta.version", 1.0), 'export_meta.version: must be "1"'),
+    "version true": (lambda: changed("export_meta.version", True), 'export_meta.version: must be "1"'),
+    "a number that is none": (
+        lambda: changed("memories.0.importance", float("nan")),
+        r"memories\[0\].importance: must be a finite number",
+    ),
+    "many values in what nobody reads": (
+        lambda: changed("more", [{"x": [{}] * 200_000}]),
+        r"more\[0\]: has more than 200,000 JSON values \(limits.json_values\)",
+    ),
+    "many values of the user": (
+        lambda: changed("user.metadata", {"x": [{}] * 200_000}),
+        "user: has more than 200,000 JSON values",
+    ),
+    "many values on a line": (
+        lambda: lines("access_logs.jsonl.gz", {"metadata": {"x": [{}] * 200_000}}),
+        "access_logs.jsonl.gz, line 1: has more than 200,000 JSON values",
+    ),
     "another's memory": (
         lambda: changed("memories.0.user_id", new_id()),
         r"memories\[0\].user_id: is not the id of the archive's user",

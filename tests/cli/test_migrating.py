@@ -174,6 +174,23 @@ def test_what_cannot_be_taken_is_left_out_by_itself_with_its_reason(tmp_path: Pa
     assert not [row for row in staging.left_out.shown if "Nobody" in str(row)]
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_memory_is_not_lost_for_a_number_that_json_does_not_know(tmp_path: Path, number: str) -> None:
+    """SQLAlchemy wrote metadata with `json.dumps`, which writes NaN."""
+    old = Installation(tmp_path / "openmemory.db")
+    user = old.user("alice")
+    memory = old.memory(user, old.app(user, "claude"), "still there")
+    old.connection.execute(
+        "UPDATE memories SET metadata = ? WHERE id = ?", [f'{{"score": {number}, "in": [1.5, {number}]}}', memory.hex]
+    )
+    old.connection.commit()
+    [row] = tables(archives(old.path, tmp_path / "out")["alice"])["memories"]
+    assert (row["id"], row["metadata"]) == (str(memory), {"score": None, "in": [1.5, None]})
+    (tmp_path / "again").mkdir()
+    reason = "metadata: numbers that JSON cannot say, such as NaN, became null"
+    assert staged(old.path, tmp_path / "again").left_out.counts == {("memories", reason): 1}
+
+
 def test_an_app_of_anothers_name_becomes_the_users_own(tmp_path: Path) -> None:
     old = Installation(tmp_path / "openmemory.db")
     alice, bob = old.user("alice"), old.user("bob")

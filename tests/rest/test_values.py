@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.rest.values import more_than
+from app.values import more_than
 from tests.rest.test_guard import chunks
 
 JSON = {"Content-Type": "application/json"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,12 @@ _LARGEST_SECONDS = 253_402_300_799
 
 class Unusable(ValueError):
     """Why a value cannot be taken, such as `created_at: is no time`. It never repeats the value."""
+
+
+class Mended(str):
+    """A JSON object as text, in which null stands for numbers that are none, such as NaN."""
+
+    __slots__ = ()
 
 
 def identifier(name: str, value: Any) -> str:
@@ -47,20 +54,29 @@ def text(name: str, value: Any) -> str:
 
 
 def mapping(name: str, value: Any) -> str:
-    """A JSON object, as text; null is an empty one."""
+    """A JSON object, as text; null is an empty one. If Python wrote numbers that are none, it is `Mended`."""
+    none: list[str] = []
     if isinstance(value, str | bytes):
         try:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
-            raise Unusable(f"{name}: is no JSON") from None
+            value = _as_python_wrote_it(name, value, none)
     if value is None:
         return "{}"
     if not isinstance(value, dict):
         raise Unusable(f"{name}: is no JSON object")
     try:
-        return orjson.dumps(value).decode()
+        found = orjson.dumps(value).decode()
+        return Mended(found) if none else found
     except TypeError:
         raise Unusable(f"{name}: holds what JSON cannot say") from None
+
+
+def _as_python_wrote_it(name: str, value: str | bytes, none: list[str]) -> Any:
+    try:
+        return json.loads(value, parse_constant=none.append)  # which makes null of it
+    except (ValueError, RecursionError):
+        raise Unusable(f"{name}: is no JSON") from None
 
 
 def state(name: str, value: Any) -> str:

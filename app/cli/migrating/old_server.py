@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import zipfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from app.backup.container import Container
+from app.backup.format import TABLES
 from app.cli.migrating.archive import lines_member
 from app.cli.migrating.cleaning import Unusable, identifier, mapping, moment, text
-from app.cli.migrating.exported import memories_of
+from app.cli.migrating.exported import UNPACKED, memories_of
 from app.cli.migrating.fetching import download, fetched
 from app.cli.migrating.staging import LeftOut
 from app.errors import NotFound, OpenMemoryError, SetupError
@@ -30,10 +32,12 @@ _MOST_PAGES = 10_000
 _LARGEST_PAGE = 16 * 1024 * 1024
 
 
-class _Log(NamedTuple):
+class _Page(NamedTuple):
+    """Some lines of a memory's log, or why there are no more of them."""
+
     memory: str
-    lines: list[dict[str, Any]]
-    problem: str | None
+    lines: list[Any]
+    problem: str | None = None
 
 
 async def export(url: str, user: str, folder: Path, *, most: int) -> Path:
@@ -70,21 +74,30 @@ async def _without_export(http: AsyncClient, url: str, user: str) -> OpenMemoryE
 async def with_accesses(
     url: str, exported: Path, folder: Path, left_out: LeftOut, show: Callable[[int, int | None], None]
 ) -> Path:
-    """The export with the log of accesses of every memory in it."""
+    """The export with the log of accesses of every memory in it.
+
+    Raises:
+        BadArchive: the export is none, or unpacks to too much.
+    """
     path = folder / "whole.zip"
     total = sum(1 for _ in memories_of(exported))
     done = 0
     with zipfile.ZipFile(path, "w") as archive:
-        _copy(exported, archive)
+        await asyncio.to_thread(_copy, exported, archive)
         with lines_member(archive, "access_logs.jsonl.gz") as file:
+
+            def take(page: _Page) -> None:
+                if page.problem is not None:
+                    left_out.note("memory_access_logs", page.memory, page.problem)
+                for line in page.lines:
+                    if isinstance(line, dict) and (access := _access(line, page.memory, left_out)) is not None:
+                        file.write(orjson.dumps(access) + b"\n")
+
             async with _client(url) as http:
-                async for log in _logs(http, _ids(exported)):
-                    if log.problem is not None:
-                        left_out.note("memory_access_logs", log.memory, log.problem)
-                    for line in log.lines:
-                        if (access := _access(line, log.memory, left_out)) is not None:
-                            file.write(orjson.dumps(access) + b"\n")
-                    done += 1
+                memories = _ids(exported)
+                while some := list(islice(memories, _AT_ONCE)):
+                    await asyncio.gather(*(_take_log(http, memory, take) for memory in some))
+                    done += len(some)
                     show(done, total)
     return path
 
@@ -104,15 +117,9 @@ def _ids(exported: Path) -> Iterator[str]:
             yield identifier("id", memory["id"])
 
 
-async def _logs(http: AsyncClient, memories: Iterator[str]) -> AsyncIterator[_Log]:
-    """The logs of all memories, a few at a time."""
-    while some := list(islice(memories, _AT_ONCE)):
-        for log in await asyncio.gather(*(_log(http, memory) for memory in some)):
-            yield log
-
-
-async def _log(http: AsyncClient, memory: str) -> _Log:
-    lines: list[dict[str, Any]] = []
+async def _take_log(http: AsyncClient, memory: str, take: Callable[[_Page], None]) -> None:
+    """The log of a memory, page by page: no more of it is held than a page."""
+    came = 0
     for page in range(1, _MOST_PAGES + 1):
         params = {"page": page, "page_size": _PAGE}
         try:
@@ -120,14 +127,16 @@ async def _log(http: AsyncClient, memory: str) -> _Log:
                 http, "GET", f"/api/v1/memories/{memory}/access-log", most=_LARGEST_PAGE, params=params
             )
             found = orjson.loads(answer)
-            lines += [line for line in found["logs"] if isinstance(line, dict)]
-            if len(found["logs"]) < _PAGE or len(lines) >= found["total"]:
-                return _Log(memory, lines, None)
+            lines, total = list(found["logs"]), int(found["total"])
         except NotFound:
-            return _Log(memory, lines, "the old server has no log of it")
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            return _Log(memory, lines, "the old server's answer is no log")
-    return _Log(memory, lines, f"has more than {_MOST_PAGES * _PAGE:,} lines")
+            return take(_Page(memory, [], "the old server has no log of it"))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return take(_Page(memory, [], "the old server's answer is no log"))
+        came += len(lines)
+        take(_Page(memory, lines))
+        if len(lines) < _PAGE or came >= total:
+            return None
+    return take(_Page(memory, [], f"has more than {_MOST_PAGES * _PAGE:,} lines"))
 
 
 def _access(line: dict[str, Any], memory: str, left_out: LeftOut) -> dict[str, Any] | None:
@@ -145,12 +154,14 @@ def _access(line: dict[str, Any], memory: str, left_out: LeftOut) -> dict[str, A
 
 
 def _copy(exported: Path, archive: zipfile.ZipFile) -> None:
-    """The members of the export as they are; the service looks at them more closely."""
-    with zipfile.ZipFile(exported) as source:
-        for entry in source.infolist():
-            name = entry.filename.rpartition("/")[2]
-            if name in ("memories.json", "memories.jsonl.gz"):
-                info = zipfile.ZipInfo(name, entry.date_time)
-                info.compress_type = zipfile.ZIP_DEFLATED if name.endswith(".json") else zipfile.ZIP_STORED
-                with source.open(entry) as of, archive.open(info, "w", force_zip64=True) as to:
-                    shutil.copyfileobj(of, to, 1 << 20)
+    """The tables of the export as they are; the service looks at them more closely. The texts for other programs stand
+    in them too, and are not unpacked."""
+    info = zipfile.ZipInfo(TABLES, datetime.now(UTC).timetuple()[:6])
+    info.compress_type = zipfile.ZIP_DEFLATED
+    with (
+        exported.open("rb") as file,
+        Container(file, unpacked=UNPACKED).open(TABLES) as read,
+        archive.open(info, "w", force_zip64=True) as to,
+    ):
+        while data := read(1 << 20):
+            to.write(data)

@@ -14,6 +14,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from app.cli.migrating.cleaning import (
     STATES,
+    Mended,
     Unusable,
     flag,
     identifier,
@@ -148,6 +149,8 @@ class Staging:
         taken = self.connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608
         if not taken and "id" in columns:
             self.left_out.note(table, row.get("id"), "id: is there twice")
+        if taken and any(isinstance(value, Mended) for value in values):
+            self.left_out.note(table, row.get("id"), "metadata: numbers that JSON cannot say, such as NaN, became null")
         self._pending += 1
         if self._pending >= _WRITTEN_TOGETHER:
             self.connection.execute("COMMIT")
