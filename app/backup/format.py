@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.errors import OpenMemoryError
+from app.memories.models import LAST_REVISION
 
 VERSION = "1"
 """The version that is written, and the only one that is read."""
@@ -38,8 +39,8 @@ LARGEST_RECORD = 8 * 1024 * 1024
 DEEPEST = 64
 """Levels of brackets within one entry."""
 
-MOST_REVISIONS = 1_000_000
-"""The highest number that a revision of a memory may have."""
+MOST_REVISIONS = LAST_REVISION
+"""The highest number that a revision may have in an archive: what we count up to, or we would refuse what we wrote."""
 
 
 class BadArchive(OpenMemoryError):

@@ -16,7 +16,7 @@ from sqlalchemy import exc, text
 
 from app.access import journal
 from app.access.caller import Caller
-from app.access.incoming import take_user
+from app.access.incoming import drop_unbound_rules, take_user
 from app.access.journal import Event as AuditEvent
 from app.audit import trail
 from app.audit.trail import Access
@@ -223,6 +223,9 @@ class Backup:
         for lost in await incoming.lost(tx, SHOWN):
             for id_ in lost.ids:
                 records.left_out.add(lost.kind, id_, "belongs to no memory of the archive")
+        if not records.ours:
+            for id_ in await drop_unbound_rules(tx):
+                records.left_out.add("rule", id_, "subject_id: names no app, so OpenMemory never applied it")
         await incoming.settle(tx)
 
     async def _write(
@@ -248,7 +251,10 @@ class Backup:
                     lost = await restoring.lost(tx, SHOWN)
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
-                if not isinstance(error.orig, pg.UniqueViolation | pg.DeadlockDetected):
+                if isinstance(error.orig, pg.NumericValueOutOfRange):
+                    words = "A memory of the archive has the last revision that there can be, and another text here."
+                    raise Conflict(words, code="revisions_used_up") from error
+                if not _overtaken(error.orig):
                     raise
                 if attempt == _ATTEMPTS:
                     words = "Others write what the archive holds, at the same time."
@@ -273,6 +279,12 @@ class Backup:
             turns.release()
 
 
+def _overtaken(error: object) -> bool:
+    """Whether somebody else wrote the same a moment ago. Nobody else writes into the tables of the plan."""
+    of_plan = isinstance(error, pg.Error) and (error.diag.table_name or "").startswith(("restored", "incoming"))
+    return isinstance(error, pg.UniqueViolation | pg.DeadlockDetected) and not of_plan
+
+
 async def _copy(tx: Tx, table: str, data: bytes) -> None:
     driver = cast(AsyncConnection[Any], (await tx.get_raw_connection()).driver_connection)
     try:
@@ -290,6 +302,5 @@ def _report(done: Restored, records: Records) -> ImportReport:
     return ImportReport(
         memories=MemoriesReport(**of_memories, left_out=records.counted["memories"]),
         **counts,
-        policies=0,
         left_out=records.left_out.items,
     )

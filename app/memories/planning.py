@@ -46,6 +46,9 @@ _ADD_CATEGORIES = """
 _ADD_CATEGORIES_AS_THEY_WERE = text(_ADD_CATEGORIES.format(id="i.id"))
 _ADD_CATEGORIES_ANEW = text(_ADD_CATEGORIES.format(id="gen_random_uuid()"))
 
+# One that is another user's gets another id, the same at every import; that one may be another's too, or stand in the
+# archive beside it, which is then made of the exports of both users. A third user's import may have taken both.
+_OTHER, _ANOTHER = DERIVED.format(id="i.id"), DERIVED.format(id="concat(i.id, ' again')")
 _RESOLVE = text(
     f"""
     INSERT INTO restored (id, place, target, renamed, fate, app_id, final)
@@ -55,12 +58,14 @@ _RESOLVE = text(
         coalesce(a.target, :app), i.state
     FROM incoming_memories AS i
     LEFT JOIN memories AS e ON e.id = i.id AND e.user_id <> :user
-    LEFT JOIN LATERAL (SELECT {DERIVED.format(id="i.id")} AS id WHERE e.id IS NOT NULL) AS other ON true
-    LEFT JOIN memories AS d ON d.id = other.id AND d.user_id <> :user
+    LEFT JOIN LATERAL (
+        SELECT o.id FROM (VALUES (1, {_OTHER}), (2, {_ANOTHER}), (3, gen_random_uuid())) AS o(turn, id)
+        WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.id = o.id AND m.user_id <> :user)
+        AND NOT EXISTS (SELECT FROM incoming_memories AS m WHERE m.id = o.id)
+        ORDER BY o.turn LIMIT 1
+    ) AS other ON e.id IS NOT NULL
     LEFT JOIN incoming_apps AS a ON a.id = i.app
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN e.id IS NULL THEN i.id WHEN d.id IS NULL THEN other.id ELSE gen_random_uuid() END AS id
-    ) AS now_called
+    CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NULL THEN i.id ELSE other.id END AS id) AS now_called
     """  # noqa: S608 - only constants are put in
 )
 _INDEX_PLAN = (
@@ -165,6 +170,7 @@ class Restored:
     revisions: int = 0
     access_logs: int = 0
     rules: int = 0
+    policies: int = 0
     vectors: int = 0
 
 
