@@ -33,7 +33,7 @@ from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.index.deliver import Deliverer
 from app.index.space import Spaces
-from app.memories import incoming, planning, restoring
+from app.memories import incoming, planning, restoring, shared_categories
 from app.memories.maintenance import Maintenance
 from app.memories.planning import Restored
 from app.memories.service import Memories
@@ -193,7 +193,10 @@ class Backup:
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)
                 await self._check(tx, records)
-                return await self._write(tx, caller, records, mode, progress, models=models), records
+                categories = await shared_categories.make(tx, self._database)
+                done = await self._write(tx, caller, records, mode, progress, models=models)
+                done.categories = categories
+                return done, records
 
     async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:
         pending: Iterator[Copied] = rows(container, records)

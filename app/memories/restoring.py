@@ -105,7 +105,7 @@ _ADD = text(
         i.deleted_at, r.superseded_by, r.revision
     FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
     WHERE r.fate = 'add'
-    ORDER BY i.namespace, CAST(r.app_id AS text), i.hash
+    ORDER BY i.namespace COLLATE "C", CAST(r.app_id AS text) COLLATE "C", i.hash COLLATE "C"
     """  # noqa: S608 - as above
 )
 
