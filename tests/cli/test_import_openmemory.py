@@ -367,3 +367,15 @@ async def test_a_migration_that_left_a_policy_behind_does_not_say_it_took_everyt
     migration = await bring(old.path, user="alice", into=new_user)
     [taken] = migration.report.users
     assert migration.report.whole is (taken.service["policies"] == taken.found.policies)
+
+
+async def test_what_tells_no_time_is_the_same_at_every_run(bring: Any, new_user: str, tmp_path: Path) -> None:
+    old = Installation(tmp_path / "openmemory.db")
+    user = old.user(new_user, email=None)
+    old.memory(user, old.app(user, "claude"), "of no time", created_at=None, updated_at=None)
+    old.connection.close()
+    first = await bring(old.path, mode="overwrite")
+    assert first.report.users[0].service["memories"]["added"] == 1
+    again = await bring(old.path, mode="overwrite")
+    memories = again.report.users[0].service["memories"]
+    assert (memories["replaced"], memories["unchanged"]) == (0, 1)

@@ -128,7 +128,8 @@ class Staging:
         self.connection.row_factory = sqlite3.Row
         self.connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE;")
         self._pending = 0
-        self._now = datetime.now(UTC).isoformat()
+        self.unknown = datetime.now(UTC).isoformat()
+        """The time of what tells none."""
         for table, columns in TABLES.items():
             keys = "id" if "id" in columns else ", ".join(columns)
             self.connection.execute(f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({keys}))")
@@ -162,7 +163,7 @@ class Staging:
         for name, column in columns.items():
             value = row.get(name)
             if value is None and column.like is not None:
-                value = row.get(column.like) or self._now
+                value = row.get(column.like) or self.unknown
             if value is None:
                 if column.needed:
                     raise Unusable(f"{name}: is missing")
