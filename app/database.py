@@ -303,6 +303,10 @@ class _Outage:
             raise Unavailable("The database has no free connection.", code="database_unavailable") from error
         broken = isinstance(error, exc.DBAPIError) and error.connection_invalidated
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
+        if isinstance(cause, pg.DeadlockDetected | pg.SerializationFailure) and not broken:
+            # PostgreSQL is well, and has ended one of two that waited for each other.
+            words = "Somebody else changed the same at the same moment, and nothing was written. Do it again."
+            raise Unavailable(words, code="overtaken") from error
         if broken or isinstance(cause, (*_AWAY, ConnectionError)):
             # A server that only reads may be one that another has replaced: its connections are of no use either.
             broken = broken or isinstance(cause, pg.ReadOnlySqlTransaction)

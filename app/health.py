@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from sqlalchemy import func, select, text
 
 from app.access.models import App, User
+from app.configuration.row import stored_now
 from app.database import Database
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Unavailable
@@ -97,11 +98,13 @@ class Health:
         drift: int | None = None
         last: dict[str, Any] | None = None
         collections: list[Collection] = []
+        unreadable: tuple[str, ...] = ()
         if ready.checks["postgres"].ok:
             async with self._database.transaction() as tx:
                 waiting, stuck = await marks.waiting(tx)
                 for name, count in (await tx.execute(_COUNTS)).one()._mapping.items():
                     counts[name] = count
+                unreadable = (await stored_now(tx)).unreadable
                 row = (await tx.execute(_LAST_SYNC)).one_or_none()
                 last = dict(row._mapping) if row else None
             if ready.checks["index"].ok:
@@ -113,6 +116,11 @@ class Health:
             collections = await self._collections()
         if self._spaces.obstacle is not None:
             problems.append(f"model: {self._spaces.obstacle}; searches go on with {self._spaces.serving.model}")
+        if unreadable:
+            problems.append(
+                f"configuration: {', '.join(unreadable)} was saved in a form that cannot be read, and counts as not"
+                " saved; save the configuration again, or reset it"
+            )
         if stuck:
             problems.append(
                 f"marks: {stuck} items could not be delivered to the index for {marks.STUCK_AFTER} attempts"

@@ -58,16 +58,18 @@ _ADD_APPS_ANEW = text(_ADD_APPS.format(id="gen_random_uuid()"))
 # What the user has themself stays: an archive only fills what is empty.
 _FILL_USER = text(
     """
-    UPDATE users AS u SET name = n.name, email = n.email, metadata = n.metadata, updated_at = now()
+    UPDATE users AS u SET name = n.name, email = n.email, metadata = n.metadata, created_at = n.created_at,
+        updated_at = now()
     FROM (
         SELECT id,
             CASE WHEN name IS NULL OR name = user_id THEN coalesce(CAST(:name AS text), name) ELSE name END AS name,
             CASE WHEN email IS NULL AND NOT EXISTS (SELECT FROM users AS o WHERE o.email = CAST(:email AS text))
                 THEN CAST(:email AS text) ELSE email END AS email,
-            :metadata || metadata AS metadata
+            :metadata || metadata AS metadata, least(created_at, CAST(:created_at AS timestamptz)) AS created_at
         FROM users WHERE id = :user
     ) AS n
-    WHERE u.id = n.id AND (u.name, u.email, u.metadata) IS DISTINCT FROM (n.name, n.email, n.metadata)
+    WHERE u.id = n.id AND (u.name, u.email, u.metadata, u.created_at) IS DISTINCT FROM
+        (n.name, n.email, n.metadata, n.created_at)
     """
 ).bindparams(bindparam("metadata", type_=JSONB))
 
@@ -111,11 +113,12 @@ _FIND_RULES = text(
 
 @dataclass(frozen=True, slots=True)
 class IncomingUser:
-    """What an archive says of its user. `email` is None where it may not be taken over."""
+    """What an archive says of its user. `email` is None where it may not be taken over; times are in ISO 8601."""
 
     name: str | None
     email: str | None
     metadata: dict[str, Any]
+    created_at: str | None
 
 
 async def take_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
@@ -132,9 +135,15 @@ async def take_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
 
 
 async def take_user(tx: Tx, caller: Caller, user: IncomingUser) -> None:
-    """Fill what the user has not said of themself."""
-    values = {"name": user.name, "email": user.email, "metadata": user.metadata}
+    """Fill what the user has not said of themself; they came when they first came anywhere."""
+    values = {"name": user.name, "email": user.email, "metadata": user.metadata, "created_at": user.created_at}
     await tx.execute(_FILL_USER, {"user": caller.user_id, **values})
+
+
+async def drop_unbound_rules(tx: Tx) -> list[str]:
+    """Leave out the rules that name no app; returns their ids. OpenMemory looked for rules by the id of the app, and
+    never applied such a one; with us it would be about every app."""
+    return [str(id_) for id_ in await tx.scalars(text("DELETE FROM incoming_rules WHERE subject IS NULL RETURNING id"))]
 
 
 async def take_rules(tx: Tx, caller: Caller) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from app.config import Limits
 from app.errors import OpenMemoryError
+from app.memories.models import LAST_REVISION
 
 VERSION = "1"
 """The version that is written, and the only one that is read."""
@@ -59,13 +60,13 @@ DEEPEST = 64
 
 MOST_RECORDS = {
     "apps": 10_000, "categories": 100_000, "memories": 2_000_000, "memory_categories": 20_000_000,
-    "status_history": 20_000_000, "access_controls": 100_000, REVISIONS: 20_000_000, ACCESSES: 20_000_000,
-    VECTORS: 4_000_000,
+    "status_history": 20_000_000, "access_controls": 100_000, "archive_policies": 10_000, REVISIONS: 20_000_000,
+    ACCESSES: 20_000_000, VECTORS: 4_000_000,
 }  # fmt: skip
 """Entries that a list, or lines that a member, may have."""
 
-MOST_REVISIONS = 1_000_000
-"""The highest number that a revision of a memory may have."""
+MOST_REVISIONS = LAST_REVISION
+"""The highest number that a revision may have in an archive: what we count up to, or we would refuse what we wrote."""
 
 
 class BadArchive(OpenMemoryError):

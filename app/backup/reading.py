@@ -30,7 +30,15 @@ from app.backup.records import Records, Row
 _TOGETHER = 256 * 1024
 """Bytes that are copied at once."""
 
-_LISTS = ("apps", "categories", "memories", "memory_categories", "status_history", "access_controls")
+_LISTS = (
+    "apps",
+    "categories",
+    "memories",
+    "memory_categories",
+    "status_history",
+    "access_controls",
+    "archive_policies",
+)
 _OBJECTS = ("user", "export_meta")
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")

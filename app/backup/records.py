@@ -7,7 +7,7 @@ import binascii
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from app.config import Limits
 from app.errors import Invalid
 from app.memories import checks
 from app.memories.changes import text_hash
+from app.memories.policies import LONGEST, CriteriaType
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.memories.secrets import redacted
 from app.memories.service import Memories
@@ -47,6 +48,8 @@ class Records:
     left_out: LeftOut = field(default_factory=LeftOut)
     user: IncomingUser | None = None
     counted: Counter[str] = field(default_factory=Counter)
+    ours: bool = False
+    """Whether this service or another one like it wrote the archive, rather than OpenMemory."""
     _recent: Recent = field(default_factory=Recent)
     _user_id: str | None = None
     _owner: tuple[str, str] | None = None
@@ -60,6 +63,7 @@ class Records:
             "memory_categories": self._filing,
             "status_history": self._change,
             "access_controls": self._rule,
+            "archive_policies": self._policy,
             REVISIONS: self._revision,
             ACCESSES: self._access,
             VECTORS: self._vector,
@@ -72,7 +76,8 @@ class Records:
             BadArchive: it is of another version, or its user is none.
         """
         if key == "export_meta":
-            version = Fields(key, value).values.get("version")
+            fields = Fields(key, value)
+            version, self.ours = fields.values.get("version"), bool(fields.optional_text("generator"))
             # Whoever wrote one by hand may have left it out, or written a number.
             if version not in (None, VERSION) and (type(version) is not int or str(version) != VERSION):
                 shown = repr(version)[:40] if isinstance(version, str | int) else "another one"
@@ -94,12 +99,12 @@ class Records:
         handle, name, email = (fields.optional_text(each) for each in ("user_id", "name", "email"))
         metadata = fields.mapping("metadata")
         self._tell_mended(fields, "user", self._user_id)
-        fields.optional_moment("created_at")
+        created = fields.optional_moment("created_at")
         fields.optional_moment("updated_at")
         if email is not None and self.principal.user is not None:
             self.left_out.add("user", self._user_id, "email: only a credential for every user may set it")
             email = None
-        taken = IncomingUser(None if name == handle else name, email, metadata)
+        taken = IncomingUser(None if name == handle else name, email, metadata, created)
         try:
             for each in (taken.name, taken.email):
                 if each is not None:
@@ -107,7 +112,7 @@ class Records:
             checks.metadata(metadata, self.limits)
         except Invalid as error:
             self.left_out.add("user", self._user_id, error.message)
-            return
+            taken = IncomingUser(None, None, {}, created)
         self.user = taken
 
     def _app(self, place: str, number: int, value: Any) -> list[Row]:
@@ -235,6 +240,26 @@ class Records:
         about = about if sort in _NAMED else None
         return [("incoming_rules", (number, id_, subject, sort, about, name if named else None, effect, created))]
 
+    def _policy(self, place: str, number: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        id_, sort, about = fields.id(), fields.text("criteria_type"), fields.optional_id("criteria_id")
+        name, days = fields.optional_text("criteria_name"), fields.whole("days_to_archive", -(2**31), 2**31 - 1)
+        created = fields.moment("created_at", self.now)
+        named = sort == "namespace"
+        try:
+            if sort not in get_args(CriteriaType):
+                raise Invalid("criteria_type", f"must be one of {', '.join(get_args(CriteriaType))}")
+            if sort == "user" and about is not None and self._user_id is not None and about != self._user_id:
+                raise Invalid("criteria_id", "is not the id of the archive's user")
+            if sort in _NAMED and about is None:
+                raise Invalid("criteria_id", f"is missing; it must be the id of the {sort}")
+            if named:
+                checks.name(name or "", "criteria_name", self.limits)
+            checks.between(days, "days_to_archive", 1, LONGEST)
+        except Invalid as error:
+            return self._refused("archive_policies", number, id_, error)
+        return [("incoming_policies", (number, id_, sort, about, name if named else None, days, created))]
+
     def _revision(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
         memory, revision = fields.id("memory_id"), fields.whole("revision", 1, MOST_REVISIONS)
@@ -301,7 +326,8 @@ class Records:
 
 _TIMES = ("archived_at", "deleted_at", "expires_at", "valid_from", "valid_until")
 _KINDS = {
-    "apps": "app", "categories": "category", "memories": "memory", "access_controls": "rule", ACCESSES: "access_log",
+    "apps": "app", "categories": "category", "memories": "memory", "access_controls": "rule",
+    "archive_policies": "policy", ACCESSES: "access_log",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ class LeftOutItem(BaseModel):
     """Something of the archive that did not come in. The text itself is never repeated."""
 
     kind: str = Field(
-        description="memory (or a part of one), app, category, history, revision, access_log, rule or user."
+        description="memory (or a part of one), app, category, history, revision, access_log, rule, policy or user."
     )
     id: str = Field(description="The id that it has in the archive; of a revision, its memory's.")
     reason: str = Field(description="The field, and what is wrong with it.")

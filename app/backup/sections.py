@@ -21,6 +21,8 @@ _APPS = f"""
         UNION SELECT app_id FROM memory_revisions WHERE memory_id IN ({_CHOSEN})
         UNION SELECT app_id FROM memory_access_logs WHERE memory_id IN ({_CHOSEN})))
 """
+# What is about all of the user goes with all of the user alone.
+_POLICIES = "p.user_id = :user AND :whole"
 
 USER = """
     SELECT CAST(json_build_object('id', id, 'user_id', user_id, 'name', name, 'email', email, 'metadata', metadata,
@@ -42,6 +44,7 @@ SECTIONS: dict[str, str] = {
         FROM categories AS c
         WHERE c.id IN (SELECT category_id FROM memory_categories WHERE memory_id IN ({_CHOSEN}))
         OR c.id IN (SELECT object_id FROM access_controls WHERE user_id = :user AND object_type = 'category')
+        OR c.id IN (SELECT criteria_id FROM archive_policies AS p WHERE {_POLICIES} AND criteria_type = 'category')
         ORDER BY c.name
     """,
     "memories": f"""
@@ -72,6 +75,18 @@ SECTIONS: dict[str, str] = {
         AND (r.subject_id IS NULL OR EXISTS (SELECT FROM apps AS a WHERE a.id = r.subject_id AND {_APPS}))
         AND (r.object_type <> 'app' OR EXISTS (SELECT FROM apps AS a WHERE a.id = r.object_id AND {_APPS}))
         ORDER BY r.created_at, r.id
+    """,
+    "archive_policies": f"""
+        SELECT CAST(json_build_object('id', p.id, 'criteria_type', p.criteria_type, 'criteria_id', p.criteria_id,
+            'days_to_archive', p.days_to_archive, 'created_at', p.created_at,
+            'criteria_name', coalesce(p.criteria_name, a.name, c.name, u.user_id)) AS text)
+        FROM archive_policies AS p
+        LEFT JOIN apps AS a ON p.criteria_type = 'app' AND a.id = p.criteria_id
+        LEFT JOIN categories AS c ON p.criteria_type = 'category' AND c.id = p.criteria_id
+        LEFT JOIN users AS u ON p.criteria_type = 'user' AND u.id = p.criteria_id
+        WHERE {_POLICIES} AND (p.criteria_type <> 'app' OR a.id IS NOT NULL)
+            AND (p.criteria_type <> 'category' OR c.id IS NOT NULL)
+        ORDER BY p.created_at, p.id
     """,
 }  # fmt: skip
 """The lists of `memories.json`, in their order. Each row is one text of JSON; of memories, with its id."""

@@ -16,7 +16,7 @@ from sqlalchemy import exc, text
 
 from app.access import journal
 from app.access.caller import Caller
-from app.access.incoming import take_user
+from app.access.incoming import drop_unbound_rules, take_user
 from app.access.journal import Event as AuditEvent
 from app.access.principal import Principal
 from app.audit import trail
@@ -35,7 +35,7 @@ from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict
 from app.index.deliver import Deliverer
 from app.index.space import Spaces
-from app.memories import incoming, planning, restoring
+from app.memories import incoming, planning, restoring, shared_categories
 from app.memories.maintenance import Maintenance
 from app.memories.planning import Restored
 from app.memories.service import Memories
@@ -204,7 +204,10 @@ class Backup:
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)
                 await self._check(tx, records)
-                return await self._write(tx, caller, records, mode, progress, models=models), records
+                categories = await shared_categories.make(tx, self._database)
+                done = await self._write(tx, caller, records, mode, progress, models=models)
+                done.categories = categories
+                return done, records
 
     async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:
         pending: Iterator[Copied] = rows(container, records)
@@ -247,6 +250,9 @@ class Backup:
         for lost in await incoming.lost(tx, SHOWN):
             for id_ in lost.ids:
                 records.left_out.add(lost.kind, id_, "belongs to no memory of the archive")
+        if not records.ours:
+            for id_ in await drop_unbound_rules(tx):
+                records.left_out.add("rule", id_, "subject_id: names no app, so OpenMemory never applied it")
         await incoming.settle(tx)
 
     async def _write(
@@ -272,7 +278,10 @@ class Backup:
                     lost = await restoring.lost(tx, SHOWN)
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
-                if not isinstance(error.orig, pg.UniqueViolation | pg.DeadlockDetected):
+                if isinstance(error.orig, pg.NumericValueOutOfRange):
+                    words = "A memory of the archive has the last revision that there can be, and another text here."
+                    raise Conflict(words, code="revisions_used_up") from error
+                if not _overtaken(error.orig):
                     raise
                 if attempt == _ATTEMPTS:
                     words = "Others write what the archive holds, at the same time."
@@ -282,6 +291,12 @@ class Backup:
                     records.left_out.add(kind, id_, problem)
                 return done
         raise AssertionError("unreachable")
+
+
+def _overtaken(error: object) -> bool:
+    """Whether somebody else wrote the same a moment ago. Nobody else writes into the tables of the plan."""
+    of_plan = isinstance(error, pg.Error) and (error.diag.table_name or "").startswith(("restored", "incoming"))
+    return isinstance(error, pg.UniqueViolation | pg.DeadlockDetected) and not of_plan
 
 
 async def _copy(tx: Tx, table: str, data: bytes) -> None:
@@ -301,6 +316,5 @@ def _report(done: Restored, records: Records) -> ImportReport:
     return ImportReport(
         memories=MemoriesReport(**of_memories, left_out=records.counted["memories"]),
         **counts,
-        policies=0,
         left_out=records.left_out.items,
     )

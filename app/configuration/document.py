@@ -23,6 +23,7 @@ from app.configuration.providers import (
     needs_address,
     reference,
 )
+from app.configuration.saved import read
 from app.configuration.schemas import MASK
 from app.egress.policy import EgressRefused, Origin
 from app.embeddings.opening import PACKAGED, default_model, without_secrets
@@ -82,18 +83,14 @@ class Stored:
     llm: Section | None = None
     embedder: Section | None = None
     kept: tuple[Mapping[str, str], ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """The parts of the column that cannot be read, and so count as not saved; the next change leaves them out."""
 
     @classmethod
-    def of(cls, value: Mapping[str, Any] | None) -> Stored:
-        """Read the column."""
-        value = value or {}
-        mem0 = value.get("mem0", {})
-        return cls(
-            value.get("openmemory", {}).get("custom_instructions"),
-            mem0.get("llm"),
-            mem0.get("embedder"),
-            tuple(value.get("kept", ())),
-        )
+    def of(cls, value: Any) -> Stored:
+        """Read the column, whatever stands in it."""
+        saved = read(value)
+        return cls(saved.instructions, saved.llm, saved.embedder, saved.kept, saved.unreadable)
 
     def value(self) -> dict[str, Any]:
         """What the column holds: only what was saved."""

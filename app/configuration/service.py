@@ -219,7 +219,7 @@ class Configuration:
     async def _save(self, principal: Principal, event: Event, change: Callable[[Stored], Stored]) -> Stored:
         async with self._database.transaction() as tx:
             before = await row.locked(tx, make=True)
-            after = change(before)
+            after = replace(change(before), unreadable=())
             if after.embedder != before.embedder and before.embedder is not None:
                 after = replace(after, kept=await row.still_needed(tx, (*row.key_kept(before.embedder), *before.kept)))
             if after != before:

@@ -25,7 +25,16 @@ from app.errors import Conflict, NotFound
 from app.index import marks
 from app.index.models import Embedding, Kind
 from app.memories import transitions
-from app.memories.models import STATE, Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
+from app.memories.models import (
+    LAST_REVISION,
+    STATE,
+    Category,
+    Memory,
+    MemoryCategory,
+    MemoryRevision,
+    MemoryStatusHistory,
+    State,
+)
 from app.memories.schemas import CheckedMemory, Event, MemoryAdded, MemoryUpdate
 
 _RAISE = marks.RAISE.format(kind="'memory'", id="new.id", source="FROM new")
@@ -208,6 +217,12 @@ async def update_text(
     refiled = change.categories is not None and await _refile(tx, caller.user_id, current.id, set(change.categories))
     if content == current.content and metadata == current.metadata and not refiled:
         return memory_id
+    if current.revision == LAST_REVISION:
+        raise Conflict(
+            f"The memory has {LAST_REVISION:,} revisions, the last that there can be.",
+            code="revisions_used_up",
+            hint="Add the text as a memory of its own.",
+        )
     values = {
         "content": content, "hash": text_hash(content), "metadata_": metadata,
         "revision": current.revision + 1, "updated_at": func.now(), "labels": list(labels(content, metadata)),

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from app.access import incoming as of_access
 from app.database import Tx
+from app.memories import incoming_policies
 
 TABLES: Mapping[str, str] = {
     **of_access.TABLES,
@@ -28,6 +29,7 @@ TABLES: Mapping[str, str] = {
         changed_at timestamptz""",
     "incoming_accesses": """
         place integer, id uuid, memory uuid, app uuid, accessed_at timestamptz, access_type text, metadata jsonb""",
+    "incoming_policies": incoming_policies.COLUMNS,
     "incoming_vectors": "id uuid, model text, text_hash text, vector bytea",
     "incoming_refused": "kind text, place integer, id uuid",
 }
@@ -42,7 +44,7 @@ _TWICE = """
 _IDS = {
     "apps": "incoming_apps", "categories": "incoming_categories", "memories": "incoming_memories",
     "status_history": "incoming_history", "access_controls": "incoming_rules",
-    "access_logs.jsonl.gz": "incoming_accesses",
+    "archive_policies": "incoming_policies", "access_logs.jsonl.gz": "incoming_accesses",
 }  # fmt: skip
 _REVISIONS_TWICE = text(
     """

@@ -27,6 +27,9 @@ class State(StrEnum):
 STATE = Enum(State, name="memory_state", values_callable=lambda states: [state.value for state in states])
 
 
+LAST_REVISION = 2**31 - 1
+"""The highest number of a revision that the column holds."""
+
 SHORT = 400
 """Bytes of a text that an index holds whole."""
 

@@ -15,6 +15,7 @@ from app.access import rulebook
 from app.access.caller import Caller
 from app.access.incoming import DERIVED
 from app.database import Tx
+from app.errors import NotFound
 from app.memories import changes
 from app.memories.models import Memory, State
 
@@ -34,18 +35,12 @@ _PLAN = (
     "ALTER TABLE incoming_categories ADD target uuid",
 )
 
-_MATCH_CATEGORIES = text(
-    "UPDATE incoming_categories AS i SET target = c.id FROM categories AS c WHERE i.target IS NULL AND c.name = i.name"
-)
-_ADD_CATEGORIES = """
-    INSERT INTO categories (id, name, description, created_at, updated_at)
-    SELECT {id}, i.name, i.description, i.created_at, i.updated_at
-    FROM (SELECT DISTINCT ON (name) * FROM incoming_categories WHERE target IS NULL ORDER BY name, place) AS i
-    ON CONFLICT DO NOTHING
-"""
-_ADD_CATEGORIES_AS_THEY_WERE = text(_ADD_CATEGORIES.format(id="i.id"))
-_ADD_CATEGORIES_ANEW = text(_ADD_CATEGORIES.format(id="gen_random_uuid()"))
+_MATCH_CATEGORIES = text("UPDATE incoming_categories AS i SET target = c.id FROM categories AS c WHERE c.name = i.name")
 
+# One that is another user's gets another id, the same at every import; that one may be another's too, or stand in the
+# archive beside it, which is then made of the exports of both users. A third user's import may have taken both.
+_OTHER, _ANOTHER = DERIVED.format(id="i.id"), DERIVED.format(id="concat(i.id, ' again')")
+_USER = text("SELECT id FROM users WHERE id = :user")
 _RESOLVE = text(
     f"""
     INSERT INTO restored (id, place, target, renamed, fate, app_id, final)
@@ -55,12 +50,14 @@ _RESOLVE = text(
         coalesce(a.target, :app), i.state
     FROM incoming_memories AS i
     LEFT JOIN memories AS e ON e.id = i.id AND e.user_id <> :user
-    LEFT JOIN LATERAL (SELECT {DERIVED.format(id="i.id")} AS id WHERE e.id IS NOT NULL) AS other ON true
-    LEFT JOIN memories AS d ON d.id = other.id AND d.user_id <> :user
+    LEFT JOIN LATERAL (
+        SELECT o.id FROM (VALUES (1, {_OTHER}), (2, {_ANOTHER}), (3, gen_random_uuid())) AS o(turn, id)
+        WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.id = o.id AND m.user_id <> :user)
+        AND NOT EXISTS (SELECT FROM incoming_memories AS m WHERE m.id = o.id)
+        ORDER BY o.turn LIMIT 1
+    ) AS other ON e.id IS NOT NULL
     LEFT JOIN incoming_apps AS a ON a.id = i.app
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN e.id IS NULL THEN i.id WHEN d.id IS NULL THEN other.id ELSE gen_random_uuid() END AS id
-    ) AS now_called
+    CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NULL THEN i.id ELSE other.id END AS id) AS now_called
     """  # noqa: S608 - only constants are put in
 )
 _INDEX_PLAN = (
@@ -165,6 +162,7 @@ class Restored:
     revisions: int = 0
     access_logs: int = 0
     rules: int = 0
+    policies: int = 0
     vectors: int = 0
 
 
@@ -172,18 +170,20 @@ async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
     """Decide what becomes of each memory of the archive, and hold the rows that it concerns.
 
     The user's rules are held first, as by all who change them or erase what they are about: so one import at a time
-    writes for a user.
+    writes for a user. The categories are there already (`shared_categories.make`).
+
+    Raises:
+        NotFound: the user was erased while their archive was read.
     """
     done = Restored()
     values = {"user": caller.user_id, "app": caller.app_id, "overwrite": overwrite}
     await rulebook.hold(tx, [caller.user_id])
+    if await tx.scalar(_USER, values) is None:
+        raise NotFound("The user was erased a moment ago.", code="user_not_found")
     for statement in _PLAN:
         await tx.execute(text(statement))
     done.apps = await of_access.take_apps(tx, caller, overwrite=overwrite)
     await tx.execute(_MATCH_CATEGORIES)
-    for add in (_ADD_CATEGORIES_AS_THEY_WERE, _ADD_CATEGORIES_ANEW):
-        done.categories += (await tx.execute(add)).rowcount
-        await tx.execute(_MATCH_CATEGORIES)
     await tx.execute(_RESOLVE, values)
     for statement in _INDEX_PLAN:
         await tx.execute(text(statement))

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from sqlalchemy import delete, exists, func, select, text
+from sqlalchemy import delete, exists, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.access import journal
@@ -17,7 +17,7 @@ from app.access.models import App, User
 from app.config import LONGEST_NAME
 from app.database import Database, Tx
 from app.errors import Conflict, Invalid, NotFound
-from app.memories.models import ArchivePolicy, Category, Memory, MemoryCategory
+from app.memories.models import ArchivePolicy, Category, MemoryCategory
 
 MOST = 200
 """Policies of one user: each is looked at every hour."""
@@ -176,22 +176,17 @@ async def _criterion(tx: Tx, caller: Caller, new: PolicyCreate) -> dict[str, Any
 
 
 async def _category(tx: Tx, caller: Caller, new: PolicyCreate) -> UUID | None:
-    """A category of this name, made if it is new; by its id one that the user files under.
+    """A category by its id or name, if the user files under it or has a policy about it.
 
-    Categories are shared by name: that there is one tells what others file.
+    Categories are shared by name: that there is one tells what others file, and one that only a policy names would
+    stand there for everybody, whatever it is called.
     """
-    if new.criteria_id is None:
-        await tx.execute(_MAKE_CATEGORY, {"name": new.criteria_name})
-        return await tx.scalar(select(Category.id).where(Category.name == new.criteria_name))
-    filed = (
-        select(MemoryCategory.category_id)
-        .join(Memory, Memory.id == MemoryCategory.memory_id)
-        .where(MemoryCategory.category_id == new.criteria_id, Memory.user_id == caller.user_id)
+    which = Category.id == new.criteria_id if new.criteria_id is not None else Category.name == new.criteria_name
+    filed = exists().where(MemoryCategory.category_id == Category.id, MemoryCategory.user_id == caller.user_id)
+    known = exists().where(
+        ArchivePolicy.user_id == caller.user_id,
+        ArchivePolicy.criteria_type == "category",
+        ArchivePolicy.criteria_id == Category.id,
     )
-    known = select(ArchivePolicy.id).where(
-        ArchivePolicy.user_id == caller.user_id, ArchivePolicy.criteria_id == new.criteria_id
-    )
-    return new.criteria_id if await tx.scalar(select(exists(filed) | exists(known))) else None
-
-
-_MAKE_CATEGORY = text("INSERT INTO categories (name) VALUES (:name) ON CONFLICT DO NOTHING")
+    found: UUID | None = await tx.scalar(select(Category.id).where(which, filed | known))
+    return found

@@ -19,6 +19,7 @@ from app.audit import trail
 from app.audit.trail import Access
 from app.database import Tx
 from app.index import marks
+from app.memories import incoming_policies
 from app.memories.planning import CONTENT, STAMPS, Restored
 
 _AS_THEY_WERE = (*CONTENT, *STAMPS, "hash", "labels")
@@ -104,7 +105,7 @@ _ADD = text(
         i.deleted_at, r.superseded_by, r.revision
     FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
     WHERE r.fate = 'add'
-    ORDER BY i.namespace, CAST(r.app_id AS text), i.hash
+    ORDER BY i.namespace COLLATE "C", CAST(r.app_id AS text) COLLATE "C", i.hash COLLATE "C"
     """  # noqa: S608 - as above
 )
 
@@ -150,9 +151,9 @@ _PRESENT_STATES = text(
 )
 _ACCESSES = text(
     f"""
-    INSERT INTO memory_access_logs (id, memory_id, app_id, accessed_at, access_type, metadata)
+    INSERT INTO memory_access_logs (id, memory_id, app_id, accessed_at, access_type, metadata, imported_at)
     SELECT CASE WHEN e.id IS NULL THEN l.id ELSE {DERIVED.format(id="l.id")} END,
-        r.target, coalesce(a.target, :app), l.accessed_at, l.access_type, l.metadata
+        r.target, coalesce(a.target, :app), l.accessed_at, l.access_type, l.metadata, now()
     FROM incoming_accesses AS l
     JOIN restored AS r ON r.id = l.memory AND r.fate <> 'skip'
     LEFT JOIN memory_access_logs AS e ON e.id = l.id
@@ -200,6 +201,7 @@ _WRITTEN = "SELECT target AS id FROM restored WHERE fate = 'add' OR (fate = 'rep
 _LOST = text(
     """
     (SELECT 'rule' AS kind, id, problem FROM incoming_rules WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
+    UNION ALL (SELECT 'policy', id, problem FROM incoming_policies WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
     UNION ALL (
         SELECT 'memory', i.id, 'superseded_by: names a memory that is not there'
         FROM incoming_memories AS i JOIN restored AS r ON r.id = i.id
@@ -240,10 +242,11 @@ async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Se
     done.vectors = (await tx.execute(_VECTORS, in_use)).rowcount
     await tx.execute(_MARK)
     done.rules = await of_access.take_rules(tx, caller)
+    done.policies = await incoming_policies.take(tx, caller)
     counts = (await tx.execute(_COUNT)).one()._mapping
     for name, count in counts.items():
         setattr(done, name, count)
-    detail = {"mode": mode, **dict(counts)}
+    detail = {"mode": mode, **dict(counts), "rules": done.rules, "policies": done.policies}
     await trail.log_chosen(tx, caller, Access.UPDATE, _REPLACED, {"operation": "import"})
     await journal.record_chosen(tx, caller, AuditEvent.MEMORY_IMPORT, _WRITTEN, detail=detail)
     return done

@@ -20,7 +20,7 @@ MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 TABLES = (
     "users", "apps", "memories", "memory_revisions", "memory_status_history", "categories", "memory_categories",
-    "access_controls", "memory_access_logs", "embeddings", "index_marks",
+    "access_controls", "memory_access_logs", "embeddings", "index_marks", "archive_policies",
 )  # fmt: skip
 
 
@@ -143,6 +143,15 @@ async def everything(services: Services, user: str) -> dict[str, Any]:
                 FROM access_controls AS r JOIN users AS u ON u.id = r.user_id LEFT JOIN apps AS s ON s.id = r.subject_id
                 LEFT JOIN memories AS m ON m.id = r.object_id LEFT JOIN apps AS a ON a.id = r.object_id
                 LEFT JOIN categories AS c ON c.id = r.object_id WHERE u.user_id = :user ORDER BY 1, 2, 3, 4
+                """
+            ),
+            "policies": await rows(
+                """
+                SELECT p.criteria_type, coalesce(p.criteria_name, a.name, c.name), p.criteria_id = p.user_id,
+                    p.days_to_archive, p.created_at
+                FROM archive_policies AS p JOIN users AS u ON u.id = p.user_id
+                LEFT JOIN apps AS a ON a.id = p.criteria_id AND a.owner_id = u.id
+                LEFT JOIN categories AS c ON c.id = p.criteria_id WHERE u.user_id = :user ORDER BY 1
                 """
             ),
             "categories": await rows(

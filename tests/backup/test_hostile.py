@@ -258,7 +258,7 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "revision 0": (
         lambda: lines("revisions.jsonl.gz", REVISION | {"revision": 0}),
-        "line 1.revision: must be from 1 to 1,000,000",
+        "line 1.revision: must be from 1 to 2,147,483,647",
     ),
     "one revision twice": (
         lambda: lines("revisions.jsonl.gz", REVISION, REVISION),
@@ -306,7 +306,7 @@ TYPES: dict[str, tuple[Any, str]] = {
     "memories.0.category_ids": ("food", "memories[0].category_ids: must be a list of UUIDs, not a string"),
     "memories.0.category_ids.0": ("food", "memories[0].category_ids[0]: must be a UUID, not another string"),
     "memories.0.importance": ("high", "memories[0].importance: must be a number or null, not a string"),
-    "memories.0.revision": (2**40, "memories[0].revision: must be from 1 to 1,000,000"),
+    "memories.0.revision": (2**40, "memories[0].revision: must be from 1 to 2,147,483,647"),
     "memories.0.namespace": (5, "memories[0].namespace: must be a string, not a number"),
     "memory_categories.0.memory_id": (None, "memory_categories[0].memory_id: must be a UUID, not null"),
     "status_history.0.new_state": ("new", "status_history[0].new_state: must be one of active, paused"),

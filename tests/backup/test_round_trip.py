@@ -15,9 +15,21 @@ from app.access.caller import Caller
 from app.access.grants import GrantCreate
 from app.config import Settings
 from app.memories.models import State
-from app.memories.schemas import MemoryCreate, MemoryUpdate
+from app.memories.policies import PolicyCreate
+from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from app.services import Services, open_services
-from tests.backup.archives import Upstream, bring_in, export, lines_of, members, send, tables_of
+from tests.backup.archives import (
+    Upstream,
+    bring_in,
+    compressed,
+    export,
+    lines_of,
+    members,
+    new_id,
+    send,
+    tables_of,
+    zipped,
+)
 from tests.backup.conftest import client_of
 
 AllOf = Callable[[Services, str], Awaitable[dict[str, Any]]]
@@ -83,6 +95,9 @@ async def populate(services: Services, user: str) -> Caller:
         GrantCreate(effect="deny", app="not there yet", object_type="all"),
     ):
         await services.grants.create(owner, rule)
+    for criteria_type, name in (("user", None), ("app", "cursor"), ("category", f"work of {user}"), ("namespace", "w")):
+        policy = PolicyCreate(criteria_type=criteria_type, criteria_name=name, days_to_archive=30)  # type: ignore[arg-type]
+        await services.policies.create(owner, policy)
     await services.deliverer.drain()
     return owner
 
@@ -95,7 +110,9 @@ async def test_a_new_data_folder_has_everything_with_the_same_ids(
     expected = await all_of(services, new_user)
     assert all(expected.values())
     assert expected["user"] == ("Somebody", f"{new_user}@example.com", {"theme": "dark"})
-    assert len(expected["vectors"]) >= 2  # and those of what was put away after it was delivered
+    # Of the two that are active; of the others too if they were delivered before they were put away.
+    vectors = len(expected["vectors"])
+    assert vectors >= 2
     settings = {"data_dir": str(short_folder / f"fresh-{new_user}"), "access": {"default_user": new_user}}
 
     async def elsewhere() -> tuple[dict[str, Any], dict[str, Any], bytes]:
@@ -106,10 +123,17 @@ async def test_a_new_data_folder_has_everything_with_the_same_ids(
 
     report, found, again = await asyncio.create_task(elsewhere())
     assert report["left_out"] == []
-    assert (report["memories"]["added"], report["rules"], report["vectors"]) == (5, 6, len(expected["vectors"]))
+    assert (report["memories"]["added"], report["rules"], report["vectors"], report["policies"]) == (5, 6, vectors, 4)
     assert found == expected
     one, two = tables_of(archive), tables_of(again)
-    for kind in ("memories", "memory_categories", "status_history", "access_controls", "categories"):
+    for kind in (
+        "memories",
+        "memory_categories",
+        "status_history",
+        "access_controls",
+        "categories",
+        "archive_policies",
+    ):
         assert [row["id"] for row in two[kind] if "id" in row] == [row["id"] for row in one[kind] if "id" in row]
     assert lines_of(again, "vectors.jsonl.gz") == lines_of(archive, "vectors.jsonl.gz")
 
@@ -397,3 +421,114 @@ async def test_the_logs_tell_of_both(services: Services, api: httpx.AsyncClient,
     assert (told["memory.export"]["objects"], told["memory.export"]["count"]) == ([memory], 1)
     log = (await api.get(f"/api/v1/memories/{memory}/access-log", params={"user_id": user})).json()
     assert [entry["access_type"] for entry in log["logs"]] == ["export"]
+
+
+async def test_the_access_log_that_was_brought_over_outlives_the_job_that_ends_old_lines(
+    api: httpx.AsyncClient, services: Services, user: str
+) -> None:
+    """An old installation may be older than its log is kept here: what came in is kept as long from that day on."""
+    archive = Upstream()
+    memory = archive.memory("read long ago")
+    log = {
+        "id": new_id(), "memory_id": memory, "app_id": archive.app_id, "accessed_at": "2024-01-01T00:00:00+00:00",
+        "access_type": "search", "metadata": {},
+    }  # fmt: skip
+    whole = members(archive.zip()) | {"access_logs.jsonl.gz": compressed([log])}
+    assert (await bring_in(api, user, zipped(whole)))["access_logs"] == 1
+
+    async def left() -> list[str]:
+        await services.audit.prune()
+        found = (await api.get(f"/api/v1/memories/{memory}/access-log", params={"user_id": user})).json()
+        return [line["id"] for line in found["logs"]]
+
+    assert await left() == [log["id"]]
+    async with services.database.transaction() as tx:
+        aged = "UPDATE memory_access_logs SET imported_at = now() - interval '366 days' WHERE id = CAST(:id AS uuid)"
+        await tx.execute(text(aged), {"id": log["id"]})
+    assert await left() == []
+
+
+async def test_an_archive_that_is_brought_in_again_changes_nothing(api: httpx.AsyncClient, user: str) -> None:
+    """Of two active twins one is put away: when that was does not move with every import."""
+    archive = Upstream()
+    first, second = archive.memory("the same"), archive.memory("the same")
+    await bring_in(api, user, archive.zip())
+    before = {row["id"]: row for row in tables_of(await export(api, user))["memories"]}
+    report = await bring_in(api, user, archive.zip())
+    after = {row["id"]: row for row in tables_of(await export(api, user))["memories"]}
+    assert after == before
+    assert (report["memories"]["replaced"], report["memories"]["unchanged"]) == (0, 2)
+    assert {before[first]["state"], before[second]["state"]} == {"active", "archived"}
+
+
+async def test_when_a_user_came_survives_a_round_trip(
+    services: Services, api: httpx.AsyncClient, user: str, new_user: str
+) -> None:
+    archive = Upstream()
+    archive.memory("something")
+    await bring_in(api, user, archive.zip())
+    assert tables_of(await export(api, user))["user"]["created_at"] == "2025-05-01T10:00:00+00:00"
+    archive.tables["user"]["created_at"] = "2025-06-01T10:00:00+00:00"
+    await bring_in(api, user, archive.zip())
+    assert tables_of(await export(api, user))["user"]["created_at"] == "2025-05-01T10:00:00+00:00"
+
+
+async def test_a_rule_for_no_app_that_did_nothing_there_hides_nothing_here(
+    services: Services, api: httpx.AsyncClient, user: str
+) -> None:
+    """OpenMemory looked for rules with the id of the app: one without was never applied."""
+    archive = Upstream()
+    archive.memory("still read")
+    rule = archive.rule(None, "deny")
+    report = await bring_in(api, user, archive.zip())
+    assert report["rules"] == 0
+    assert [(each["kind"], each["id"]) for each in report["left_out"]] == [("rule", rule)]
+    caller = await services.directory.caller(user, "claude")
+    found = await services.memories.list(caller, MemoryQuery())
+    assert [memory.content for memory in found.items] == ["still read"]
+
+
+async def test_an_archive_of_ours_is_taken_again_whatever_its_revisions(api: httpx.AsyncClient, user: str) -> None:
+    archive = Upstream()
+    memory = archive.memory("first", revision=1_000_000)
+    await bring_in(api, user, archive.zip())
+    answer = await api.put(f"/api/v1/memories/{memory}", json={"user_id": user, "memory_content": "second"})
+    assert answer.status_code == 200, answer.text
+    again = await export(api, user)
+    assert tables_of(again)["memories"][0]["revision"] == 1_000_001
+    await bring_in(api, user, again)
+
+
+async def test_a_revision_after_the_last_number_is_refused_in_words(api: httpx.AsyncClient, user: str) -> None:
+    archive = Upstream()
+    memory = archive.memory("first", revision=2**31 - 1)
+    await bring_in(api, user, archive.zip())
+    answer = await api.put(f"/api/v1/memories/{memory}", json={"user_id": user, "memory_content": "second"})
+    assert answer.status_code == 409, answer.text
+    archive.tables["memories"][0]["content"] = "third"
+    answer = await send(api, user, archive.zip())
+    assert answer.status_code == 409, answer.text
+
+
+async def test_a_derived_id_that_stands_in_the_archive_too_is_no_conflict(
+    services: Services, api: httpx.AsyncClient, user: str
+) -> None:
+    other = f"other-{new_id()}"
+    await services.directory.caller(other, None, owner=True)
+    first = Upstream()
+    memory = first.memory("of another user")
+    await bring_in(api, other, first.zip())
+    report = await bring_in(api, user, first.zip())
+    assert report["memories"]["renamed"] == 1
+    [mine] = tables_of(await export(api, user))["memories"]
+    # What both exports hold, in one archive.
+    both = Upstream()
+    both.memory("of another user", id=memory)
+    both.memory("mine, since changed", id=mine["id"])
+    answer = await send(api, user, both.zip())
+    assert answer.status_code == 200, answer.text
+    before = tables_of(await export(api, user))["memories"]
+    assert {row["content"] for row in before} == {"of another user", "mine, since changed"}
+    again = await bring_in(api, user, both.zip())
+    assert again["memories"]["unchanged"] == 2
+    assert tables_of(await export(api, user))["memories"] == before

@@ -132,8 +132,11 @@ async def test_everything_of_everybody_is_there_as_it_was(
         [taken] = [taken for taken in migration.report.users if taken.user == user]
         assert taken.found.policies == 1
         assert taken.service is not None
-        told = f"1 archive policies of {user} were not taken." in migration.report.notes
-        assert told is (taken.service["policies"] == 0)
+        assert taken.service["policies"] == 1
+        policies = await client.call("GET", "/api/v1/archive-policies", params={"user_id": user})
+        found = [(policy["criteria_type"], policy["criteria_name"], policy["days_to_archive"]) for policy in
+                 policies["policies"]]  # fmt: skip
+        assert found == [("app", "claude", 90)]
         connection.close()
 
 
@@ -332,3 +335,50 @@ def test_the_command_reports_and_ends_with_a_code_that_says_how_it_went(
         assert failed.returncode == code, failed.stderr
         assert len(failed.stderr.splitlines()) == 1, failed.stderr
         assert failed.stderr.startswith("openmemory: ")
+
+
+async def test_policies_of_a_database_go_to_whom_they_are_about_and_the_others_are_told(
+    bring: Any, new_user: str, tmp_path: Path
+) -> None:
+    old, ids = household(tmp_path / "openmemory.db")
+    with sqlite3.connect(old.path) as connection:
+        add = "INSERT INTO archive_policies (id, criteria_type, criteria_id, days_to_archive) VALUES (?, ?, ?, ?)"
+        for sort, about, days in (
+            ("user", ids["alice"], 10), ("user", ids["bob"], 10), ("category", ids["work"], 20), ("app", None, 30),
+            ("app", uuid4(), 30), ("all", ids["alice"], 30), ("user", ids["alice"], 0),
+        ):  # fmt: skip
+            connection.execute(add, [uuid4().hex, sort, None if about is None else about.hex, days])
+    migration = await bring(old.path, user="alice", into=new_user)
+    [taken] = migration.report.users
+    # The user's, that about the category, and that about the app which the household has.
+    assert (taken.found.policies, taken.service["policies"], taken.service["left_out"]) == (3, 3, [])
+    reasons = {reason for (kind, reason) in migration.report.left_out.counts if kind == "archive_policies"}
+    assert reasons == {
+        "names nothing, so that nobody can say whose it is", "its app is gone", "criteria_type: is unknown",
+        "days_to_archive: must be from 1 to 36,500",
+    }  # fmt: skip
+    assert not migration.report.whole
+    again = await bring(old.path, user="alice", into=new_user)
+    assert (again.report.users[0].service["policies"], again.report.notes) == (0, migration.report.notes)
+
+
+async def test_a_migration_that_left_a_policy_behind_does_not_say_it_took_everything(
+    bring: Any, new_user: str, tmp_path: Path
+) -> None:
+    """Exit codes: 0 all of it, 1 something was left out."""
+    old, _ = household(tmp_path / "openmemory.db")
+    migration = await bring(old.path, user="alice", into=new_user)
+    [taken] = migration.report.users
+    assert migration.report.whole is (taken.service["policies"] == taken.found.policies)
+
+
+async def test_what_tells_no_time_is_the_same_at_every_run(bring: Any, new_user: str, tmp_path: Path) -> None:
+    old = Installation(tmp_path / "openmemory.db")
+    user = old.user(new_user, email=None)
+    old.memory(user, old.app(user, "claude"), "of no time", created_at=None, updated_at=None)
+    old.connection.close()
+    first = await bring(old.path, mode="overwrite")
+    assert first.report.users[0].service["memories"]["added"] == 1
+    again = await bring(old.path, mode="overwrite")
+    memories = again.report.users[0].service["memories"]
+    assert (memories["replaced"], memories["unchanged"]) == (0, 1)

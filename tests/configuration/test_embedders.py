@@ -262,12 +262,44 @@ async def test_a_variable_that_this_process_does_not_have_is_told_of(folder: Pat
 
 
 async def test_a_row_that_cannot_be_read_does_not_keep_the_service_from_starting(folder: Path) -> None:
+    """It counts as not saved, is told, and gone with the next change."""
     async with running(folder) as (services, http):
         await remember(services)
         async with services.database.statement() as tx:
+            await tx.execute(text("INSERT INTO configs (key, value) VALUES ('main', '{}')"))
             broken = '{"mem0": {"embedder": {"provider": "openai", "config": {"model": 7, "embedding_dims": "many"}}}}'
-            await tx.execute(text("INSERT INTO configs (key, value) VALUES ('main', CAST(:v AS jsonb))"), {"v": broken})
+            await tx.execute(text("UPDATE configs SET value = CAST(:v AS jsonb)"), {"v": broken})
     async with running(folder) as (services, http):
         await services.rebuild.step()
         assert await by_meaning(services)
         assert any("cannot be read" in problem for problem in (await http.get("/api/v1/doctor")).json()["problems"])
+        shown = (await http.get("/api/v1/config")).json()
+        for value, part in (
+            ('[1]', "all of it"), ('"x"', "all of it"), ('{"mem0": []}', "mem0"), ('{"openmemory": "x"}', "openmemory"),
+            ('{"mem0": {"embedder": {"provider": "openai"}}}', "mem0.embedder"),
+            ('{"mem0": {"llm": {"provider": "openai", "config": {"model": "m"}}}}', "mem0.llm"),
+            ('{"embedder": "x"}', "1 of its fields"), ('{"kept": [{"provider": "sk-secret"}]}', "kept[0]"),
+        ):  # fmt: skip
+            async with services.database.statement() as tx:
+                await tx.execute(text("UPDATE configs SET value = CAST(:v AS jsonb)"), {"v": value})
+            assert (await http.get("/api/v1/config")).json() == shown, value
+            problems = (await http.get("/api/v1/doctor")).json()["problems"]
+            [told] = [problem for problem in problems if "cannot be read" in problem]
+            assert told.startswith(f"configuration: {part} "), told
+        saved = await http.put("/api/v1/config/openmemory", json={"custom_instructions": "Short."})
+        assert saved.status_code == 200, saved.text
+        problems = (await http.get("/api/v1/doctor")).json()["problems"]
+        assert not any("cannot be read" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    "value", ['{"mem0": null}', "[1]", '{"mem0": {"embedder": {"provider": "openai"}}}', '{"embedder": "x"}']
+)
+async def test_the_service_starts_whatever_stands_in_its_row(folder: Path, value: str) -> None:
+    async with running(folder) as (services, _):
+        model = services.embedder.model
+        async with services.database.statement() as tx:
+            await tx.execute(text("INSERT INTO configs (key, value) VALUES ('main', CAST(:v AS jsonb))"), {"v": value})
+    async with running(folder) as (services, http):
+        assert services.embedder.model == model
+        assert (await http.get("/api/v1/doctor")).status_code == 200

@@ -151,12 +151,19 @@ class _Writer:
         return _plain(row) | {"subject_id": self._same[row["subject_id"]]} | changed
 
     def _policies(self) -> Iterator[Row]:
-        for row in self._rows("SELECT * FROM archive_policies ORDER BY id"):
-            if row["criteria_id"] is None or row["criteria_type"] != "app" or row["criteria_id"] in self._same:
-                yield row
+        """Those about the user, about an app of theirs, and about a category that they file under."""
+        yield from self._rows(
+            f"""
+            SELECT * FROM archive_policies WHERE criteria_id = :user AND criteria_type = 'user'
+            OR criteria_type = 'app' AND criteria_id IN (SELECT id FROM apps WHERE owner_id = :user)
+            OR criteria_type = 'category' AND criteria_id IN (
+                SELECT category_id FROM memory_categories WHERE memory_id IN {_MINE})
+            ORDER BY id
+            """  # noqa: S608 - only constants are put in
+        )
 
     def _policy(self, row: Row) -> dict[str, Any]:
-        named = row["criteria_type"] == "app" and row["criteria_id"] is not None
+        named = row["criteria_type"] == "app"
         return _plain(row) | ({"criteria_id": self._same[row["criteria_id"]]} if named else {})
 
 

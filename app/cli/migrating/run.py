@@ -204,9 +204,6 @@ class Migration:
                 # One user's archive is refused as a whole; that is no reason to leave the others behind.
                 taken.error = error.message if error.hint is None else f"{error.message} {error.hint}"
                 return
-        behind = taken.found.policies - int(taken.service.get("policies", 0))
-        if behind > 0:
-            self.report.notes.append(f"{behind} archive policies of {taken.user} were not taken.")
 
 
 def _left_out(service: dict[str, Any] | None) -> bool:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -32,6 +33,8 @@ def stage(path: Path, staging: Staging, folder: Path, show: Callable[[int, int |
         SetupError: it is no database of OpenMemory, or it is damaged.
     """
     try:
+        # What tells no time is as old as the file: the same at every run.
+        staging.unknown = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
         with _opened(path, folder) as old:
             _take(old, staging, show)
     except (sqlite3.DatabaseError, OSError) as error:

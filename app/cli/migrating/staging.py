@@ -94,6 +94,8 @@ _INDEXES = (
 SHOWN = 100
 """How many of the things that could not be taken are named; all are counted."""
 _WRITTEN_TOGETHER = 1_000
+_LONGEST = 36_500
+"""Days of a policy that are taken."""
 
 
 @dataclass(slots=True)
@@ -127,7 +129,8 @@ class Staging:
         self.connection.row_factory = sqlite3.Row
         self.connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE;")
         self._pending = 0
-        self._now = datetime.now(UTC).isoformat()
+        self.unknown = datetime.now(UTC).isoformat()
+        """The time of what tells none."""
         for table, columns in TABLES.items():
             keys = "id" if "id" in columns else ", ".join(columns)
             self.connection.execute(f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({keys}))")
@@ -163,7 +166,7 @@ class Staging:
         for name, column in columns.items():
             value = row.get(name)
             if value is None and column.like is not None:
-                value = row.get(column.like) or self._now
+                value = row.get(column.like) or self.unknown
             if value is None:
                 if column.needed:
                     raise Unusable(f"{name}: is missing")
@@ -194,7 +197,19 @@ class Staging:
         self._drop("access_controls", "object_type = 'memory' AND object_id NOT IN (SELECT id FROM memories)",
                    "its memory is gone")  # fmt: skip
         self._drop("access_controls", "effect NOT IN ('allow', 'deny')", "effect: is neither allow nor deny")
+        self._settle_policies()
         self.connection.execute("COMMIT")
+
+    def _settle_policies(self) -> None:
+        """OpenMemory's policies name no user: kept are those whose user what they are about tells."""
+        policies = "archive_policies"
+        self._drop(policies, "criteria_type NOT IN ('user', 'app', 'category')", "criteria_type: is unknown")
+        self._drop(policies, "criteria_id IS NULL", "names nothing, so that nobody can say whose it is")
+        self._drop(policies, f"days_to_archive NOT BETWEEN 1 AND {_LONGEST}",
+                   f"days_to_archive: must be from 1 to {_LONGEST:,}")  # fmt: skip
+        for sort, there in (("user", "SELECT id FROM users"), ("app", "SELECT id FROM apps"),
+                            ("category", "SELECT category_id FROM memory_categories")):  # fmt: skip
+            self._drop(policies, f"criteria_type = '{sort}' AND criteria_id NOT IN ({there})", f"its {sort} is gone")
 
     def _drop(self, table: str, which: str, reason: str, id_: str = "id") -> None:
         found = self.connection.execute(f"SELECT {id_} FROM {table} WHERE {which} LIMIT {SHOWN}").fetchall()  # noqa: S608

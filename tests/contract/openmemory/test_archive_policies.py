@@ -89,7 +89,7 @@ async def test_a_policy_is_made_listed_and_ended(
 async def test_one_about_the_same_gets_the_new_number_of_days(
     make: Any, remember: Remember, api: httpx.AsyncClient, new_user: str
 ) -> None:
-    row = await remember("A thing.", app="cursor")
+    row = await remember("A thing.", app="cursor", categories=["travel"])
     for policy in (
         {"criteria_type": "user"},
         {"criteria_type": "app", "criteria_name": "cursor"},
@@ -145,7 +145,21 @@ async def test_what_is_not_the_users_own_is_not_found(
     id_ = theirs["app_id"] if criteria_type == "app" else str(category or uuid4())
     answer = await make(status=404, criteria_type=criteria_type, criteria_id=id_)
     assert answer["error"] == f"{criteria_type}_not_found"
+    if criteria_type == "category":
+        named = await make(status=404, criteria_type=criteria_type, criteria_name="theirs")
+        assert named["error"] == "category_not_found"
     assert (await make(status=404, user="nobody-at-all", criteria_type="user"))["error"] == "user_not_found"
+
+
+@pytest.mark.parametrize("name", ["nobody's", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"])
+async def test_no_policy_makes_a_category(make: Any, remember: Remember, services: Services, name: str) -> None:
+    """Categories are shared: a name that no memory may be filed under must not get there through a policy either."""
+    await remember("Mine.")
+    refused = await make(status=404, criteria_type="category", criteria_name=name)
+    assert refused["error"] == "category_not_found"
+    async with services.database.statement() as tx:
+        count = await tx.scalar(text("SELECT count(*) FROM categories WHERE name = :name"), {"name": name})
+    assert count == 0
 
 
 # The job.
