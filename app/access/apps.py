@@ -137,8 +137,9 @@ class Apps:
             accesses.c.last.label("last_accessed"),
         ).join(accesses, true())
         async with self._database.transaction() as tx:
-            await must_be_theirs(tx, caller, app_id)
-            row = (await tx.execute(query.where(App.id == app_id))).one()
+            row = (await tx.execute(query.where(App.id == app_id, App.owner_id == caller.user_id))).one_or_none()
+            if row is None:
+                raise _no_app()
             await journal.record(tx, caller, Event.APP_GET, [app_id])
         return AppDetail.model_validate(row)
 

@@ -81,14 +81,17 @@ async def record(
     `metadata` is noted of each access, and the memory's own one of `hashes`, if they are given.
     """
     shared = metadata or {}
-    each = [shared] * len(ids) if hashes is None else [shared | {"hash": hash_} for hash_ in hashes]
+    if hashes is None:
+        each = [orjson.dumps(shared).decode()] * len(ids)
+    else:
+        each = [orjson.dumps(shared | {"hash": hash_}).decode() for hash_ in hashes]
     await _RECORD.rows(
         tx,
         {
             "ids": list(ids),
             "app_id": caller.app_id,
             "access_type": access.value,
-            "metadata": [orjson.dumps(one).decode() for one in each],
+            "metadata": each,
             **journal.parameters(caller, Event(f"memory.{access.value}"), detail=metadata),
         },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self, cast
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
@@ -107,6 +107,16 @@ class MemoryRecord(Shape):
     revision: int
     categories: list[str]
     labels: list[str]
+
+
+class OfRecord(BaseModel):
+    """Base of what is sent of a record as it is: fields of the same names."""
+
+    @classmethod
+    def of(cls, record: MemoryRecord) -> Self:
+        """The record in this shape. The database has checked it already."""
+        values = {name: getattr(record, name) for name in cls.model_fields}
+        return cast(Self, cls.model_construct(**values))
 
 
 class MemoryAdded(Shape):

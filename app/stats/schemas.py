@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.memories.models import State
-from app.memories.schemas import MemoryRecord
+from app.memories.schemas import OfRecord
 from app.times import NaiveTime
 
 
@@ -54,7 +54,7 @@ class CategoryList(BaseModel):
     total: int
 
 
-class MemoryOfApp(BaseModel):
+class MemoryOfApp(OfRecord):
     """A memory among those of the app that wrote it. Its time is UTC without an offset."""
 
     id: UUID
@@ -65,13 +65,8 @@ class MemoryOfApp(BaseModel):
     categories: list[str]
     metadata_: dict[str, Any]
 
-    @classmethod
-    def of(cls, record: MemoryRecord) -> MemoryOfApp:
-        """The record as it is listed here. The database has checked it already."""
-        return cls.model_construct(**{name: getattr(record, name) for name in cls.model_fields})
 
-
-class AccessedMemory(BaseModel):
+class AccessedMemory(OfRecord):
     """A memory among those that an app accessed. Its time is UTC without an offset."""
 
     id: UUID
@@ -82,11 +77,6 @@ class AccessedMemory(BaseModel):
     app_name: str
     categories: list[str]
     metadata_: dict[str, Any]
-
-    @classmethod
-    def of(cls, record: MemoryRecord) -> AccessedMemory:
-        """The record as it is listed here. The database has checked it already."""
-        return cls.model_construct(**{name: getattr(record, name) for name in cls.model_fields})
 
 
 class Accessed(BaseModel):

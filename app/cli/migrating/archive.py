@@ -182,11 +182,10 @@ def contents(staging: Staging, user: str) -> Contents:
     return _Writer(staging, user).contents()
 
 
-def write(staging: Staging, user: str, path: Path, show: Callable[[int, int | None], None]) -> Contents:
+def write(staging: Staging, user: str, path: Path, show: Callable[[int, int | None], None]) -> None:
     """Write the archive of one user; `show` is told how many memories are written, and of how many."""
     writer = _Writer(staging, user)
-    found = writer.contents()
-    total = sum(found.memories.values())
+    total = sum(staging.states(user).values())
     with zipfile.ZipFile(path, "w") as archive:
         with _member(archive, "memories.json") as file:
             file.write(b'{"user":' + orjson.dumps(writer.user()))
@@ -198,7 +197,6 @@ def write(staging: Staging, user: str, path: Path, show: Callable[[int, int | No
         for name, lines in (("memories.jsonl.gz", writer.lines()), ("access_logs.jsonl.gz", writer.accesses())):
             with lines_member(archive, name) as file:
                 _write(file, lines, b"\n")
-    return found
 
 
 def _write(
