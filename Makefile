@@ -9,8 +9,8 @@ UV = $(BIN)/uv
 ARGS =
 STEPS = format-check lint types imports yaml migrations
 
-# Many tests wait for a process or a deadline, so one more than there are cores can run at once.
-export PYTEST_XDIST_AUTO_NUM_WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Many tests wait for a process or a deadline, so two more than there are cores can run at once.
+export PYTEST_XDIST_AUTO_NUM_WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # No wheels of onnxruntime exist for other versions.
 SUPPORTED = import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -19,7 +19,7 @@ PYTHON = $(shell for name in python3.11 python3 python3.14 python3.13 python3.12
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test slow check audit bench lock format clean $(STEPS)
+.PHONY: help serve test slow check audit bench eval lock format clean $(STEPS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -33,8 +33,11 @@ test: .venv/.dev ## run the quick tests; ARGS are those of pytest
 slow: .venv/.dev ## run the tests that take long
 	@exec $(BIN)/python -m pytest -m slow $(ARGS)
 
-bench: .venv/.dev ## measure latency, throughput and recall; ARGS are those of `python -m benchmarks`
+bench: .venv/.dev ## measure latency and throughput; ARGS are those of `python -m benchmarks`
 	@exec $(BIN)/python -m benchmarks $(ARGS)
+
+eval: .venv/.dev ## how well searches find, on judged collections; ARGS are folders and the options of benchmarks.evaluation
+	@exec $(BIN)/python -m benchmarks.evaluation $(ARGS)
 
 check: .venv/.dev ## everything that must hold: format, lint, types, imports, YAML, migrations, tests
 	@for step in $(STEPS) test; do \

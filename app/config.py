@@ -122,6 +122,11 @@ class Search(Section):
 
     limit: int = Field(10, ge=1, le=1000, description="Results when the caller names no limit.")
     max_limit: int = Field(100, ge=1, le=1000, description="The most a caller may ask for.")
+    floor: Literal["auto"] | Annotated[float, Field(ge=-1, le=1)] = Field(
+        "auto",
+        description="Cosine (-1 to 1) below which a memory that holds no word of the query is not found. auto: 0.2 for "
+        "the packaged model, none for others, whose scales differ.",
+    )
 
 
 class Sync(Section):

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-import orjson
 import psycopg
 from psycopg import AsyncConnection as AsyncPgConnection
 from psycopg import errors as pg
@@ -21,9 +20,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.orm import DeclarativeBase
 
+from app import exact_json
 from app.config import Database as DatabaseSettings
 from app.driver import Connection, Heart, ended
-from app.errors import SetupError, Unavailable
+from app.errors import Overtaken, SetupError, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -153,8 +153,8 @@ class Database:
             # The connection used last is used first: few ever get opened, and theirs are the warm ones.
             "pool_use_lifo": True,
             "hide_parameters": True,
-            "json_serializer": lambda value: orjson.dumps(value).decode(),
-            "json_deserializer": orjson.loads,
+            "json_serializer": exact_json.for_jsonb,
+            "json_deserializer": exact_json.loads,
             "connect_args": self._reaching | {"async_creator_fn": self._connect},
         }
         self.engine: AsyncEngine = create_async_engine(self.url, **options)
@@ -170,12 +170,15 @@ class Database:
         self._suspect_until = 0.0
         self._away_since: float | None = None
         self._said: float | None = None
+        self._told = False
+        """Whether the log tells that PostgreSQL is away just now: only then it tells that it answers again."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """One transaction: committed when the block ends, rolled back when it raises.
 
         Raises:
+            Overtaken: PostgreSQL ended it, since it and another one waited for each other; see `app.again`.
             Unavailable: PostgreSQL is away, starting, full or too slow. Nothing was written, unless the answer to
                 the commit itself was lost: then the write may stand, and repeating it must be safe.
         """
@@ -273,13 +276,13 @@ class Database:
         if broken:
             self._suspect_until = max(self._suspect_until, since)
         if self._away_since is None:
-            self._away_since = since
+            self._away_since, self._told = since, False
         if self._said is None or now - self._said >= _SAID_EVERY:
-            self._said = now
+            self._said, self._told = now, True
             log.warning("PostgreSQL does not answer: %s", _first_line(reason))
 
     def _answered(self) -> None:
-        if self._away_since is not None and self._said is not None and self._said >= self._away_since:
+        if self._away_since is not None and self._told:
             log.warning("PostgreSQL answers again, after %.1f s", time.monotonic() - self._away_since)
         self._away_since = None
 
@@ -306,7 +309,7 @@ class _Outage:
         if isinstance(cause, pg.DeadlockDetected | pg.SerializationFailure) and not broken:
             # PostgreSQL is well, and has ended one of two that waited for each other.
             words = "Somebody else changed the same at the same moment, and nothing was written. Do it again."
-            raise Unavailable(words, code="overtaken") from error
+            raise Overtaken(words) from error
         if broken or isinstance(cause, (*_AWAY, ConnectionError)):
             # A server that only reads may be one that another has replaced: its connections are of no use either.
             broken = broken or isinstance(cause, pg.ReadOnlySqlTransaction)

@@ -71,6 +71,12 @@ class Unavailable(OpenMemoryError):
         self.retry_after = retry_after
 
 
+class Overtaken(Unavailable):
+    """Somebody else changed the same at the same moment; nothing was written, and doing it again may go well."""
+
+    code = "overtaken"
+
+
 class TooMany(OpenMemoryError):
     """A limit on how often something may be done was reached. `retry_after` is in seconds."""
 

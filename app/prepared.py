@@ -6,31 +6,42 @@ what the last call worked out: the cache key, the parameters' order, the placeho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 from psycopg.rows import namedtuple_row, tuple_row
-from sqlalchemy import ClauseElement, exc
+from sqlalchemy import ClauseElement, Text, TextClause, bindparam, exc, text
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.types import TypeEngine
 
 from app.database import Tx
 
 _DIALECT = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
 
 
+def bound(sql: str, types: Mapping[str, TypeEngine[Any]]) -> TextClause:
+    """A text of SQL whose `:names` are parameters of these types; those without one are texts."""
+    names = sorted(set(re.findall(r"(?<![:\w]):(\w+)", sql)))
+    return text(sql).bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in names))
+
+
 class Prepared:
     """One statement with named parameters, whose rows are named tuples.
 
     `plain`: rows are tuples, which is quicker for many. `binary`: values come in the server's own form, which for bytes
-    is half the size and for the rest no quicker.
+    is half the size and for the rest no quicker. `kept`: the server keeps it for the next time.
 
     Raises:
         ValueError: a parameter is a list to be written out, as `in_()` makes it; `= any(array)` is one parameter.
     """
 
-    def __init__(self, statement: ClauseElement, *, plain: bool = False, binary: bool = False) -> None:
+    def __init__(
+        self, statement: ClauseElement, *, plain: bool = False, binary: bool = False, kept: bool = True
+    ) -> None:
+        self._kept = kept
         self._binary = binary
         self._row_factory: Any = tuple_row if plain else namedtuple_row
         compiled: Any = statement.compile(dialect=_DIALECT)
@@ -57,7 +68,7 @@ class Prepared:
         driver = cast(AsyncConnection[Any], (await tx.get_raw_connection()).driver_connection)
         cursor = AsyncRawCursor(driver, row_factory=self._row_factory)
         try:
-            await cursor.execute(self._sql, given, prepare=True, binary=self._binary)
+            await cursor.execute(self._sql, given, prepare=self._kept, binary=self._binary)
             return await cursor.fetchall()
         except psycopg.Error as error:
             if broken := driver.closed:

@@ -38,6 +38,7 @@ from app.index.models import Kind
 from app.index.port import IndexUnavailable, VectorIndex
 from app.index.rebuild import Rebuild
 from app.index.reconcile import Reconciler
+from app.index.recut import Recut
 from app.index.space import Deadlines, Spaces
 from app.memories.archiving import Archiving
 from app.memories.indexed import IndexedMemories
@@ -106,6 +107,7 @@ class Services:
     health: Health
     reconciler: Reconciler
     rebuild: Rebuild
+    recut: Recut
     deliverer: Deliverer
     maintenance: Maintenance
     spaces: Spaces
@@ -220,7 +222,8 @@ async def open_services(
         await keeper.follow()
         spaces = keeper.spaces
         source = IndexedMemories()
-        deliverer = Deliverer(database, spaces, {Kind.MEMORY: source})
+        sources = {Kind.MEMORY: source}
+        deliverer = Deliverer(database, spaces, sources)
         directory = Directory(database, settings.access)
         await directory.caller(None, None)
         maintenance = Maintenance(database)
@@ -270,6 +273,7 @@ async def open_services(
             denials=Denials(database, rates),
             health=Health(database, spaces, reconciler, VERSION),
             reconciler=reconciler,
+            recut=Recut(database, spaces, deliverer, sources),
             rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
             deliverer=deliverer,
             spaces=spaces,
@@ -289,7 +293,7 @@ def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
 
 
 def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wanted) -> Parts:
-    def index(model: str, dimension: int, on_created: Callable[[], None]) -> VectorIndex:
+    def index(model: str, dimension: int, plain: bool, on_created: Callable[[], None]) -> VectorIndex:
         qdrant = settings.qdrant
         if qdrant.url or stores.index_socket:
             from app.index.qdrant import QdrantIndex
@@ -303,10 +307,13 @@ def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wan
                 dimension=dimension,
                 timeout=qdrant.timeout,
                 on_created=on_created,
+                plain=plain,
             )
         from app.index.edge import EdgeIndex
 
-        return EdgeIndex(stores.folder / INDEX_FOLDER, collection=qdrant.collection, model=model, dimension=dimension)
+        return EdgeIndex(
+            stores.folder / INDEX_FOLDER, collection=qdrant.collection, model=model, dimension=dimension, plain=plain
+        )
 
     return Parts(
         alias=settings.qdrant.collection,

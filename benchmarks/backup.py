@@ -16,7 +16,6 @@ import contextlib
 import gzip
 import hashlib
 import json
-import tempfile
 import time
 import zipfile
 from collections import Counter
@@ -29,7 +28,7 @@ import httpx
 
 from app.backup.json_stream import entries
 from benchmarks.seed import USER, seed
-from benchmarks.service import idle, running_service
+from benchmarks.service import idle, running_service, temporary_folder
 
 PATIENT = httpx.Timeout(10, read=None, write=None)
 MIB = 2**20
@@ -163,15 +162,15 @@ async def measure(size: int, folder: Path) -> None:
         await asyncio.to_thread(seed, full / "data", size, fields)
         print(f"  filled in {time.perf_counter() - started:.0f} s")
     done: dict[str, Figures] = {}
-    with tempfile.TemporaryDirectory(prefix="om-backup-") as fresh:
+    with temporary_folder("backup") as fresh:
         first, second = folder / f"first-{size}.zip", folder / f"second-{size}.zip"
         with running_service(full / "data") as url:
             await settled(url)
             with Process(full / "data").watched(done, "export"):
                 await asyncio.to_thread(export, url, first)
-        with running_service(Path(fresh) / "data", OPENMEMORY_ACCESS_DEFAULT_USER=USER) as url:
+        with running_service(fresh / "data", OPENMEMORY_ACCESS_DEFAULT_USER=USER) as url:
             await settled(url)
-            with Process(Path(fresh) / "data").watched(done, "import"):
+            with Process(fresh / "data").watched(done, "import"):
                 report = await asyncio.to_thread(bring_in, url, first)
             assert report["memories"]["added"] == report["vectors"] == size, report
             assert report["left_out"] == [], report
@@ -179,7 +178,7 @@ async def measure(size: int, folder: Path) -> None:
             await idle(url)
             print(f"  {'indexed after':24}{time.perf_counter() - started:7.1f} s")
             await settled(url)
-            with Process(Path(fresh) / "data").watched(done, "import once more"):
+            with Process(fresh / "data").watched(done, "import once more"):
                 again = await asyncio.to_thread(bring_in, url, first)
             assert again["memories"]["unchanged"] == size, again
             await asyncio.to_thread(export, url, second)
@@ -200,10 +199,10 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000", help="numbers of memories")
     parser.add_argument("--folder", type=Path, help="where filled folders are kept")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="om-bench-") as temporary:
+    with temporary_folder("bench") as temporary:
         for size in map(int, given.sizes.split(",")):
             print(f"{size:,} memories", flush=True)
-            asyncio.run(measure(size, given.folder or Path(temporary)))
+            asyncio.run(measure(size, given.folder or temporary))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import random
 import statistics
-import tempfile
 import time
 from dataclasses import replace
 from itertools import count
@@ -32,6 +31,7 @@ from app.search.lexical import LexicalFilter
 from app.search.schemas import SearchQuery
 from app.services import Services, open_services
 from benchmarks.seed import USER, questions, seed
+from benchmarks.service import temporary_folder
 
 APPS, NAMESPACES, CATEGORIES = 60, 600, 300
 RULES = 1_000
@@ -144,8 +144,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--data", type=Path, help="a folder that this benchmark filled before, or is to fill and keep")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="om-grants-") as temporary:
-        folder = arguments.data or Path(temporary) / "data"
+    with temporary_folder("grants") as temporary:
+        folder = arguments.data or temporary / "data"
         if not folder.exists():
             started = time.perf_counter()
             seed(folder, arguments.size, fields)

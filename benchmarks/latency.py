@@ -17,7 +17,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ from app.embeddings.local import LocalEmbedder
 from benchmarks.load import Figures, Rest, Sse, StreamableHttp, measure
 from benchmarks.parts import parts
 from benchmarks.seed import USER, questions, seed, texts
-from benchmarks.service import idle, running_service
+from benchmarks.service import idle, running_service, temporary_folder
 from benchmarks.yardstick import REFERENCE, Yardstick
 
 DOORS = {
@@ -172,8 +171,8 @@ def main() -> None:
     arguments = parser.parse_args()
     sizes = [int(size) for size in arguments.sizes.split(",")]
     inputs, news, yardstick = questions(11), texts(12), Yardstick()
-    with tempfile.TemporaryDirectory(prefix="om-latency-") as temporary, bare_server() as bare:
-        folder = Path(temporary) / "data"
+    with temporary_folder("latency") as temporary, bare_server() as bare:
+        folder = temporary / "data"
         started = time.perf_counter()
         with running_service(folder):
             print(f"first start to ready {time.perf_counter() - started:.2f} s")

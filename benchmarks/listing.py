@@ -4,7 +4,9 @@
 
 That many memories of one user, of 11 apps, in four states and 20 categories, over two years, which apps have accessed
 three times each; nineteen other users hold as many together, under the same categories. A real service process answers
-over HTTP. `--plans` prints, instead, how PostgreSQL answers: each statement of a request with the indexes it used.
+over HTTP. Times are given as they are, and as they would be on a machine of the speed of `benchmarks.yardstick`, which
+is measured before every round. `--plans` prints, instead, how PostgreSQL answers: each statement of a request with the
+indexes it used.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import argparse
 import asyncio
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,8 +29,9 @@ from app.config import Settings
 from app.main import create_app
 from app.memories.models import State
 from app.services import Services, open_services
-from benchmarks.seed import USER, seed
-from benchmarks.service import running_service
+from benchmarks.seed import USER, questions, seed
+from benchmarks.service import running_service, temporary_folder
+from benchmarks.yardstick import REFERENCE, Yardstick
 
 APPS = {
     "openmemory": 40, "claude": 25, "cursor": 15, "cline": 8, "windsurf": 5, "witsy": 3, "roocline": 2, "augment": 1,
@@ -206,26 +208,34 @@ async def send(http: httpx.AsyncClient, request: Request) -> httpx.Response:
 
 async def measure(url: str, rounds: int, only: str) -> None:
     """Print p50 and p95 of each request, in milliseconds; all take turns."""
+    yardstick, inputs, speeds = Yardstick(), questions(13), []
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
         requests = {name: request for name, request in (await Requests(http).all()).items() if only in name}
         took: dict[str, list[float]] = {name: [] for name in requests}
+        normal: dict[str, list[float]] = {name: [] for name in requests}
         for turn in range(-1, rounds):
+            speeds.append(yardstick.measure(inputs) / REFERENCE)
             for name, request in requests.items():
                 started = time.perf_counter()
                 await send(http, request)
                 if turn >= 0:
                     took[name].append((time.perf_counter() - started) * 1e3)
-    over = 0
+                    normal[name].append(took[name][-1] / speeds[-1])
     for name, found in took.items():
-        p95 = statistics.quantiles(found, n=20)[18]
-        over += p95 > SLOW
-        mark = "  <-- over 50 ms" if p95 > SLOW else ""
-        print(f"  {name:55} p50 {statistics.median(found):6.1f}  p95 {p95:6.1f}{mark}", flush=True)
-    together = [each for found in took.values() for each in found]
-    p50, p95 = statistics.median(together), statistics.quantiles(together, n=20)[18]
-    print(
-        f"  {len(took)} kinds of requests: p50 {p50:.1f}  p95 {p95:.1f}  {over} of them with a p95 over {SLOW:.0f} ms"
-    )
+        print(f"  {name:55} {_spread(found)}   by the yardstick {_spread(normal[name])}", flush=True)
+    for label, kinds in (("as they are", took), ("by the yardstick", normal)):
+        over = sum(_p95(found) > SLOW for found in kinds.values())
+        together = [each for found in kinds.values() for each in found]
+        print(f"  {len(kinds)} kinds of requests, {label}: {_spread(together)}; {over} with a p95 over {SLOW:.0f} ms")
+    print(f"  this machine took {statistics.median(speeds):.2f} times as long as the yardstick's")
+
+
+def _p95(found: list[float]) -> float:
+    return statistics.quantiles(found, n=20, method="inclusive")[18]
+
+
+def _spread(found: list[float]) -> str:
+    return f"p50 {statistics.median(found):6.1f}  p95 {_p95(found):6.1f}"
 
 
 @asynccontextmanager
@@ -270,8 +280,8 @@ def main() -> None:
     parser.add_argument("--plans", action="store_true", help="print plans rather than times")
     parser.add_argument("--only", default="", help="a part of the names of what is asked for")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="om-listing-") as temporary:
-        folder = arguments.data or Path(temporary) / "data"
+    with temporary_folder("listing") as temporary:
+        folder = arguments.data or temporary / "data"
         if not folder.exists():
             started = time.perf_counter()
             seed(folder, arguments.size, fields)

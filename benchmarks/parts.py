@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+from app.access.rulebook import Rulebook
 from app.config import Settings
 from app.index.port import Filter
+from app.search.arms import CANDIDATES, Arms, Means
 from app.search.fusion import fuse
 from app.search.lexical import LexicalHit
 from app.search.readback import readback
 from app.search.schemas import SearchQuery
-from app.search.service import CANDIDATES
 from app.services import open_services
 from benchmarks.seed import USER
 
@@ -26,13 +26,13 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
     async with open_services(Settings(data_dir=str(folder), port=0)) as services:
         caller = await services.directory.caller(USER, "bench")
         search, index, database = services.search, services.index, services.database
+        means = Means(database, services.spaces, services.settings, Rulebook())
         queries = [SearchQuery(next(inputs)) for _ in range(COUNT)]
         vectors = [await services.embedder.query(query.text) for query in queries]
         where = Filter(caller.user_id)
 
         async def lexical(at: int) -> list[LexicalHit]:
-            rules = asyncio.ensure_future(search._rules(caller))
-            return await search._lexical(caller, queries[at], CANDIDATES, rules, enough=10, strict=False)
+            return await Arms(means, caller, queries[at]).words(CANDIDATES, enough=10, strict=False)
 
         words = [await lexical(at) for at in range(COUNT)]
         dense = [await index.search(vector, where, CANDIDATES) for vector in vectors]

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
@@ -35,6 +34,7 @@ from app.search import readback
 from app.sender import Sender, bind
 from app.services import Services, open_services
 from benchmarks.seed import USER, questions, seed
+from benchmarks.service import temporary_folder
 
 SEARCH, MEMORIES = "/api/v1/memories/search", "/api/v1/memories"
 
@@ -155,8 +155,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--data", type=Path, help="a folder that this benchmark filled before, or is to fill and keep")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="om-security-") as temporary:
-        folder = arguments.data or Path(temporary) / "data"
+    with temporary_folder("security") as temporary:
+        folder = arguments.data or temporary / "data"
         if not folder.exists():
             seed(folder, arguments.size)
         asyncio.run(measure(folder, arguments.rounds))

@@ -16,6 +16,7 @@ from sqlalchemy import text
 from app.access.caller import Caller
 from app.config import Settings
 from app.embeddings.local import TOKENIZER
+from app.embeddings.windows import stored_as
 from app.memories.schemas import MemoryCreate
 from app.search import statistics
 from app.services import Services, open_services
@@ -39,8 +40,8 @@ _WEIGHTS = list(accumulate(1 / (rank + 10) for rank in range(len(WORDS))))
 
 _VECTORS = text(
     """
-    INSERT INTO embeddings (kind, id, model, text_hash, vector)
-    SELECT 'memory', e.id, :model, e.hash, e.vector
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
+    SELECT 'memory', e.id, :model, e.hash, e.vector, :cut
     FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[])) AS e(id, hash, vector)
     """
 )
@@ -106,6 +107,7 @@ async def _fill(services: Services, caller: Caller, size: int, seed: int, fields
                 _VECTORS,
                 {
                     "model": services.embedder.model,
+                    "cut": stored_as(services.embedder.cutting, 384),
                     "ids": [row.id for row in rows],
                     "hashes": [row.hash for row in rows],
                     "vectors": [vector.tobytes() for vector in vectors],

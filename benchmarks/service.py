@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,10 +24,17 @@ START = 60.0
 
 
 @contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """A folder that everybody may pass through: started by root, the built-in PostgreSQL runs as somebody else."""
+    with tempfile.TemporaryDirectory(prefix=f"om-{name}-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@contextmanager
 def running_service(data_dir: Path, **environment: str) -> Iterator[str]:
     """The address of a fresh `openmemory serve` on a free port, with its data in `data_dir`."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    data_dir.parent.chmod(0o755)
     log = (data_dir.parent / "serve.log").open("wb")
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "serve", "--data-dir", str(data_dir), "--port", "0"],

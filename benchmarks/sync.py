@@ -15,7 +15,6 @@ import contextlib
 import shutil
 import statistics
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -40,6 +39,7 @@ from app.search.schemas import SearchQuery
 from app.services import INDEX_FOLDER, Services, open_services
 from benchmarks.outage import outage
 from benchmarks.seed import USER, questions, seed, texts
+from benchmarks.service import temporary_folder
 
 RUNS = 5
 
@@ -128,9 +128,9 @@ async def changed(services: Services, count: int = 1_000) -> None:
                     await tx.execute(_CHANGE, {"ids": ids, "texts": news})
             started = time.perf_counter()
             if how.startswith("alone"):
-                loaded = await repair.prepare(services.spaces.serving, Kind.MEMORY, ids)
-                await repair.put(services.spaces.serving, loaded)
-                await repair.verify(loaded)
+                async for loaded in repair.prepare(services.spaces.serving, Kind.MEMORY, ids):
+                    await repair.put(services.spaces.serving, loaded)
+                    await repair.verify(loaded)
             else:
                 done = await services.reconciler.sync(trigger="benchmark")
                 assert done.memories_synced == count, done
@@ -187,8 +187,8 @@ async def _all_points(services: Services) -> list[Point]:
     writer = Writer(services.database, {Kind.MEMORY: IndexedMemories()})
     async for page in services.index.entries():
         batch = await writer.read(Kind.MEMORY, [entry.id for entry in page])
-        await writer.fill(services.spaces.serving, batch)
-        found += batch.points
+        async for part in writer.filled(services.spaces.serving, batch):
+            found += part.points
     return found
 
 
@@ -202,7 +202,7 @@ def _raw(folder: Path, points: list[Point]) -> tuple[float, float]:
             index._shard.update(
                 qdrant_edge.UpdateOperation.upsert_points(
                     [
-                        qdrant_edge.Point(point.id, buffer(point.vector), payload_of(point))
+                        qdrant_edge.Point(point.id, buffer(point.vectors[0]), payload_of(point))
                         for point in points[start : start + CHUNK]
                     ]
                 )
@@ -301,8 +301,7 @@ if __name__ == "__main__":
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--folder", type=Path)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="om-sync-") as parent:
-        Path(parent).chmod(0o755)
-        data = filled(Path(parent) / "data", arguments.size, arguments.folder)
+    with temporary_folder("sync") as parent:
+        data = filled(parent / "data", arguments.size, arguments.folder)
         asyncio.run(outage(data))
         asyncio.run(main(data, arguments.size))

@@ -11,13 +11,27 @@ from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
+import certifi
 import pytest
+from sqlalchemy import text
 
 from app.access.caller import Caller
 from app.config import Settings
 from app.services import Services, open_services
+from tests.clusters import furnish
 
 _numbers = count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Every client of httpx reads all authorities of the web, 50 ms each time; no test speaks to the web."""
+    first, end, _ = Path(certifi.where()).read_text(encoding="utf-8").partition("-----END CERTIFICATE-----\n")
+    file = tmp_path_factory.mktemp("authorities") / "one.pem"
+    file.write_text(first + end, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +46,7 @@ def short_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 async def services(short_folder: Path) -> AsyncIterator[Services]:
     """The whole product, shared by the tests of one worker; each test takes a `new_user` of its own."""
-    async with open_services(Settings(data_dir=str(short_folder / "shared"), port=0)) as opened:
+    async with open_services(Settings(data_dir=str(furnish(short_folder / "shared")), port=0)) as opened:
         yield opened
 
 
@@ -52,6 +66,18 @@ async def app_caller(services: Services, new_user: str) -> Caller:
 async def owner(services: Services, new_user: str) -> Caller:
     """A new user themself."""
     return await services.directory.caller(new_user, None, owner=True)
+
+
+@pytest.fixture
+async def in_bulk(services: Services, new_user: str) -> AsyncIterator[None]:
+    """What the test adds for its user, or for one whose name begins with that, is not delivered and gone afterwards:
+    embedding thousands of texts takes longer than the test, and others would wait for it."""
+    await services.deliverer.stop()
+    yield
+    async with services.database.transaction() as tx:
+        added = "DELETE FROM memories USING users AS u WHERE u.id = memories.user_id AND starts_with(u.user_id, :user)"
+        await tx.execute(text(added), {"user": new_user})
+    services.deliverer.start()
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from app.access import journal
 from app.access.caller import Caller
 from app.access.journal import Event
 from app.access.models import App
+from app.again import again
 from app.database import Database, Tx
 from app.errors import NotFound
 from app.times import NaiveTime
@@ -143,6 +144,7 @@ class Apps:
             await journal.record(tx, caller, Event.APP_GET, [app_id])
         return AppDetail.model_validate(row)
 
+    @again
     async def set_active(self, caller: Caller, app_id: UUID, is_active: bool) -> None:
         """Pause an app, or let it go on.
 

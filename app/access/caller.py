@@ -29,6 +29,11 @@ class Caller:
     default: Default = "user"
     principal: Principal = LOCAL
 
+    @classmethod
+    def anyone(cls, *, owner: bool, default: Default) -> Caller:
+        """Somebody of one sort: for statements with `readable_by`, which are the same for all of it."""
+        return cls(UUID(int=0), "", UUID(int=0), "", owner=owner, default=default)
+
     @property
     def parameters(self) -> dict[str, Any]:
         """What `readable_by` binds."""

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from app.access.caller import Caller
 from app.access.models import App, User
 from app.access.principal import LOCAL, Principal
+from app.again import again
 from app.config import Access
 from app.database import Database
 from app.errors import NotFound
@@ -111,6 +112,7 @@ class Directory:
             row = (await tx.execute(query)).one_or_none()
         return (row[0], row[1]) if row else None
 
+    @again
     async def _make(self, user: str, app: str) -> tuple[UUID, UUID]:
         async with self._database.transaction() as tx:
             await tx.execute(insert(User).values(user_id=user, name=user).on_conflict_do_nothing())

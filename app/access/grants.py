@@ -19,6 +19,7 @@ from app.access.explanation import Deciding, Facts, hindrance, reason
 from app.access.journal import Event
 from app.access.models import AccessControl, App
 from app.access.readable import keys_of, readable_by
+from app.again import again
 from app.config import LONGEST_NAME
 from app.database import Database, Tx
 from app.errors import Invalid, NotFound
@@ -94,6 +95,7 @@ class Grants:
         self._database = database
         self._memories = memories
 
+    @again
     async def create(self, caller: Caller, new: GrantCreate) -> Grant:
         """Make a rule; the same rule again is answered with the one that is in force.
 
@@ -136,6 +138,7 @@ class Grants:
             await journal.record(tx, caller, Event.GRANT_LIST)
         return found
 
+    @again
     async def revoke(self, caller: Caller, grant_id: UUID) -> None:
         """End a rule.
 

@@ -27,6 +27,7 @@ from app.access.directory import Directory
 from app.access.journal import Event
 from app.access.models import ApiKey, User
 from app.access.principal import Principal, Scope
+from app.again import again
 from app.config import LONGEST_NAME
 from app.database import Database, Tx
 from app.errors import Invalid, NotFound, Unavailable
@@ -106,6 +107,7 @@ class Keys:
         self._ended = 0
         """How often keys were ended here: what was looked up before is not remembered after."""
 
+    @again
     async def create(self, principal: Principal, new: KeyCreate) -> KeyCreated:
         """Make a key.
 
@@ -151,6 +153,7 @@ class Keys:
             await journal.record(tx, principal, Event.KEY_LIST)
         return found
 
+    @again
     async def revoke(self, principal: Principal, key_id: UUID) -> None:
         """End a key: here at once, at other processes within five seconds.
 
@@ -164,6 +167,7 @@ class Keys:
             await journal.record(tx, principal, Event.KEY_REVOKE, [key_id])
         self._forget(lambda known: known.id == key_id)
 
+    @again
     async def rotate(self, principal: Principal, key_id: UUID, *, keep: int = 0) -> KeyCreated:
         """Make another key with the same rights; the old one ends after `keep` seconds.
 

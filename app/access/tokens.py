@@ -17,6 +17,7 @@ from app.access.issuer import Issuer
 from app.access.jwks import Keys
 from app.config import Limits, OAuth
 from app.egress.clients import Egress
+from app.exact_json import no_number
 
 LARGEST = 16_384
 """Bytes of a token that is looked at."""
@@ -142,9 +143,7 @@ def _digest(token: str) -> bytes:
 def _object(segment: str, what: str) -> dict[str, Any]:
     """The JSON object of a segment. One that names a member twice says two things, and is none."""
     try:
-        found = json.loads(
-            _decoded(segment, what).decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number
-        )
+        found = json.loads(_decoded(segment, what).decode("utf-8"), object_pairs_hook=_unique, parse_constant=no_number)
     except (ValueError, RecursionError):
         raise refused(f"its {what} cannot be read") from None
     if not isinstance(found, dict):
@@ -163,10 +162,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a member is named twice")
     return found
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 __all__ = ["TokenClaims", "Tokens"]

@@ -22,6 +22,8 @@ from app.database import Tx
 
 _PAGE = 1_000
 """Rows that are held at a time."""
+_VECTOR_PAGE = 100
+"""Rows of vectors: a long text has 32, which may be 12 kB each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Writer:
                         await asyncio.to_thread(member.write, "".join(f"{row[0]}\n" for row in page).encode())
             if self._wanted.vectors:
                 with _lines(zipped, VECTORS, level=1) as member:
-                    async for page in self._pages(text(sections.VECTORS)):
+                    async for page in self._pages(text(sections.VECTORS), _VECTOR_PAGE):
                         await asyncio.to_thread(_write_vectors, member, page)
         await asyncio.to_thread(archive.flush)
         return count
@@ -98,12 +100,12 @@ class Writer:
             "generator": self._generator,
         }
 
-    async def _pages(self, query: Any) -> AsyncIterator[list[Any]]:
-        """The rows of a query, some at a time, by a cursor of the server."""
+    async def _pages(self, query: Any, size: int = _PAGE) -> AsyncIterator[list[Any]]:
+        """The rows of a query, `size` at a time, by a cursor of the server."""
         names = query.compile().params
         values = {name: value for name, value in self._values.items() if name in names}
-        async with self._tx.stream(query, values, execution_options={"max_row_buffer": _PAGE}) as result:
-            async for page in result.partitions(_PAGE):
+        async with self._tx.stream(query, values, execution_options={"max_row_buffer": size}) as result:
+            async for page in result.partitions(size):
                 yield list(page)
 
 
@@ -129,7 +131,13 @@ class _Member(gzip.GzipFile):
 def _write_vectors(member: gzip.GzipFile, rows: list[Any]) -> None:
     lines = (
         orjson.dumps(
-            {"id": str(row[0]), "model": row[1], "text_hash": row[2], "vector": base64.b64encode(row[3]).decode()},
+            {
+                "id": str(row[0]),
+                "model": row[1],
+                "text_hash": row[2],
+                "vector": base64.b64encode(row[3]).decode(),
+                "cut": row[4],
+            },
             option=orjson.OPT_APPEND_NEWLINE,
         )
         for row in rows

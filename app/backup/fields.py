@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from app.backup.format import kind_of, malformed
 from app.backup.json_stream import ByTheLetter
+from app.exact_json import finite
 from app.memories.models import State
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -31,8 +32,8 @@ class Fields:
         if not isinstance(values, dict):
             raise malformed(place, f"must be an object, not {kind_of(values)}")
         self.place = place
-        self.mended: list[str] = []
-        """Fields that held numbers which are none, such as NaN, and now hold null in their place."""
+        self.mended: dict[str, int] = {}
+        """In which fields null stands for numbers that JSON cannot say, such as NaN, and how many they were."""
         self.values: dict[str, Any] = values
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -100,10 +101,12 @@ class Fields:
             return {}
         if not isinstance(value, dict):
             raise self.wrong(name, "an object", value)
-        if isinstance(self.values, ByTheLetter) and (finite := _finite(value)) is not value:
-            self.mended.append(name)
-            return finite  # type: ignore[no-any-return]
-        return value
+        if not isinstance(self.values, ByTheLetter):
+            return value
+        kept, numbers = finite(value)
+        if numbers:
+            self.mended[name] = numbers
+        return cast(dict[str, Any], kept)
 
     def flag(self, name: str, default: bool) -> bool:
         """True or false."""
@@ -179,16 +182,3 @@ _STATE = f"one of {', '.join(State)}"
 
 def _given(value: Any) -> str:
     return "another string" if isinstance(value, str) else kind_of(value)
-
-
-def _finite(value: Any) -> Any:
-    """The value itself, or if numbers in it are none, another that has null in their place."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list):
-        made = [_finite(each) for each in value]
-        return value if all(new is old for new, old in zip(made, value, strict=True)) else made
-    if isinstance(value, dict):
-        changed = {key: new for key, each in value.items() if (new := _finite(each)) is not each}
-        return value | changed if changed else value
-    return value

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from app.backup.format import DEEPEST, MOST, Most, kind_of, malformed
+from app.exact_json import has_long_number
 from app.values import more_than
 
 Read = Callable[[int], bytes]
@@ -222,8 +223,9 @@ class _Text:
 
 def _decoded(raw: bytes, place: str, most: Most) -> Any:
     _passed(raw, place, most)
-    with suppress(orjson.JSONDecodeError):
-        return orjson.loads(raw)
+    if not has_long_number(raw):
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(raw)
     return _decoded_by_the_letter(raw, place)
 
 
@@ -236,7 +238,7 @@ def _passed(raw: bytes, place: str, most: Most) -> None:
 
 
 def _decoded_by_the_letter(raw: bytes, place: str) -> Any:
-    """What orjson does not take, and Python wrote. Whoever stores it decides what becomes of it."""
+    """What orjson does not take, or rounds, and Python wrote. Whoever stores it decides what becomes of it."""
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError) as error:

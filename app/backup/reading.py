@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from app import exact_json
 from app.backup import json_stream
 from app.backup.container import Container
 from app.backup.format import (
@@ -131,10 +129,7 @@ def _field(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    try:
-        text = orjson.dumps(value).decode()
-    except TypeError:  # integers of more than 64 bits
-        text = json.dumps(value, ensure_ascii=False)
+    text = exact_json.for_jsonb(value)
     return text if _SPECIAL.search(text) is None else text.translate(_ESCAPES)
 
 

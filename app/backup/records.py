@@ -18,13 +18,14 @@ from app.backup.format import ACCESSES, MOST_REVISIONS, REVISIONS, VECTORS, VERS
 from app.backup.recent import Recent
 from app.backup.report import LeftOut
 from app.config import Limits
+from app.embeddings.windows import MAX_WINDOWS
 from app.errors import Invalid
 from app.memories import checks
 from app.memories.changes import text_hash
+from app.memories.intake import Intake
 from app.memories.policies import LONGEST, CriteriaType
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.memories.secrets import redacted
-from app.memories.service import Memories
 
 Row = tuple[str, Sequence[Any]]
 """A table, and the values of its columns."""
@@ -40,7 +41,7 @@ _ROUNDING = 0.01
 class Records:
     """Turns the records of one archive into rows, one after the other."""
 
-    memories: Memories
+    intake: Intake
     limits: Limits
     principal: Principal
     """Who imports: what is shared by all users, or unique among them, only those may set who speak for all."""
@@ -144,7 +145,7 @@ class Records:
             self.left_out.add("category", id_, reason)
             description, created, updated = None, self.now, self.now
         try:
-            [name] = self.memories.checked_change(MemoryUpdate(categories=(name,))).categories or ()
+            [name] = self.intake.changed(MemoryUpdate(categories=(name,))).categories or ()
             description = self._described(description)
         except Invalid as error:
             return self._refused("categories", number, id_, error)
@@ -171,7 +172,7 @@ class Records:
         )
         self._tell_mended(fields, "memory", id_)
         try:
-            known = self.memories.checked(new)
+            known = self.intake.created(new)
             if len(categories) > checks.MAX_CATEGORIES:
                 raise Invalid("categories", f"has {len(categories)} entries; the limit is {checks.MAX_CATEGORIES}")
         except Invalid as error:
@@ -268,9 +269,9 @@ class Records:
         self._recent.once(REVISIONS, (memory, revision), place, "revision")
         self._tell_mended(fields, "revision", memory)
         try:
-            change = self.memories.checked_change(MemoryUpdate(text=new, metadata=metadata))
+            change = self.intake.changed(MemoryUpdate(text=new, metadata=metadata))
             if old is not None:
-                old = self.memories.checked_change(MemoryUpdate(text=old)).text
+                old = self.intake.changed(MemoryUpdate(text=old)).text
         except Invalid as error:
             self.left_out.add("revision", memory, f"revision {revision}: {error.message}")
             return []
@@ -291,31 +292,31 @@ class Records:
         return [("incoming_accesses", (number, id_, memory, app, at, sort, _redacted(metadata)))]
 
     def _vector(self, place: str, _: int, value: Any) -> list[Row]:
-        """A vector that cannot be one of ours is no failure: its text is embedded again."""
+        """The vectors of a text, one after the other. What cannot be ours is no failure: the text is embedded again."""
         fields = Fields(place, value)
         id_, model, hash_ = fields.id(), fields.text("model"), fields.text("text_hash")
         try:
             raw = base64.b64decode(fields.text("vector"), validate=True)
         except (binascii.Error, ValueError):
             raise malformed(f"{place}.vector", "must be base64") from None
-        if not 0 < len(raw) <= _LARGEST_VECTOR or len(raw) % 4:
+        cut = fields.text("cut", "")
+        if max(map(len, (model, hash_, cut))) > _LONGEST_MODEL or not (model + hash_ + cut).isprintable():
             return []
-        if len(model) > _LONGEST_MODEL or len(hash_) > _LONGEST_MODEL or not (model + hash_).isprintable():
+        dimension = _dimension(raw)
+        if dimension is None or not (cut.endswith(f" of {dimension}") if cut else len(raw) == 4 * dimension):
             return []
-        length = float(np.linalg.norm(np.frombuffer(raw, dtype="<f4").astype(np.float64)))
-        # Not a number is not near one either.
-        if not abs(length - 1) < _ROUNDING or self._recent.place(VECTORS, (id_, model), place):
+        if self._recent.place(VECTORS, (id_, model), place):
             return []
-        return [("incoming_vectors", (id_, model, hash_, raw))]
+        return [("incoming_vectors", (id_, model, hash_, raw, dimension, cut))]
 
     def _tell_mended(self, fields: Fields, kind: str, id_: str) -> None:
-        for name in fields.mended:
-            self.left_out.add(kind, id_, f"{name}: numbers that JSON cannot say, such as NaN, became null")
+        for name, numbers in fields.mended.items():
+            self.left_out.mend(kind, id_, name, numbers)
 
     def _described(self, description: str | None) -> str | None:
         if description is None or not description.strip():
             return None
-        return self.memories.checked_change(MemoryUpdate(text=description)).text
+        return self.intake.changed(MemoryUpdate(text=description)).text
 
     def _refused(self, kind: str, number: int, id_: str, error: Invalid) -> list[Row]:
         self.left_out.add(_KINDS[kind], id_, error.message)
@@ -329,6 +330,21 @@ _KINDS = {
     "apps": "app", "categories": "category", "memories": "memory", "access_controls": "rule",
     "archive_policies": "policy", ACCESSES: "access_log",
 }  # fmt: skip
+
+
+def _dimension(raw: bytes) -> int | None:
+    """How many numbers each of the vectors in `raw` has, one after the other; None if they are none of unit length."""
+    if not 0 < len(raw) <= _LARGEST_VECTOR * MAX_WINDOWS or len(raw) % 4:
+        return None
+    numbers = np.frombuffer(raw, dtype="<f4").astype(np.float64)
+    squares = float(numbers @ numbers)
+    # As many as their squares amount to.
+    if not np.isfinite(squares) or not 0 < (count := round(squares)) <= MAX_WINDOWS:
+        return None
+    if len(numbers) % count or len(raw) > _LARGEST_VECTOR * count:
+        return None
+    lengths = np.linalg.norm(numbers.reshape(count, -1), axis=1)
+    return len(numbers) // count if bool((abs(lengths - 1) < _ROUNDING).all()) else None
 
 
 def _redacted(value: Any) -> Any:

@@ -20,6 +20,14 @@ class LeftOutItem(BaseModel):
     reason: str = Field(description="The field, and what is wrong with it.")
 
 
+class NoteItem(BaseModel):
+    """Something of the archive that came in, though not to the letter."""
+
+    kind: str = Field(description="memory, app, revision, access_log or user.")
+    id: str = Field(description="The id that it has in the archive; of a revision, its memory's.")
+    note: str = Field(description="The field, and what became of it.")
+
+
 class MemoriesReport(BaseModel):
     """What became of the memories."""
 
@@ -45,14 +53,26 @@ class ImportReport(BaseModel):
     policies: int
     vectors: int
     left_out: list[LeftOutItem] = Field(description=f"What did not come in; the first {SHOWN}.")
+    mended: int = Field(description="Numbers that JSON cannot say, such as NaN; null stands where they stood.")
+    notes: list[NoteItem] = Field(description=f"What came in otherwise than it was written; the first {SHOWN}.")
 
 
 @dataclass(slots=True)
 class LeftOut:
-    """The first of what is left out."""
+    """The first of what is left out, and of what is not as it was written."""
 
     items: list[LeftOutItem] = field(default_factory=list)
+    notes: list[NoteItem] = field(default_factory=list)
+    mended: int = 0
 
     def add(self, kind: str, id_: str, reason: str) -> None:
+        """Something does not come in."""
         if len(self.items) < SHOWN:
             self.items.append(LeftOutItem(kind=kind, id=id_, reason=reason[:300]))
+
+    def mend(self, kind: str, id_: str, field: str, numbers: int) -> None:
+        """Something comes in with null for numbers that JSON cannot say."""
+        self.mended += numbers
+        if len(self.notes) < SHOWN:
+            note = f"{field}: {numbers:,} numbers that JSON cannot say, such as NaN, became null"
+            self.notes.append(NoteItem(kind=kind, id=id_, note=note))

@@ -195,7 +195,7 @@ class Backup:
     async def _restore(
         self, caller: Caller, archive: Spool, mode: Mode, progress: Progress
     ) -> tuple[Restored, Records]:
-        records = Records(self._memories, self._limits, caller.principal, datetime.now(UTC).isoformat())
+        records = Records(self._memories.intake, self._limits, caller.principal, datetime.now(UTC).isoformat())
         async with self._turns.turn(str(caller.user_id)):
             models = await self._models()
             container = await asyncio.to_thread(Container, archive.file, unpacked=UNPACKED * self._limits.backup)
@@ -317,4 +317,6 @@ def _report(done: Restored, records: Records) -> ImportReport:
         memories=MemoriesReport(**of_memories, left_out=records.counted["memories"]),
         **counts,
         left_out=records.left_out.items,
+        mended=records.left_out.mended,
+        notes=records.left_out.notes,
     )

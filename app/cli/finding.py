@@ -160,17 +160,23 @@ def _is_free(settings: Settings) -> bool:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/health/live", timeout=5, trust_env=False).is_success
+        return _health(url, patience=5).is_success
     except httpx.HTTPError:
         return False
 
 
 def _is_openmemory(url: str) -> bool:
     try:
-        answer = httpx.get(f"{url}/health/live", timeout=2, trust_env=False)
+        answer = _health(url, patience=2)
         return answer.is_success and answer.json().get("service") == "openmemory"
     except (httpx.HTTPError, ValueError, AttributeError):
         return False
+
+
+def _health(url: str, *, patience: float) -> httpx.Response:
+    # Reading all authorities of the web takes longer than the answer.
+    secure = url.startswith("https://")
+    return httpx.get(f"{url}/health/live", timeout=patience, trust_env=False, verify=secure)
 
 
 def _listener(port: int) -> psutil.Process | None:

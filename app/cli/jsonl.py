@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from app.exact_json import finite
+
 _TEXTS = ("text", "user", "app", "namespace", "thread_id", "kind", "key")
 _TIMES = ("created_at", "expires_at")
 FIELDS = (*_TEXTS, *_TIMES, "metadata", "importance", "categories", "state")
@@ -146,6 +148,11 @@ def _problem(name: str, value: Any) -> str | None:
             ),
         ),
     }[name]
+    try:
+        if right and name == "metadata" and finite(value)[1]:
+            return "must hold numbers that JSON can say: neither infinite nor NaN"
+    except RecursionError:
+        return "is nested too deeply"
     return None if right else problem
 
 

@@ -17,6 +17,7 @@ from app.access import journal
 from app.access.journal import Event
 from app.access.principal import Principal, Scope
 from app.addresses import web_url
+from app.again import again
 from app.config import Settings
 from app.configuration import document, row
 from app.configuration.document import Baseline, Part, Section, Stored
@@ -208,6 +209,7 @@ class Configuration:
         )
         return Effective(llm, stored.instructions)
 
+    @again
     async def prune(self) -> None:
         """Forget the keys of embedders whose vectors are gone."""
         async with self._database.transaction() as tx:
@@ -216,6 +218,7 @@ class Configuration:
             if kept != stored.kept:
                 await row.write(tx, replace(stored, kept=kept))
 
+    @again
     async def _save(self, principal: Principal, event: Event, change: Callable[[Stored], Stored]) -> Stored:
         async with self._database.transaction() as tx:
             before = await row.locked(tx, make=True)

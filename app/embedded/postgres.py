@@ -36,7 +36,7 @@ _STABLE = 60.0
 
 _SETTINGS = {
     # Small and quiet: a personal service beside other programs. Whatever concerns durability stays at its default.
-    "shared_buffers": "64MB",
+    "shared_buffers": "128MB",
     "maintenance_work_mem": "32MB",
     "effective_cache_size": "512MB",
     "max_wal_size": "256MB",
@@ -44,7 +44,8 @@ _SETTINGS = {
     "io_method": "sync",
     "max_worker_processes": "4",
     "max_parallel_workers": "2",
-    "max_parallel_workers_per_gather": "1",
+    # On two cores a second process takes from the service what it gives to the statement.
+    "max_parallel_workers_per_gather": "1" if (os.cpu_count() or 1) > 2 else "0",
     "max_parallel_maintenance_workers": "1",
     "max_logical_replication_workers": "0",
     "autovacuum_max_workers": "2",

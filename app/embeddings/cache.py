@@ -21,6 +21,7 @@ class CachedEmbedder:
     def __init__(self, inner: Embedder, size: int = 4096) -> None:
         self.inner = inner
         self.model = inner.model
+        self.cutting = inner.cutting
         self._size = size
         self._vectors: OrderedDict[str, npt.NDArray[np.float32]] = OrderedDict()
         self._running: dict[str, asyncio.Task[npt.NDArray[np.float32]]] = {}
@@ -45,9 +46,13 @@ class CachedEmbedder:
         # A caller that gives up must not take the vector away from those who wait for the same text.
         return await asyncio.shield(task)
 
-    async def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed stored texts; they pass the cache by."""
+    async def documents(self, texts: Sequence[str]) -> list[Vectors]:
+        """Embed stored texts, each as its windows; they pass the cache by."""
         return await self.inner.documents(texts)
+
+    async def windows(self, texts: Sequence[str]) -> list[int]:
+        """Into how many windows each text is cut."""
+        return await self.inner.windows(texts)
 
     async def close(self) -> None:
         """Forget everything and close the embedder."""

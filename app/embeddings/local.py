@@ -9,7 +9,7 @@ import importlib.metadata
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,9 @@ import onnxruntime  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
 from app.embeddings.integer import integer_model
-from app.embeddings.port import EmbedderUnavailable, Vectors
+from app.embeddings.port import PACKAGED, EmbedderUnavailable, Vectors
 from app.embeddings.questions import Questions, failed
+from app.embeddings.windows import BY_TOKENS, spans
 
 MAX_TOKENS = 256
 """Where the model was trained to stop reading (sentence-transformers' max_seq_length of this model)."""
@@ -33,10 +34,13 @@ BATCH_TOKENS = 256
 RUN_TOKENS = 4
 """What a run costs beside its tokens, in tokens: one core with VNNI took 0.34 ms a run and 0.11 ms a token."""
 
-WINDOW = 128
-"""Documents tokenized together, so that texts of like length meet in one run."""
+TOGETHER = 128
+"""Documents tokenized together, so that windows of like length meet in one run."""
 
 T = TypeVar("T")
+
+Ids = Sequence[int]
+"""The token ids of a text or of a window of it, with those that the model puts before and after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class Model:
 
     def __init__(self, threads: int) -> None:
         self._tokenizer: Tokenizer = Tokenizer.from_file(str(TOKENIZER.verified()))
-        self._tokenizer.enable_truncation(MAX_TOKENS)
+        self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -121,20 +125,33 @@ class Model:
         self.dimension = int(self._session.get_outputs()[0].shape[-1])
         _return_free_memory()
 
-    def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Token ids, at most `MAX_TOKENS` a text."""
+    def encode(self, texts: Sequence[str]) -> list[Ids]:
+        """Token ids, at most `MAX_TOKENS` a text: what queries are known by."""
+        return [_framed(encoding, 0, MAX_TOKENS - 2) for encoding in self._encoded(texts)]
+
+    def cut(self, texts: Sequence[str]) -> list[list[Ids]]:
+        """Token ids of each text's windows."""
+        return [
+            [_framed(encoding, span.start, span.stop) for span in _spans(encoding)] for encoding in self._encoded(texts)
+        ]
+
+    def windows(self, texts: Sequence[str]) -> list[int]:
+        """Into how many windows each text is cut."""
+        return [len(_spans(encoding)) for encoding in self._encoded(texts)]
+
+    def _encoded(self, texts: Sequence[str]) -> Iterator[Encoding]:
         # One by one: encode_batch starts a thread pool, which complains on standard error when the process forks.
         # A lone surrogate, which JSON can carry, is no UTF-8 and would be refused.
-        return [self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")) for text in texts]
+        return (self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")) for text in texts)
 
-    def run(self, encodings: Sequence[Encoding]) -> Vectors:
+    def run(self, encodings: Sequence[Ids]) -> Vectors:
         """Mean pooling over the tokens and normalisation, shape (texts, dimension)."""
-        longest = max(len(encoding.ids) for encoding in encodings)
+        longest = max(map(len, encodings))
         ids = np.zeros((len(encodings), longest), dtype=np.int64)
         mask = np.zeros_like(ids)
         for row, encoding in enumerate(encodings):
-            ids[row, : len(encoding.ids)] = encoding.ids
-            mask[row, : len(encoding.ids)] = 1
+            ids[row, : len(encoding)] = encoding
+            mask[row, : len(encoding)] = 1
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         hidden = self._session.run(None, feeds)[0]
         pooled = np.einsum("btd,bt->bd", hidden, mask.astype(np.float32))
@@ -149,7 +166,8 @@ class LocalEmbedder:
     while others are embedded share the next run. The constructor is instant: the first call loads the model.
     """
 
-    model = "all-MiniLM-L6-v2-int8"
+    model = PACKAGED
+    cutting = BY_TOKENS.name
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
@@ -173,13 +191,18 @@ class LocalEmbedder:
         """Embed one query, shape (dimension,)."""
         return await self._questions.ask(text)
 
-    async def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed stored texts, shape (texts, dimension)."""
-        if not texts:
-            return np.empty((0, await self.dimension()), dtype=np.float32)
-        parts = [await self._documents(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
-        await self._off_loop(_return_free_memory)
-        return np.concatenate(parts)
+    async def documents(self, texts: Sequence[str]) -> list[Vectors]:
+        """Embed stored texts: for each its windows, shape (windows, dimension)."""
+        found: list[Vectors] = []
+        for start in range(0, len(texts), TOGETHER):
+            found += await self._documents(texts[start : start + TOGETHER])
+        if texts:
+            await self._off_loop(_return_free_memory)
+        return found
+
+    async def windows(self, texts: Sequence[str]) -> list[int]:
+        """Into how many windows each text is cut."""
+        return await self._off_loop(lambda: self._loaded().windows(texts))
 
     async def close(self) -> None:
         """Stop both threads once they have done what they were given; whoever comes later gets EmbedderUnavailable."""
@@ -187,19 +210,16 @@ class LocalEmbedder:
         await asyncio.to_thread(self._for_documents.shutdown)
         self._model = None
 
-    async def _documents(self, texts: Sequence[str]) -> Vectors:
-        encodings = await self._off_loop(lambda: self._loaded().encode(texts))
-        vectors: Vectors | None = None
-        for rows in _runs(encodings):
+    async def _documents(self, texts: Sequence[str]) -> list[Vectors]:
+        cut = await self._off_loop(lambda: self._loaded().cut(texts))
+        every = [window for windows in cut for window in windows]
+        vectors = np.empty((len(every), await self.dimension()), dtype=np.float32)
+        for rows in _runs(every):
             # One hop to the thread for each run: other callers' documents take turns, and cancelling stops here.
-            part = await self._off_loop(
-                lambda rows=rows: self._loaded().run([encodings[row] for row in rows]),  # type: ignore[misc]
+            vectors[rows] = await self._off_loop(
+                lambda rows=rows: self._loaded().run([every[row] for row in rows]),  # type: ignore[misc]
             )
-            if vectors is None:
-                vectors = np.empty((len(texts), part.shape[1]), dtype=np.float32)
-            vectors[rows] = part
-        assert vectors is not None  # texts is not empty
-        return vectors
+        return np.split(vectors, np.cumsum([len(windows) for windows in cut])[:-1])
 
     def _loaded(self) -> Model:
         with self._loading:
@@ -216,11 +236,23 @@ class LocalEmbedder:
             raise EmbedderUnavailable(failed(error)) from error
 
 
-def _runs(encodings: Sequence[Encoding]) -> list[list[int]]:
+def _runs(encodings: Sequence[Ids]) -> list[list[int]]:
     """Rows that are embedded together: alike in length, shortest first."""
-    lengths = [len(encoding.ids) for encoding in encodings]
+    lengths = [len(encoding) for encoding in encodings]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     return [order[run] for run in partition([lengths[row] for row in order])]
+
+
+def _spans(encoding: Encoding) -> list[slice]:
+    """The windows of a text among its tokens, not counting the two around them."""
+    words = encoding.word_ids[1:-1]
+    return spans(len(words), BY_TOKENS, lambda at: words[at] != words[at - 1])
+
+
+def _framed(encoding: Encoding, start: int, stop: int) -> Ids:
+    """The tokens of a window between the two that the model puts around a text."""
+    ids = encoding.ids
+    return [ids[0], *ids[start + 1 : min(stop + 1, len(ids) - 1)], ids[-1]]
 
 
 def _return_free_memory() -> None:

@@ -66,6 +66,8 @@ def without_secrets(settings: EmbedderSettings) -> dict[str, Any]:
 class Absent:
     """A model that cannot be asked: every call says why."""
 
+    cutting = ""
+
     def __init__(self, model: str, why: str) -> None:
         self.model = model
         self._why = why
@@ -77,7 +79,10 @@ class Absent:
     async def query(self, _text: str) -> npt.NDArray[np.float32]:
         raise self._error()
 
-    async def documents(self, _texts: Sequence[str]) -> Vectors:
+    async def documents(self, _texts: Sequence[str]) -> list[Vectors]:
+        raise self._error()
+
+    async def windows(self, _texts: Sequence[str]) -> list[int]:
         raise self._error()
 
     async def close(self) -> None:

@@ -8,6 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+PACKAGED = "all-MiniLM-L6-v2-int8"
+"""Name of the model that comes with the service."""
+
 Vectors = npt.NDArray[np.float32]
 """Embeddings, shape (texts, dimension), rows of unit length."""
 
@@ -22,6 +25,9 @@ class Embedder(Protocol):
     model: str
     """Stable name of the model; part of the collection's name and of the key of stored vectors."""
 
+    cutting: str
+    """Name of the way in which long texts are cut; stored with their vectors (`windows.stored_as`)."""
+
     async def dimension(self) -> int:
         """Length of a vector; asked of the model, never assumed."""
         ...
@@ -30,8 +36,12 @@ class Embedder(Protocol):
         """Embed one search query, shape (dimension,). Goes before waiting documents."""
         ...
 
-    async def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed stored texts in batches off the event loop."""
+    async def documents(self, texts: Sequence[str]) -> list[Vectors]:
+        """Embed stored texts in batches off the event loop: for each its windows, shape (windows, dimension)."""
+        ...
+
+    async def windows(self, texts: Sequence[str]) -> list[int]:
+        """Into how many windows each text is cut, which embeds nothing."""
         ...
 
     async def close(self) -> None:

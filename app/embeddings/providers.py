@@ -19,12 +19,12 @@ from app.config import EmbedderSettings
 from app.daemons import in_daemon
 from app.egress.clients import Egress
 from app.egress.policy import EgressRefused, Origin
-from app.embeddings import guarded
+from app.embeddings import guarded, windows
 from app.embeddings.port import EmbedderUnavailable, Vectors
 from app.errors import SetupError
 
 DOCUMENT_BATCH = 64
-"""Texts in one request. OpenAI takes 300,000 tokens a request; 64 texts of 16,000 characters stay below."""
+"""Windows in one request, about 8,000 tokens; OpenAI takes 300,000."""
 
 DOCUMENT_PATIENCE = 6.0
 """A batch of documents may take this many deadlines of a query."""
@@ -71,10 +71,14 @@ def prepare_mem0(data_dir: Path) -> None:
 class ProviderEmbedder:
     """Embeds through mem0's `EmbedderFactory`. The constructor is instant: mem0 is imported by the first call.
 
+    There is no tokenizer at hand: long texts are cut by characters, and their windows sent as texts of their own.
+
     Raises:
         SetupError: no such provider, no model where the provider has no default, an address it does not take or that
             must not be reached.
     """
+
+    cutting = windows.BY_CHARACTERS.name
 
     def __init__(
         self, settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None, *, trusted: bool = True
@@ -107,21 +111,26 @@ class ProviderEmbedder:
         """Embed one query within the configured deadline, shape (dimension,)."""
         return await self._embed(text, self._settings.timeout)
 
-    async def documents(self, texts: Sequence[str]) -> Vectors:
-        """Embed stored texts, one batch after the other, each with its own deadline."""
+    async def documents(self, texts: Sequence[str]) -> list[Vectors]:
+        """Embed stored texts, each as its windows, one batch after the other, each with its own deadline."""
         if not texts:
-            return np.empty((0, await self.dimension()), dtype=np.float32)
-        clean = [_utf8(text) for text in texts]
+            return []
+        cut = [windows.of_text(_utf8(text)) for text in texts]
+        every = [window for one in cut for window in one]
         parts: list[Vectors] = []
-        for start in range(0, len(clean), DOCUMENT_BATCH):
-            batch = clean[start : start + DOCUMENT_BATCH]
+        for start in range(0, len(every), DOCUMENT_BATCH):
+            batch = every[start : start + DOCUMENT_BATCH]
             raw = await self._ask(
                 self._batches,
                 self._settings.timeout * DOCUMENT_PATIENCE,
                 lambda batch=batch: self._opened()[1].embed_batch(batch, "add"),  # type: ignore[misc]
             )
             parts.append(self._checked(raw, len(batch)))
-        return np.concatenate(parts)
+        return np.split(np.concatenate(parts), np.cumsum([len(one) for one in cut])[:-1])
+
+    async def windows(self, texts: Sequence[str]) -> list[int]:
+        """Into how many windows each text is cut."""
+        return [len(windows.of_text(_utf8(text))) for text in texts]
 
     async def close(self) -> None:
         """Close the provider's connections; calls under way end by their deadline."""

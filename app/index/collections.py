@@ -14,27 +14,34 @@ import numpy as np
 
 from app.index.conditions import LABELS, TENANT, labels_of
 from app.index.entries import ending, packed
-from app.index.port import NOBODY, Point, Vector
+from app.index.port import NOBODY, Point, Vector, Vectors
 
 RECONCILED = (TENANT, "revision")
 """The payload keys that reconciliation reads."""
 
 _MODEL_LENGTH = 64
+_WINDOWS = "__windows"
 _CHECKED = 256
 
 
-def collection_name(alias: str, model: str, dimension: int) -> str:
-    """The collection behind an alias: `openmemory__all-minilm-l6-v2-int8__384`.
+def collection_name(alias: str, model: str, dimension: int, *, plain: bool = False) -> str:
+    """The collection behind an alias: `openmemory__all-minilm-l6-v2-int8__384__windows`.
 
-    At most 140 characters, valid as a folder everywhere and as a Qdrant name. A model whose name does not survive that
+    `plain`: one of the form that older versions made, which holds one vector of each item, and no `__windows`.
+    At most 150 characters, valid as a folder everywhere and as a Qdrant name. A model whose name does not survive that
     (`nomic/embed:latest`) gets a digest, so that two models never share a collection; capitals do not count.
     """
-    plain = model.strip().lower()
-    slug = re.sub(r"[^a-z0-9.-]+", "-", plain).strip(".-")
-    if not slug or slug != plain or len(slug) > _MODEL_LENGTH:
-        digest = hashlib.sha256(plain.encode()).hexdigest()[:8]
+    said = model.strip().lower()
+    slug = re.sub(r"[^a-z0-9.-]+", "-", said).strip(".-")
+    if not slug or slug != said or len(slug) > _MODEL_LENGTH:
+        digest = hashlib.sha256(said.encode()).hexdigest()[:8]
         slug = f"{slug[: _MODEL_LENGTH - 9].rstrip('.-')}-{digest}".lstrip("-")
-    return f"{alias}__{slug}__{dimension}"
+    return f"{alias}__{slug}__{dimension}{'' if plain else _WINDOWS}"
+
+
+def is_plain(collection: str) -> bool:
+    """Whether a collection has the form of older versions: its name tells."""
+    return not collection.endswith(_WINDOWS)
 
 
 def payload_of(point: Point) -> dict[str, Any]:
@@ -110,17 +117,17 @@ def same_uuid(text: str) -> UUID:
     return UUID(text)
 
 
-def check_vectors(vectors: Sequence[Vector], dimension: int) -> None:
-    """Refuse vectors that an engine would store without a word and never find again.
+def check_vectors(vectors: Sequence[Vectors], dimension: int) -> None:
+    """Refuse vectors, those of one point after those of the other, that would be stored and never found again.
 
     Raises:
-        ValueError: not `dimension` numbers, not finite, or of length zero, which has no cosine to anything.
+        ValueError: not (windows, `dimension`) numbers, not finite, or of length zero, which has no cosine to anything.
     """
-    for vector in vectors:
-        if vector.shape != (dimension,):
-            raise ValueError(f"vector: has shape {vector.shape}; the collection takes ({dimension},)")
+    for each in vectors:
+        if each.ndim != 2 or not len(each) or each.shape[1] != dimension:
+            raise ValueError(f"vector: has shape {each.shape}; the collection takes (windows, {dimension})")
     for start in range(0, len(vectors), _CHECKED):
-        rows = np.array(vectors[start : start + _CHECKED])
+        rows = np.concatenate(vectors[start : start + _CHECKED])
         with np.errstate(over="ignore", invalid="ignore"):
             # One number tells it all: it is nan or inf if any component is, or if their squares overflow.
             squares = np.einsum("ij,ij->i", rows, rows)
@@ -128,6 +135,17 @@ def check_vectors(vectors: Sequence[Vector], dimension: int) -> None:
             raise ValueError("vector: is not finite")
         if not squares.all():
             raise ValueError("vector: has no direction, its length is zero")
+
+
+def check_query(vector: Vector, dimension: int) -> None:
+    """Refuse what nothing can be compared with.
+
+    Raises:
+        ValueError: not `dimension` numbers, not finite, or of length zero.
+    """
+    if vector.shape != (dimension,):
+        raise ValueError(f"vector: has shape {vector.shape}; the collection takes ({dimension},)")
+    check_vectors((vector[np.newaxis],), dimension)
 
 
 def _iso(moment: datetime) -> str:

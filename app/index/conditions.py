@@ -47,6 +47,10 @@ def label(key: str, value: str | UUID) -> int:
     return int.from_bytes(blake2b(f"{key}:{value}".encode(), digest_size=8).digest(), "big", signed=True)
 
 
+LONG = label("windows", "several")
+"""The label of a point that has more than one vector."""
+
+
 def labels_of(point: Point) -> list[int]:
     """The labels of a point."""
     return [
@@ -54,11 +58,13 @@ def labels_of(point: Point) -> list[int]:
         label("kind", point.kind),
         label("app", point.app),
         *(label("category", id_) for id_ in point.categories),
+        *([LONG] if len(point.vectors) > 1 else ()),
     ]
 
 
 def asked(where: Filter) -> Conditions:
-    """What a filter asks for but its rules."""
+    """What a filter asks for but its rules, and the ids that it lists: these may be many, so each engine takes them in
+    its own form."""
     must: list[Condition] = [{"key": TENANT, "match": {"value": str(where.user)}}]
     for key, wanted in (("namespace", where.namespaces), ("kind", where.kinds), ("app", where.apps)):
         if wanted:

@@ -20,15 +20,25 @@ from uuid import UUID
 import qdrant_edge as edge
 
 from app.access.rules import Rules
-from app.index.collections import RECONCILED, check_vectors, collection_name, entry_of, payload_of, points_of
+from app.index.collections import (
+    RECONCILED,
+    check_query,
+    check_vectors,
+    collection_name,
+    entry_of,
+    payload_of,
+    points_of,
+)
 from app.index.conditions import asked, readable
 from app.index.durable import replace_file
 from app.index.engine import CHUNK, buffer, guarded, in_thread, with_codes
 from app.index.entries import Entries
+from app.index.long_texts import LongTexts
 from app.index.mapped import release_mapped
-from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
+from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, windows_of
 from app.index.room import check_room
-from app.index.shards import open_shard
+from app.index.several import MORE, best, chunks, named
+from app.index.shards import Shape, open_shard
 from app.index.wire import one_condition
 
 log = logging.getLogger(__name__)
@@ -49,14 +59,16 @@ FLUSH_AFTER = 20_000
 class EdgeIndex:
     """A `VectorIndex` in `<folder>/<collection>`; `<folder>/current` names the collection that is in use.
 
-    One process owns the folder: another one that opens it is refused.
+    One process owns the folder: another one that opens it is refused. `plain`: the collection of an older version,
+    which holds the first vector of each point.
     """
 
-    def __init__(self, folder: Path, *, collection: str, model: str, dimension: int) -> None:
+    def __init__(self, folder: Path, *, collection: str, model: str, dimension: int, plain: bool = False) -> None:
         self._folder = folder
-        self._name = collection_name(collection, model, dimension)
-        self._dimension = dimension
+        self._name = collection_name(collection, model, dimension, plain=plain)
+        self._shape = Shape(dimension, plain)
         self._shard: edge.EdgeShard | None = None
+        self._long: LongTexts | None = None
         self._closed = False
         self._unreleased = 0
         self._unflushed = 0
@@ -71,15 +83,16 @@ class EdgeIndex:
         return False
 
     async def upsert(self, points: Sequence[Point]) -> None:
-        check_vectors([point.vector for point in points], self._dimension)
-        for start in range(0, len(points), CHUNK):
-            chunk = points[start : start + CHUNK]
-            update = edge.UpdateOperation.upsert_points(await _converted(chunk))
+        check_vectors([point.vectors for point in points], self._shape.dimension)
+        for chunk in chunks(points, windows_of, CHUNK):
+            update = edge.UpdateOperation.upsert_points(await _converted(chunk, self._shape.plain))
             shard = await self._opened()
             with guarded():
-                _update(self._folder, shard, update, chunk[0].vector.nbytes * len(chunk))
+                _update(self._folder, shard, update, sum(point.vectors.nbytes for point in chunk))
+                if self._long is not None and any(windows_of(point) > 1 for point in chunk):
+                    self._long.written()
             await asyncio.sleep(0)
-        await self._tidy(len(points))
+        await self._tidy(sum(map(windows_of, points)))
 
     async def _tidy(self, written: int) -> None:
         """Keep short what a flush has to do later, and small what the process holds of what it wrote."""
@@ -97,12 +110,15 @@ class EdgeIndex:
             await self._run(_delete, self._folder, shard, ids)
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
-        check_vectors((vector,), self._dimension)
+        check_query(vector, self._shape.dimension)
         shard = await self._opened()
-        if limit < 1 or where.rules.smallest().nothing:
+        if limit < 1 or where.nothing:
             return []
         with guarded():
-            return _search(shard, vector, where, limit)
+            first = _search(shard, vector, _filter(where), limit)
+            if self._long is None or (only := self._long.conditions()) is None:
+                return first
+            return best(first, _search(shard, vector, _filter(where, only), limit, using=MORE), limit)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
         after: edge.PointId | None = None
@@ -130,7 +146,7 @@ class EdgeIndex:
             engine="qdrant-edge",
             version=version("qdrant-edge-py"),
             collection=self._name,
-            dimension=self._dimension,
+            dimension=self._shape.dimension,
             points=await self.count(),
         )
 
@@ -175,10 +191,11 @@ class EdgeIndex:
         if self._shard is not None:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shard = open_shard(self._folder / self._name, self._dimension)
+        shard = open_shard(self._folder / self._name, self._shape)
         if not (self._folder / "current").exists():
             self._write_current()
         release_mapped(self._folder / self._name)
+        self._long = None if self._shape.plain else LongTexts(shard)
         self._shard = shard
 
     def _flush(self, shard: edge.EdgeShard) -> None:
@@ -203,7 +220,7 @@ class EdgeIndex:
             replace_file(self._folder / "current", f"{self._name}\n".encode())
 
 
-async def _converted(points: Sequence[Point]) -> list[edge.Point]:
+async def _converted(points: Sequence[Point], plain: bool) -> list[edge.Point]:
     """The points in the engine's form.
 
     Converting one lets go of the GIL several times: each string of the payload is tried as three other types first. In
@@ -214,8 +231,14 @@ async def _converted(points: Sequence[Point]) -> list[edge.Point]:
         if start:
             await asyncio.sleep(0)
         some = points[start : start + SLICE]
-        made += [edge.Point(point.id, buffer(point.vector), payload_of(point)) for point in some]
+        made += [edge.Point(point.id, _vectors(point, plain), payload_of(point)) for point in some]
     return made
+
+
+def _vectors(point: Point, plain: bool) -> Any:
+    if plain or len(point.vectors) == 1:
+        return buffer(point.vectors[0])
+    return named(point.vectors)
 
 
 def _update(folder: Path, shard: edge.EdgeShard, update: edge.UpdateOperation, size: int = 0) -> None:
@@ -227,10 +250,10 @@ def _delete(folder: Path, shard: edge.EdgeShard, ids: Sequence[UUID]) -> None:
     _update(folder, shard, edge.UpdateOperation.delete_points(cast("list[edge.PointId]", points_of(ids))))
 
 
-def _search(shard: edge.EdgeShard, vector: Vector, where: Filter, limit: int) -> list[Hit]:
+def _search(shard: edge.EdgeShard, vector: Vector, where: edge.Filter, limit: int, using: str = "") -> list[Hit]:
     request = edge.SearchRequest(
-        query=edge.Query.Nearest(buffer(vector)),
-        filter=_filter(where),
+        query=edge.Query.Nearest(buffer(vector), using=using),
+        filter=where,
         limit=limit,
         offset=0,
         params=with_codes(limit),
@@ -256,11 +279,12 @@ def _owned_by(user: UUID | None) -> edge.Filter | None:
     return None if user is None else _filter(Filter(user))
 
 
-def _filter(where: Filter) -> edge.Filter:
+def _filter(where: Filter, only: Sequence[edge.ConditionType] = ()) -> edge.Filter:
     must, must_not = asked(where)
     readable_must, readable_must_not = _readable(where.rules)
+    listed = [] if where.ids is None else [edge.HasIdCondition(set(where.ids))]
     return edge.Filter(
-        must=[*map(one_condition, must), *readable_must],
+        must=[*map(one_condition, must), *listed, *only, *readable_must],
         must_not=[*map(one_condition, must_not), *readable_must_not] or None,
     )
 

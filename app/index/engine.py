@@ -26,7 +26,7 @@ READERS = max(2, min(4, os.cpu_count() or 1))
 """Searches at once: more than there are cores gains nothing, a single one would queue short scans behind long ones."""
 
 CHUNK = 250
-"""Points of one engine write, which takes about 6 ms."""
+"""Vectors of one engine write, which takes about 6 ms."""
 
 _CANDIDATES = 100
 _OVERSAMPLING = 4.0

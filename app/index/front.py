@@ -9,7 +9,7 @@ import hmac
 import logging
 import time
 from asyncio import to_thread
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from app.index import wire
 from app.index.engine import CHUNK
 from app.index.port import IndexUnavailable
 from app.index.served import Served, Shard
+from app.index.several import MORE, chunks
+from app.index.shards import Shape
 from app.index.wire import Refused, wrong
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,9 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+MOST_SEARCHES = 100
+"""Searches of one request, which nothing else comes between."""
 
 LONGEST_BODY = 32 * 1024 * 1024
 """Bytes of one request, as a server takes by default."""
@@ -127,15 +132,9 @@ class Front:
         if method == "DELETE":
             return await self._served.drop(name)
         if method == "PUT":
-            vectors = wire.mapping(body.get("vectors"), "vectors")
-            if body.get("sparse_vectors") or vectors.get("multivector_config"):
-                raise wrong("vectors: sparse vectors and several per point are not supported here")
-            if not isinstance(vectors.get("size"), int) or vectors.get("distance") != "Cosine":
-                raise wrong("vectors: only one vector without a name, compared by Cosine, is supported here")
-            dimension = wire.number(vectors["size"], "size", 0, least=1)
-            if dimension > 65_536:
-                raise wrong("size: a vector has at most 65536 dimensions")
-            await self._served.create(name, dimension)
+            if body.get("sparse_vectors"):
+                raise wrong("vectors: sparse vectors are not supported here")
+            await self._served.create(name, wire.shape(body.get("vectors")))
             return True
         if method == "GET":
             shard = await self._served.shard(name)
@@ -172,11 +171,11 @@ async def _index(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
 async def _upsert(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     wire.only(body, {"points"}, "upsert")
     # In threads, because a large request takes a while to turn into points.
-    written = await to_thread(wire.points, body.get("points"), shard.dimension)
+    written = await to_thread(wire.points, body.get("points"), shard.shape)
     size = len(await to_thread(orjson.dumps, body["points"]))
     done: Any = {"operation_id": shard.operations, "status": "completed"}
-    for start in range(0, len(written), CHUNK):
-        operation = edge.UpdateOperation.upsert_points(written[start : start + CHUNK])
+    for some in chunks(written, lambda one: one[1], CHUNK):
+        operation = edge.UpdateOperation.upsert_points([point for point, _ in some])
         done = await _update(served, shard, operation, size=size)
     return done
 
@@ -203,9 +202,30 @@ async def _delete(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
 
 
 async def _query(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
-    request = wire.query(body, shard.dimension)
-    hits = await served.read(shard, lambda engine: engine.search(request))
-    return {"points": [wire.record(hit) for hit in hits]}
+    return (await _found(served, shard, [body]))[0]
+
+
+async def _batch(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
+    wire.only(body, {"searches"}, "query")
+    searches = wire.array(body.get("searches"), "searches")
+    if len(searches) > MOST_SEARCHES:
+        raise wrong(f"searches: has {len(searches)} entries; the limit here is {MOST_SEARCHES}")
+    return await _found(served, shard, [wire.mapping(one, "search") for one in searches])
+
+
+async def _found(served: Served, shard: Shard, searches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What each of the searches finds, one after the other in one turn."""
+    asked = [wire.query(one, shard.shape) for one in searches]
+
+    def find(engine: edge.EdgeShard) -> list[list[edge.ScoredPoint]]:
+        hits: list[list[edge.ScoredPoint]] = []
+        for one in asked:
+            only = shard.long.conditions() if one.using else []
+            # None: nothing has several vectors.
+            hits.append([] if only is None else engine.search(one.among(only)))
+        return hits
+
+    return [{"points": [wire.record(hit) for hit in hits]} for hits in await served.read(shard, find)]
 
 
 async def _scroll(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
@@ -230,6 +250,7 @@ _CALLS: Mapping[tuple[str, str], Callable[[Served, Shard, Mapping[str, Any]], Aw
     ("POST", "points"): _retrieve,
     ("POST", "points/delete"): _delete,
     ("POST", "points/query"): _query,
+    ("POST", "points/query/batch"): _batch,
     ("POST", "points/scroll"): _scroll,
     ("POST", "points/count"): _count,
 }
@@ -274,7 +295,7 @@ def _info(shard: Shard, info: edge.ShardInfo) -> dict[str, Any]:
         "indexed_vectors_count": info.indexed_vectors_count,
         "segments_count": info.segments_count,
         "config": {
-            "params": {"vectors": {"size": shard.dimension, "distance": "Cosine"}},
+            "params": {"vectors": _vectors(shard.shape)},
             "hnsw_config": {"m": 0, "ef_construct": 100, "full_scan_threshold": 10_000},
             "optimizer_config": {
                 "deleted_threshold": 0.2,
@@ -288,6 +309,11 @@ def _info(shard: Shard, info: edge.ShardInfo) -> dict[str, Any]:
             for key, index in info.payload_schema.items()
         },
     }
+
+
+def _vectors(shape: Shape) -> dict[str, Any]:
+    first = {"size": shape.dimension, "distance": "Cosine"}
+    return first if shape.plain else {"": first, MORE: first | {"multivector_config": {"comparator": "max_sim"}}}
 
 
 def _schema_name(kind: edge.PayloadSchemaType) -> str:

@@ -44,15 +44,21 @@ class IndexMark(Base):
 
 
 class Embedding(Base):
-    """A vector (little-endian float32) that was computed once, so that an index is rebuilt without embedding again."""
+    """The vectors of an item's text, so that an index is rebuilt without embedding again.
+
+    `vector`: little-endian float32, one vector after the other. `cut`: how the text was cut into windows, of which each
+    has a vector (`windows.stored_as`); empty: not at all, by an older version, which read only how the text begins.
+    """
 
     __tablename__ = "embeddings"
+    __table_args__ = (Index("ix_embeddings_cut", "model", "cut"),)
 
     kind: Mapped[str] = mapped_column(primary_key=True)
     id: Mapped[UUID] = mapped_column(primary_key=True)
     model: Mapped[str] = mapped_column(primary_key=True)
     text_hash: Mapped[str]
     vector: Mapped[bytes]
+    cut: Mapped[str] = mapped_column(server_default=text("''"))
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
 

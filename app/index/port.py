@@ -17,12 +17,14 @@ from app.index.entries import Entries
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (dimension,), unit length, finite."""
 
+Vectors = npt.NDArray[np.float32]
+"""The embeddings of a text's windows, shape (windows, dimension), at least one, each as a `Vector`."""
 
 NOBODY = UUID(int=0)
 """A user, or an item, that cannot exist."""
 
-NO_VECTOR: Vector = np.empty(0, dtype=np.float32)
-"""The vector of an item that has none yet; no index takes it."""
+NO_VECTORS: Vectors = np.empty((0, 0), dtype=np.float32)
+"""The vectors of an item that has none yet; no index takes them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class Document:
 
 @dataclass(slots=True, kw_only=True)
 class Point:
-    """One searchable item. `user` is `users.id`; `text_hash` is that of the text whose `vector` it is.
+    """One searchable item. `user` is `users.id`; `text_hash` is that of the text whose windows' `vectors` they are.
 
     Its `document` is read where it is needed: where the text has to be embedded, and for an index that keeps it. Not
     frozen, for there may be a hundred thousand in a row: making frozen ones takes twice as long.
@@ -53,7 +55,12 @@ class Point:
     text_hash: str
     categories: Sequence[UUID] = ()
     document: Document | None = None
-    vector: Vector = field(default_factory=lambda: NO_VECTOR)
+    vectors: Vectors = field(default_factory=lambda: NO_VECTORS)
+
+
+def windows_of(point: Point) -> int:
+    """How many vectors a point has."""
+    return len(point.vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +75,17 @@ class Filter:
     """Ids of points never to return."""
     rules: Rules = ALL
     """Which of them the app that asks may read."""
+    ids: tuple[UUID, ...] | None = None
+    """The points among which to look; None means all."""
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no point can meet it."""
+        return self.ids == () or self.rules.smallest().nothing
 
 
 class Hit(NamedTuple):
-    """A candidate: `score` is the cosine similarity in [-1, 1]."""
+    """A candidate: `score` is the cosine similarity of its best window in [-1, 1]."""
 
     id: UUID
     score: float
@@ -95,7 +109,8 @@ class IndexUnavailable(Exception):
 class VectorIndex(Protocol):
     """Every method raises `IndexUnavailable` for whatever the engine throws, and when the index was closed.
 
-    A vector of another dimension, not finite or of length zero is the caller's mistake: `ValueError`, nothing written.
+    A vector of another dimension, not finite or of length zero, or a point without one, is the caller's mistake:
+    `ValueError`, nothing written.
     After a failed `open` the next call of any method tries again.
     """
 
@@ -120,7 +135,7 @@ class VectorIndex(Protocol):
         ...
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
-        """The nearest points, best first, at most `limit`."""
+        """The nearest points, best first, at most `limit`; of each its best window counts."""
         ...
 
     def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:

@@ -18,6 +18,7 @@ from qdrant_client import AsyncQdrantClient, models
 from app.access.rules import Rules
 from app.index.collections import (
     RECONCILED,
+    check_query,
     check_vectors,
     collection_name,
     entry_of,
@@ -26,12 +27,13 @@ from app.index.collections import (
 )
 from app.index.conditions import LABELS, TENANT, asked, readable
 from app.index.entries import Entries
-from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector
+from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, windows_of
+from app.index.several import MORE, best, chunks, named
 
 log = logging.getLogger(__name__)
 
 CHUNK = 100
-"""Points of one request: 1.2 MB of JSON at 1,536 dimensions, and little time of the event loop to write it."""
+"""Vectors of one request: 1.2 MB of JSON at 1,536 dimensions, and little time of the event loop to write it."""
 
 PATIENCE = 15.0
 """Seconds that one write, one page of a listing or one change of the schema may take. No user waits for these."""
@@ -46,6 +48,7 @@ class QdrantIndex:
     """A `VectorIndex` in a server's collection, which an alias names for other readers, such as mem0's client.
 
     The product itself always speaks to the collection by its own name, never through the alias.
+    `plain`: the collection of an older version, which holds the first vector of each point.
     `socket`: the unix socket on which the server listens, in place of `url`.
     `on_created` is called when the collection was missing and was created: it is empty, whatever was written before.
     `client` replaces the one that would be made from `url` and `api_key`; it is closed with the index.
@@ -63,10 +66,12 @@ class QdrantIndex:
         socket: Path | None = None,
         client: AsyncQdrantClient | None = None,
         on_created: Callable[[], None] | None = None,
+        plain: bool = False,
     ) -> None:
         self._on_created = on_created
         self._alias = collection
-        self._name = collection_name(collection, model, dimension)
+        self._name = collection_name(collection, model, dimension, plain=plain)
+        self._plain = plain
         self._dimension = dimension
         self._timeout = timeout
         self._patience = max(timeout, PATIENCE)
@@ -101,14 +106,16 @@ class QdrantIndex:
         return True
 
     async def upsert(self, points: Sequence[Point]) -> None:
-        check_vectors([point.vector for point in points], self._dimension)
-        for start in range(0, len(points), CHUNK):
-            chunk = [
-                models.PointStruct(id=str(point.id), vector=point.vector.tolist(), payload=readable_payload_of(point))
-                for point in points[start : start + CHUNK]
+        check_vectors([point.vectors for point in points], self._dimension)
+        for chunk in chunks(points, windows_of, CHUNK):
+            written = [
+                models.PointStruct(
+                    id=str(point.id), vector=_vectors(point, self._plain), payload=readable_payload_of(point)
+                )
+                for point in chunk
             ]
             async with self._call(self._patience):
-                await self._client.upsert(self._name, chunk, wait=True)
+                await self._client.upsert(self._name, written, wait=True)
 
     async def delete(self, ids: Sequence[UUID]) -> None:
         if ids:
@@ -117,21 +124,15 @@ class QdrantIndex:
                 await self._client.delete(self._name, selected, wait=True)
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
-        check_vectors((vector,), self._dimension)
+        check_query(vector, self._dimension)
         async with self._call(self._timeout):
-            if limit < 1 or where.rules.smallest().nothing:
+            if limit < 1 or where.nothing:
                 return []
-            answer = await self._client.query_points(
-                self._name,
-                query=vector.tolist(),
-                query_filter=_filter(where),
-                limit=limit,
-                with_payload=False,
-                with_vectors=False,
-            )
-            # A number as id is a stranger's, whatever its payload says.
-            ours = [hit for hit in answer.points if not isinstance(hit.id, int)]
-            return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in ours]
+            first = models.QueryRequest(query=vector.tolist(), filter=_filter(where), limit=limit)
+            # A multivector of one: what it is compared with by MaxSim.
+            more = [] if self._plain else [first.model_copy(update={"query": [vector.tolist()], "using": MORE})]
+            answers = await self._client.query_batch_points(self._name, [first, *more])
+            return best(_hits(answers[0]), _hits(*answers[1:]), limit)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
         where = None if user is None else _filter(Filter(user))
@@ -250,7 +251,7 @@ class QdrantIndex:
         try:
             await self._client.create_collection(
                 self._name,
-                vectors_config=models.VectorParams(size=self._dimension, distance=models.Distance.COSINE),
+                vectors_config=_configuration(self._dimension, self._plain),
                 # One graph per tenant and none over all: no search is without a tenant.
                 hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
             )
@@ -261,13 +262,21 @@ class QdrantIndex:
 
     def _check(self, info: models.CollectionInfo) -> None:
         found = info.config.params.vectors
-        if not isinstance(found, models.VectorParams):
+        if self._plain and not isinstance(found, models.VectorParams):
             raise IndexUnavailable(f"the collection {self._name} has other vectors than one without a name")
-        if (found.size, found.distance) != (self._dimension, models.Distance.COSINE):
-            raise IndexUnavailable(
-                f"the collection {self._name} holds vectors of {found.size} dimensions compared by "
-                f"{found.distance.value}; the embedder makes {self._dimension}, compared by Cosine"
-            )
+        parts = {"": found} if isinstance(found, models.VectorParams) else dict(found or {})
+        if set(parts) != ({""} if self._plain else {"", MORE}):
+            raise IndexUnavailable(f"the collection {self._name} has other vectors than one without a name and {MORE}")
+        for name, part in parts.items():
+            if (part.size, part.distance) != (self._dimension, models.Distance.COSINE):
+                raise IndexUnavailable(
+                    f"the collection {self._name} holds vectors of {part.size} dimensions compared by "
+                    f"{part.distance.value}; the embedder makes {self._dimension}, compared by Cosine"
+                )
+            if (part.multivector_config is not None) != (name == MORE):
+                raise IndexUnavailable(
+                    f"the collection {self._name} holds several vectors under another name than {MORE}"
+                )
 
     async def _introduce(self) -> None:
         """Let the alias name this collection if it names none. It is a courtesy to others: failing is no obstacle."""
@@ -319,12 +328,33 @@ async def _unavailable(deadline: float) -> AsyncIterator[None]:
         raise IndexUnavailable(f"qdrant: {type(error).__name__}: {error}".rstrip(": ")) from error
 
 
+def _vectors(point: Point, plain: bool) -> Any:
+    if plain:
+        return point.vectors[0].tolist()
+    return {name: each.tolist() for name, each in named(point.vectors).items()}
+
+
+def _hits(answer: models.QueryResponse | None = None) -> list[Hit]:
+    # A number as id is a stranger's, whatever its payload says.
+    ours = [hit for hit in (answer.points if answer else ()) if not isinstance(hit.id, int)]
+    return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in ours]
+
+
+def _configuration(dimension: int, plain: bool) -> Any:
+    first = models.VectorParams(size=dimension, distance=models.Distance.COSINE)
+    if plain:
+        return first
+    each = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    return {"": first, MORE: first.model_copy(update={"multivector_config": each})}
+
+
 def _filter(where: Filter) -> models.Filter:
     must, must_not = asked(where)
     mine = models.Filter.model_validate({"must": must, "must_not": must_not})
     let_through = _readable(where.rules)
+    listed = [] if where.ids is None else [models.HasIdCondition(has_id=[str(id_) for id_ in where.ids])]
     return models.Filter(
-        must=[*(mine.must or ()), *(let_through.must or ())],
+        must=[*(mine.must or ()), *listed, *(let_through.must or ())],
         must_not=[*(mine.must_not or ()), *(let_through.must_not or ())] or None,
     )
 

@@ -172,16 +172,25 @@ class Reconciler:
 
     async def _prepared(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Loaded, None]:
         """What differs, in chunks, as it is in Postgres, with vectors."""
+        async with aclosing(self._different(space, run, user, full)) as chunks:
+            async for ids in chunks:
+                async with aclosing(self._repair.prepare(space, Kind.MEMORY, ids)) as loaded:
+                    async for items in loaded:
+                        yield items
+
+    async def _different(
+        self, space: Space, run: RunLog, user: UUID | None, full: bool
+    ) -> AsyncGenerator[list[UUID], None]:
         different: list[UUID] = []
         async with aclosing(self._compared(space, run, user, full)) as parts:
             async for part in parts:
                 different += part.missing
                 different += part.stray
                 while len(different) >= CHUNK:
-                    yield await self._repair.prepare(space, Kind.MEMORY, different[:CHUNK])
+                    yield different[:CHUNK]
                     del different[:CHUNK]
         if different:
-            yield await self._repair.prepare(space, Kind.MEMORY, different)
+            yield different
 
     async def _compared(
         self, space: Space, run: RunLog, user: UUID | None, full: bool

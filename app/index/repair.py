@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 class Loaded:
     """Items with their vectors, to be written, and what was `done` with them so far."""
 
-    batches: list[Batch]
+    batch: Batch
     done: Delivered
 
 
@@ -41,15 +42,16 @@ class Repair:
         self._writer = writer
         self._deliverer = deliverer
 
-    async def prepare(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> Loaded:
-        """The rows as they are now, with their vectors. Those that the model refuses are marked and counted.
+    async def prepare(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> AsyncGenerator[Loaded, None]:
+        """The rows as they are now, with their vectors, in parts. What the model refuses is marked and counted.
 
         Raises:
             IndexUnavailable, EmbedderUnavailable: the index or the model does not answer.
         """
         batch = await self._writer.read(kind, ids, documents=await space.index.keeps_documents())
-        done = Delivered()
-        return Loaded(await self._filled(space, batch, done), done)
+        async with aclosing(self._filled(space, batch)) as parts:
+            async for loaded in parts:
+                yield loaded
 
     async def put(self, space: Space, loaded: Loaded) -> None:
         """Make the space hold what was read.
@@ -57,18 +59,16 @@ class Repair:
         Raises:
             IndexUnavailable: the index does not answer, or takes no vectors of this size; some may be written.
         """
-        for batch in loaded.batches:
-            try:
-                loaded.done.add(await self._writer.write(space, batch))
-            except ValueError as error:
-                # A vector of another size: the model changed since the collection was made.
-                raise IndexUnavailable(str(error)) from error
+        try:
+            loaded.done.add(await self._writer.write(space, loaded.batch))
+        except ValueError as error:
+            # A vector of another size: the model changed since the collection was made.
+            raise IndexUnavailable(str(error)) from error
 
     async def verify(self, loaded: Loaded) -> None:
         """Mark what changed since it was read: to be called after it was written."""
-        for batch in loaded.batches:
-            if changed := await self._writer.changed(batch):
-                await self._mark(batch.kind, changed)
+        if changed := await self._writer.changed(loaded.batch):
+            await self._mark(loaded.batch.kind, changed)
 
     async def weed(self, space: Space, kind: Kind, part: Compared) -> int:
         """Take out of a space what it should not hold or holds outdated, which needs no model; returns how many.
@@ -84,26 +84,35 @@ class Repair:
                 await self._mark(kind, wanted)
         return len(ids)
 
-    async def _filled(self, space: Space, batch: Batch, done: Delivered) -> list[Batch]:
+    async def _filled(self, space: Space, batch: Batch) -> AsyncGenerator[Loaded, None]:
         """The batch with vectors, in parts without what the model refuses."""
+        left = {point.id: point for point in batch.points}
+        gone = batch.gone
         try:
-            done.embedded += await self._writer.fill(space, batch)
-            return [batch]
+            async with aclosing(self._writer.filled(space, batch)) as parts:
+                async for part in parts:
+                    for id_ in part.ids:
+                        left.pop(id_, None)
+                    gone = []
+                    yield Loaded(part, Delivered())
+            return
         except EmbedderUnavailable as error:
             await space.ask_model()
-            if len(batch.points) == 1:
-                id_ = batch.points[0].id
+            if len(left) == 1:
+                [id_] = left
                 log.warning("no vector could be made of %s %s: %s", batch.kind.value, id_, error)
                 # The vector of an older text must not stand for it meanwhile.
                 await space.index.delete([id_])
                 await self._mark(batch.kind, [id_])
-                done.failed += 1
-                return [Batch(batch.kind, [], batch.gone)]
+                yield Loaded(Batch(batch.kind, [], gone), Delivered(failed=1))
+                return
         # Some of the texts are refused: halves find them without asking for each alone.
-        half = len(batch.points) // 2
-        first = Batch(batch.kind, batch.points[:half], batch.gone)
-        parts = await self._filled(space, first, done)
-        return parts + await self._filled(space, Batch(batch.kind, batch.points[half:]), done)
+        points = [*left.values()]
+        half = len(points) // 2
+        for some in (Batch(batch.kind, points[:half], gone), Batch(batch.kind, points[half:])):
+            async with aclosing(self._filled(space, some)) as parts:
+                async for loaded in parts:
+                    yield loaded
 
     async def _mark(self, kind: Kind, ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as tx:

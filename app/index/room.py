@@ -11,8 +11,9 @@ RESERVE = 64 * 1024 * 1024
 """Bytes that must stay free. The engine writes through mappings of files with holes: the first page that the disk has
 no room for ends the process with SIGBUS, which nobody can catch, and does so again when the folder is next opened."""
 
-COPIES = 3
-"""How often the engine writes what it is given: log, storage, and what it indexes of it."""
+COPIES = 4
+"""How often the engine writes what it is given: log, storage, what it indexes of it, and zeros where a point has no
+second vector."""
 
 
 def check_room(folder: Path, writing: int = 0) -> None:

@@ -18,10 +18,11 @@ import qdrant_edge as edge
 
 from app.index.durable import replace_file
 from app.index.engine import READERS, in_thread, is_panic
+from app.index.long_texts import LongTexts
 from app.index.mapped import release_mapped
 from app.index.port import IndexUnavailable
 from app.index.room import check_room
-from app.index.shards import dimension_of, open_shard
+from app.index.shards import Shape, open_shard, shape_of
 from app.index.wire import Refused, wrong
 
 log = logging.getLogger(__name__)
@@ -40,9 +41,11 @@ _RESERVED = frozenset({"aliases", _ALIASES, f"{_ALIASES}.new", "current", "curre
 class Shard:
     """One open collection. It is closed when nobody reads it any more; whoever comes later is told that it is gone."""
 
-    def __init__(self, name: str, engine: edge.EdgeShard, dimension: int) -> None:
+    def __init__(self, name: str, engine: edge.EdgeShard, shape: Shape) -> None:
         self.name = name
-        self.dimension = dimension
+        self.shape = shape
+        self.long = LongTexts(engine)
+        """Among which of its points several vectors are looked for; to be asked within `read`."""
         self.dirty = False
         self.operations = 0
         self._engine = engine
@@ -67,6 +70,7 @@ class Shard:
         """Apply an operation; returns its number."""
         self.dirty = True
         self.read(lambda engine: engine.update(operation))
+        self.long.written()
         self.operations += 1
         return self.operations
 
@@ -81,8 +85,8 @@ class Shard:
 class Served:
     """Opens collections when they are first asked for. One thread changes them, others search.
 
-    One process owns the folder. Every collection has vectors without a name, compared by their cosine, and an index of
-    the payload keys that the product filters by, whoever made it.
+    One process owns the folder. Every collection has vectors without a name, compared by their cosine, may have `more`
+    of them, and has an index of the payload keys that the product filters by, whoever made it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -112,13 +116,13 @@ class Served:
         known = self._shards.get((self._aliases or {}).get(name, name))
         return known if known is not None else await self._change(self._open, name)
 
-    async def create(self, name: str, dimension: int) -> None:
-        """Make an empty collection of vectors of `dimension` numbers.
+    async def create(self, name: str, shape: Shape) -> None:
+        """Make an empty collection.
 
         Raises:
             Refused: the name cannot be used (400) or is taken (409).
         """
-        await self._change(self._create, name, dimension)
+        await self._change(self._create, name, shape)
 
     async def drop(self, name: str) -> bool:
         """Remove a collection with its aliases; whether there was one."""
@@ -202,38 +206,38 @@ class Served:
     def _names(self) -> list[str]:
         if not self._folder.exists():
             return []
-        return sorted(home.name for home in self._folder.iterdir() if _is_name(home.name) and dimension_of(home))
+        return sorted(home.name for home in self._folder.iterdir() if _is_name(home.name) and shape_of(home))
 
     def _open(self, name: str) -> Shard:
         name = self._read_aliases().get(name, name)
         if name in self._shards:
             return self._shards[name]
         home = self._folder / name
-        dimension = dimension_of(home) if _is_name(name) else None
-        if dimension is None:
+        shape = shape_of(home) if _is_name(name) else None
+        if shape is None:
             raise _missing(name)
-        return self._load(home, dimension)
+        return self._load(home, shape)
 
-    def _load(self, home: Path, dimension: int) -> Shard:
-        engine = open_shard(home, dimension, shared=True)
+    def _load(self, home: Path, shape: Shape) -> Shard:
+        engine = open_shard(home, shape, shared=True)
         release_mapped(home)
-        self._shards[home.name] = shard = Shard(home.name, engine, dimension)
+        self._shards[home.name] = shard = Shard(home.name, engine, shape)
         return shard
 
-    def _create(self, name: str, dimension: int) -> None:
+    def _create(self, name: str, shape: Shape) -> None:
         if not _is_name(name):
             raise wrong(f"collection name {name!r} cannot be used here")
         home = self._folder / name
-        if name in self._shards or dimension_of(home) is not None:
+        if name in self._shards or shape_of(home) is not None:
             raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
         if name in self._read_aliases():
             raise Refused(409, f"Wrong input: Can't create {name}, an alias with the same name exists")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._load(home, dimension)
+        self._load(home, shape)
 
     def _drop(self, name: str) -> bool:
         home = self._folder / name
-        if not _is_name(name) or (name not in self._shards and dimension_of(home) is None):
+        if not _is_name(name) or (name not in self._shards and shape_of(home) is None):
             return False
         if name in self._shards:
             self._shards.pop(name).close()
@@ -250,11 +254,11 @@ class Served:
                     if aliases.pop(alias, None) is None:
                         raise Refused(404, f"Not found: Alias {alias} does not exists!")
                 case {"create_alias": {"alias_name": str(alias), "collection_name": str(target)}}:
-                    if not _is_name(target) or dimension_of(self._folder / target) is None:
+                    if not _is_name(target) or shape_of(self._folder / target) is None:
                         raise _missing(target)
                     if not _is_name(alias):
                         raise wrong(f"alias name {alias!r} cannot be used here")
-                    if dimension_of(self._folder / alias) is not None:
+                    if shape_of(self._folder / alias) is not None:
                         raise Refused(409, f"Wrong input: Collection with the same name as alias {alias} exists")
                     aliases[alias] = target
                 case _:

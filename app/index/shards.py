@@ -8,14 +8,16 @@ import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 import qdrant_edge as edge
 
-from app.index.conditions import LABELS, TENANT
+from app.index.conditions import LABELS, LONG, TENANT
 from app.index.engine import is_panic
 from app.index.port import IndexUnavailable
 from app.index.room import check_room
+from app.index.several import MORE
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +31,14 @@ _MACHINE = {
 """Failures of the machine, not of the data: the folder is left as it is."""
 
 
-def open_shard(home: Path, dimension: int, *, shared: bool = False) -> edge.EdgeShard:
+class Shape(NamedTuple):
+    """What the vectors of a shard are like: how many numbers each has, and whether a point has one of them only."""
+
+    dimension: int
+    plain: bool
+
+
+def open_shard(home: Path, shape: Shape, *, shared: bool = False) -> edge.EdgeShard:
     """Load the shard, or create it. One that cannot be loaded is moved aside and an empty one takes its place.
 
     `shared`: others write to it too, so that points without what ours carry are no sign of damage.
@@ -38,12 +47,12 @@ def open_shard(home: Path, dimension: int, *, shared: bool = False) -> edge.Edge
         IndexUnavailable: the folder is sound but cannot be used; see `_load`. Or the disk is full.
     """
     check_room(home.parent)
-    shard = _load(home, dimension, shared) if holds_a_shard(home) else None
+    shard = _load(home, shape, shared) if holds_a_shard(home) else None
     if shard is None:
         if home.exists():
             _move_aside(home)
         home.mkdir(mode=0o700)
-        shard = edge.EdgeShard.create(str(home), _configuration(dimension))
+        shard = edge.EdgeShard.create(str(home), _configuration(shape))
         _index_payload(shard)
     return shard
 
@@ -53,26 +62,35 @@ def holds_a_shard(home: Path) -> bool:
     return (home / "edge_config.json").exists() or (home / "segments").exists()
 
 
-def dimension_of(home: Path) -> int | None:
-    """How many numbers the vectors of a shard have; None if there is no shard of ours that says so."""
+def shape_of(home: Path) -> Shape | None:
+    """The vectors of a shard; None if there is no shard of ours that says so."""
     try:
-        vectors = orjson.loads((home / "edge_config.json").read_bytes())["vectors"]
-        plain = vectors[""]
+        vectors = dict(orjson.loads((home / "edge_config.json").read_bytes())["vectors"])
+        first, more = vectors.pop(""), vectors.pop(MORE, None)
+        size = first["size"]
+        if vectors or any(each["distance"] != "Cosine" or each["size"] != size for each in (first, more or first)):
+            return None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if len(vectors) != 1 or plain.get("distance") != "Cosine" or not isinstance(plain.get("size"), int):
+    if not isinstance(size, int) or first.get("multivector_config"):
         return None
-    return int(plain["size"])
+    return Shape(size, more is None)
 
 
-def _configuration(dimension: int) -> edge.EdgeConfig:
+def _configuration(shape: Shape) -> edge.EdgeConfig:
+    first = edge.EdgeVectorParams(size=shape.dimension, distance=edge.Distance.Cosine)
+    several = edge.EdgeVectorParams(
+        size=shape.dimension,
+        distance=edge.Distance.Cosine,
+        multivector_config=edge.MultiVectorConfig(comparator=edge.MultiVectorComparator.MaxSim),
+    )
     return edge.EdgeConfig(
-        vectors=edge.EdgeVectorParams(size=dimension, distance=edge.Distance.Cosine),
+        vectors=first if shape.plain else {"": first, MORE: several},
         quantization_config=edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits4),
     )
 
 
-def _load(home: Path, dimension: int, shared: bool) -> edge.EdgeShard | None:
+def _load(home: Path, shape: Shape, shared: bool) -> edge.EdgeShard | None:
     """The shard of a folder; None if it is damaged.
 
     Raises:
@@ -81,9 +99,9 @@ def _load(home: Path, dimension: int, shared: bool) -> edge.EdgeShard | None:
     """
     shard = None
     try:
-        shard = edge.EdgeShard.load(str(home), _configuration(dimension))
+        shard = edge.EdgeShard.load(str(home), _configuration(shape))
         _index_payload(shard)
-        _probe(shard, dimension, shared)
+        _probe(shard, shape, shared)
         return shard
     except BaseException as error:
         if not isinstance(error, Exception) and not is_panic(error):
@@ -96,28 +114,42 @@ def _load(home: Path, dimension: int, shared: bool) -> edge.EdgeShard | None:
         if "WouldBlock" in words:
             raise IndexUnavailable(f"{home} is in use by another process") from error
         if "incompatible with existing segments" in words:
-            raise IndexUnavailable(f"{home} does not hold vectors of {dimension} dimensions: {words}") from error
+            raise IndexUnavailable(f"{home} does not hold vectors of {shape.dimension} dimensions: {words}") from error
         if system and int(system[1]) in _MACHINE:
             raise IndexUnavailable(f"{home} cannot be opened: {words}") from error
         log.error("the vector index in %s is damaged and will be rebuilt: %s", home, words)
         return None
 
 
-def _probe(shard: edge.EdgeShard, dimension: int, shared: bool) -> None:
+def _probe(shard: edge.EdgeShard, shape: Shape, shared: bool) -> None:
     """Read everything once: a shard may load with parts missing, and then answer with errors, or with nothing.
 
     The payload is read by a condition on a key that has no index, the codes and the vectors by a search over all.
     """
-    points = shard.count(edge.CountRequest(exact=True))
+    points = _counted(shard)
     has_payload = edge.FieldCondition(key="revision", match=edge.MatchExcept([-1]))
     for part in (edge.HasVectorCondition(""), has_payload):
-        found = shard.count(edge.CountRequest(exact=True, filter=edge.Filter(must=[part])))
+        found = _counted(shard, part)
         if found != points and not (shared and part is has_payload):
             raise ValueError(f"only {found} of its {points} points are whole")
+    _probe_vectors(shard, shape, "", points)
+    if not shape.plain:
+        several = _counted(shard, edge.HasVectorCondition(MORE))
+        labelled = _counted(shard, edge.FieldCondition(key=LABELS, match=edge.MatchValue(LONG)))
+        if several != labelled and not shared:
+            raise ValueError(f"{several} of its points have several vectors, and {labelled} should")
+        _probe_vectors(shard, shape, MORE, several)
+
+
+def _counted(shard: edge.EdgeShard, *conditions: edge.ConditionType) -> int:
+    return shard.count(edge.CountRequest(exact=True, filter=edge.Filter(must=list(conditions)) if conditions else None))
+
+
+def _probe_vectors(shard: edge.EdgeShard, shape: Shape, name: str, points: int) -> None:
     for ignore_codes in (False, True):
         codes = edge.QuantizationSearchParams(ignore=ignore_codes, rescore=True)
         request = edge.SearchRequest(
-            query=edge.Query.Nearest([1.0] * dimension),
+            query=edge.Query.Nearest([1.0] * shape.dimension, using=name),
             limit=1,
             offset=0,
             params=edge.SearchParams(exact=ignore_codes, quantization=codes),

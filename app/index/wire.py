@@ -5,18 +5,21 @@ What is not understood is refused rather than passed over: a condition that were
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
 import qdrant_edge as edge
 
-from app.index.collections import check_vectors
+from app.index.collections import check_query, check_vectors
 from app.index.engine import buffer, with_codes
+from app.index.port import Vectors
+from app.index.several import MORE
+from app.index.shards import Shape
 
 _OF_A_QUERY = frozenset(
-    {"query", "filter", "params", "limit", "offset", "with_payload", "with_vector", "score_threshold"}
+    {"query", "using", "filter", "params", "limit", "offset", "with_payload", "with_vector", "score_threshold"}
 )
 
 
@@ -50,8 +53,28 @@ def identifiers(values: Any) -> list[edge.PointId]:
     return [identifier(value) for value in array(values, "ids")]
 
 
-def points(values: Any, dimension: int) -> list[edge.Point]:
-    """The points of an upsert, each with one vector without a name."""
+def shape(value: Any) -> Shape:
+    """What the vectors of a new collection are to be: one without a name, or that and `more` of them, by MaxSim."""
+    given = mapping(value, "vectors")
+    parts = {"": given} if "size" in given else {name: mapping(part, f"vectors.{name}") for name, part in given.items()}
+    if set(parts) not in ({""}, {"", MORE}):
+        raise wrong(f"vectors: only one without a name, and one named {MORE} beside it, are supported here")
+    for name, part in parts.items():
+        several = None if part.get("multivector_config") is None else part["multivector_config"]
+        if several != ({"comparator": "max_sim"} if name == MORE else None):
+            raise wrong(f"vectors: several per point, compared by max_sim, are supported here as {MORE} alone")
+        if not isinstance(part.get("size"), int) or part.get("distance") != "Cosine":
+            raise wrong("vectors: only vectors that are compared by Cosine are supported here")
+    sizes = {number(part["size"], "size", 0, least=1) for part in parts.values()}
+    if len(sizes) > 1:
+        raise wrong("vectors: must have one size")
+    if (dimension := sizes.pop()) > 65_536:
+        raise wrong("size: a vector has at most 65536 dimensions")
+    return Shape(dimension, MORE not in parts)
+
+
+def points(values: Any, of: Shape) -> list[tuple[edge.Point, int]]:
+    """The points of an upsert, and how many vectors each has."""
     made = []
     for value in array(values, "points"):
         given = mapping(value, "point")
@@ -59,14 +82,31 @@ def points(values: Any, dimension: int) -> list[edge.Point]:
         if payload is not None:
             mapping(payload, "payload")
         try:
-            made.append(edge.Point(identifier(given.get("id")), _vector(given.get("vector"), dimension), payload))
+            vectors, count = _vectors(given.get("vector"), of)
+            made.append((edge.Point(identifier(given.get("id")), vectors, payload), count))
         except (TypeError, ValueError, OverflowError) as error:
             raise wrong(f"point {given.get('id')}: {error}") from error
     return made
 
 
-def query(body: Mapping[str, Any], dimension: int) -> edge.SearchRequest:
-    """The nearest points to a vector. Of `params` only `exact` means something: there is no graph."""
+class Query(NamedTuple):
+    """The points nearest to a vector, as somebody asked for them. `using`: among which vectors, "" or `more`."""
+
+    using: str
+    request: edge.SearchRequest
+    where: edge.Filter | None
+    besides: dict[str, Any]
+
+    def among(self, conditions: Sequence[edge.ConditionType]) -> edge.SearchRequest:
+        """The same of the points that meet a few more conditions."""
+        if not conditions:
+            return self.request
+        where = edge.Filter(must=[*conditions, *([self.where] if self.where is not None else ())])
+        return edge.SearchRequest(filter=where, **self.besides)
+
+
+def query(body: Mapping[str, Any], of: Shape) -> Query:
+    """Read a query. Of `params` only `exact` means something: there is no graph."""
     only(body, _OF_A_QUERY, "query")
     asked = body.get("query")
     if isinstance(asked, Mapping):
@@ -77,16 +117,27 @@ def query(body: Mapping[str, Any], dimension: int) -> edge.SearchRequest:
     if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
         raise wrong("score_threshold must be a number")
     exact = body.get("params") is not None and bool(mapping(body["params"], "params").get("exact"))
-    return edge.SearchRequest(
-        query=edge.Query.Nearest(_vector(asked, dimension)),
-        filter=condition(body.get("filter")),
-        limit=limit,
-        offset=number(body.get("offset"), "offset", 0),
-        params=_exactly() if exact else with_codes(limit),
-        with_payload=selector(body.get("with_payload", False)),
-        with_vector=flag(body.get("with_vector", False), "with_vector"),
-        score_threshold=threshold,
-    )
+    using = _using(body, of)
+    if using == MORE and isinstance(asked, list) and len(asked) == 1 and of.dimension > 1:
+        [asked] = asked  # a multivector of one
+    where = condition(body.get("filter"))
+    besides: dict[str, Any] = {
+        "query": edge.Query.Nearest(_vector(asked, of.dimension), using=using),
+        "limit": limit,
+        "offset": number(body.get("offset"), "offset", 0),
+        "params": _exactly() if exact else with_codes(limit),
+        "with_payload": selector(body.get("with_payload", False)),
+        "with_vector": flag(body.get("with_vector", False), "with_vector"),
+        "score_threshold": threshold,
+    }
+    return Query(using, edge.SearchRequest(filter=where, **besides), where, besides)
+
+
+def _using(body: Mapping[str, Any], of: Shape) -> str:
+    name = body.get("using") or ""
+    if name != "" and (name != MORE or of.plain):
+        raise wrong(f"Not existing vector name error: {name}")
+    return str(name)
 
 
 def scroll(body: Mapping[str, Any]) -> edge.ScrollRequest:
@@ -191,13 +242,30 @@ def _vector(value: Any, dimension: int) -> list[float]:
         raise wrong("a vector must be one array of numbers, without a name")
     if len(value) != dimension:
         raise wrong(f"Vector dimension error: expected dim: {dimension}, got {len(value)}")
+    return buffer(_numbers(value, lambda vector: check_query(vector, dimension)))
+
+
+def _vectors(value: Any, of: Shape) -> tuple[Any, int]:
+    """The vectors of a point in the engine's form, and how many there are."""
+    if not isinstance(value, Mapping) or of.plain:
+        return _vector(value, of.dimension), 1
+    only(value, {"", MORE}, "vector")
+    first = _vector(value.get(""), of.dimension)
+    if value.get(MORE) is None:
+        return first, 1
+    rows = array(value[MORE], MORE)
+    more = _numbers(rows, lambda vectors: check_vectors((vectors,), of.dimension), f"{MORE}: ")
+    return {"": first, MORE: more}, 1 + len(rows)
+
+
+def _numbers(value: Any, check: Callable[[Vectors], None], name: str = "") -> Vectors:
     try:
         with np.errstate(over="ignore"):
-            vector = np.asarray(value, dtype=np.float32)
-        check_vectors((vector,), dimension)
+            numbers = np.asarray(value, dtype=np.float32)
+        check(numbers)
     except (TypeError, ValueError, OverflowError) as error:
-        raise wrong(str(error)) from error
-    return buffer(vector)
+        raise wrong(f"{name}{error}") from error
+    return numbers
 
 
 def _condition(given: Mapping[str, Any]) -> edge.ConditionType:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 import numpy as np
 from sqlalchemy import text
 
 from app.database import Database, Tx
+from app.embeddings.windows import stored_as
 from app.index.entries import Entries, array_of
 from app.index.models import Kind
-from app.index.port import NO_VECTOR, Point
+from app.index.port import NO_VECTORS, Point
 from app.index.space import Space
 from app.prepared import Prepared
 
 EMBEDDED_TOGETHER = 128
 """Texts whose vectors are kept before the next are made: what a failure or the end of the process can cost."""
+
+KEPT_TOGETHER = 32 * 1024 * 1024
+"""Bytes of kept vectors that are read at once: 20,000 vectors of 384 numbers, or one text of 32 windows of 65,536."""
+
+
+class Text(NamedTuple):
+    """What an item says, and the hash by which its vectors are kept."""
+
+    hash: str
+    text: str
 
 
 class Source(Protocol):
@@ -37,6 +49,10 @@ class Source(Protocol):
 
         None for those that the index should not hold now.
         """
+        ...
+
+    async def texts(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Text]:
+        """What the rows say, whether the index should hold them or not."""
         ...
 
     async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> Entries:
@@ -71,6 +87,8 @@ class Batch:
     kind: Kind
     points: list[Point]
     gone: list[UUID] = field(default_factory=list)
+    embedded: int = 0
+    """How many of the points had to be embedded."""
 
     @property
     def ids(self) -> list[UUID]:
@@ -105,47 +123,71 @@ class Writer:
         present = {point.id for point in points}
         return Batch(kind, points, [id_ for id_ in ids if id_ not in present])
 
-    async def fill(self, space: Space, batch: Batch) -> int:
-        """Give every point of a batch its vector of the space's model; returns how many had to be embedded.
+    async def filled(self, space: Space, batch: Batch) -> AsyncGenerator[Batch, None]:
+        """The batch with the vectors of the space's model: in parts, so that a bounded number of vectors is held.
+
+        What is gone comes with the first part, before a model is asked.
 
         Raises:
-            EmbedderUnavailable: the model does not answer, or refuses a text. Those that it made are kept.
+            EmbedderUnavailable: the model does not answer, or refuses a text. What it made before is kept.
         """
-        if not batch.points:
-            return 0
-        if not (missing := await self._without_kept(space, batch)):
-            return 0
-        if bare := [point for point in missing if point.document is None]:
-            async with self._database.statement() as tx:
-                again = await self._sources[batch.kind].documents(tx, [point.id for point in bare])
-            batch.replace(bare, again)
-            missing = [point for point in missing if point.document is not None] + again
-        for start in range(0, len(missing), EMBEDDED_TOGETHER):
-            await self._embed(space, batch.kind, missing[start : start + EMBEDDED_TOGETHER])
-        return len(missing)
+        left, gone = batch.points, batch.gone
+        while left or gone:
+            beyond = await self._take_kept(space, batch.kind, left) if left else 0
+            here, left = left[:beyond], left[beyond:]
+            missing = [point for point in here if point.vectors is NO_VECTORS]
+            ready = [point for point in here if point.vectors is not NO_VECTORS] if missing else here
+            if ready or gone:
+                yield Batch(batch.kind, ready, gone)
+                gone = []
+            for start in range(0, len(missing), EMBEDDED_TOGETHER):
+                yield await self._embedded(space, batch.kind, missing[start : start + EMBEDDED_TOGETHER])
 
-    async def _without_kept(self, space: Space, batch: Batch) -> list[Point]:
-        """The points that have no kept vector of the model and of their text; the others get theirs."""
-        size = 4 * await space.dimension()
+    async def _take_kept(self, space: Space, kind: Kind, points: Sequence[Point]) -> int:
+        """Give points the vectors that are kept of their text for the model, those that are not kept `NO_VECTORS`.
+
+        Returns up to which point, when what is held at once does not go beyond.
+        """
+        dimension = await space.dimension()
+        size = 4 * dimension
         async with self._database.statement() as tx:
-            [(places, hashes, kept)] = await _KEPT.rows(
-                tx, {"ids": array_of(batch.ids), "kind": batch.kind.value, "model": space.model, "size": size}
+            [(places, hashes, lengths, kept, beyond)] = await _KEPT.rows(
+                tx,
+                {
+                    "ids": array_of(point.id for point in points),
+                    "kind": kind.value,
+                    "model": space.model,
+                    "size": size,
+                    "cut": f"% of {dimension}",
+                    "most": KEPT_TOGETHER,
+                },
             )
-        for point in batch.points:
-            point.vector = NO_VECTOR
+        for point in points:
+            point.vectors = NO_VECTORS
         if places:
-            vectors = np.frombuffer(kept, dtype="<f4").reshape(-1, size // 4)
-            for place, text_hash, vector in zip(places, hashes.split(","), vectors, strict=True):
-                # The vectors of what is gone are no use; those of an older text are none either.
-                if place <= len(batch.points) and (point := batch.points[place - 1]).text_hash == text_hash:
-                    point.vector = vector
-        return [point for point in batch.points if point.vector is NO_VECTOR]
+            vectors, at = np.frombuffer(kept, dtype="<f4").reshape(-1, dimension), 0
+            for place, text_hash, length in zip(places, hashes.split(","), lengths, strict=True):
+                windows = length // size
+                # The vectors of an older text are no use.
+                if (point := points[place - 1]).text_hash == text_hash:
+                    point.vectors = vectors[at : at + windows]
+                at += windows
+        return len(points) if beyond is None else int(beyond) - 1
 
-    async def _embed(self, space: Space, kind: Kind, points: Sequence[Point]) -> None:
-        texts = [point.document.text for point in points if point.document is not None]
-        for point, vector in zip(points, await space.embedder.documents(texts), strict=True):
-            point.vector = vector
-        await self._keep(kind, space.model, points)
+    async def _embedded(self, space: Space, kind: Kind, points: list[Point]) -> Batch:
+        """Points with fresh vectors, which are kept."""
+        batch = Batch(kind, points)
+        if bare := [point for point in points if point.document is None]:
+            async with self._database.statement() as tx:
+                again = await self._sources[kind].documents(tx, [point.id for point in bare])
+            batch.replace(bare, again)
+        texts = [point.document.text for point in batch.points if point.document is not None]
+        if texts:
+            for point, vectors in zip(batch.points, await space.embedder.documents(texts), strict=True):
+                point.vectors = vectors
+            await self._keep(kind, space, batch.points)
+        batch.embedded = len(texts)
+        return batch
 
     async def write(self, space: Space, batch: Batch) -> Delivered:
         """Make the space's index hold the filled points of a batch and not what is gone.
@@ -158,16 +200,14 @@ class Writer:
             await space.index.delete(batch.gone)
         if batch.points:
             await space.index.upsert(batch.points)
-        return Delivered(written=len(batch.points), deleted=len(batch.gone))
+        return Delivered(written=len(batch.points), deleted=len(batch.gone), embedded=batch.embedded)
 
     async def deliver(self, space: Space, batch: Batch) -> Delivered:
-        """`fill` and `write`. What is gone leaves the index before a model is asked, which may be away."""
-        deleted = await self.write(space, Batch(batch.kind, [], batch.gone))
-        known = len(batch.gone)
-        embedded = await self.fill(space, batch)
-        done = await self.write(space, Batch(batch.kind, batch.points, batch.gone[known:]))
-        done.add(deleted)
-        done.embedded = embedded
+        """`filled` and `write`. What is gone leaves the index before a model is asked, which may be away."""
+        done = Delivered()
+        async with aclosing(self.filled(space, batch)) as parts:
+            async for part in parts:
+                done.add(await self.write(space, part))
         return done
 
     async def wanted(self, kind: Kind, ids: Sequence[UUID]) -> list[UUID]:
@@ -184,29 +224,37 @@ class Writer:
         then = [*(point.revision for point in batch.points), *(None for _ in batch.gone)]
         return [id_ for id_, revision, before in zip(ids, now, then, strict=True) if revision != before]
 
-    async def _keep(self, kind: Kind, model: str, points: Sequence[Point]) -> None:
+    async def _keep(self, kind: Kind, space: Space, points: Sequence[Point]) -> None:
         async with self._database.transaction() as tx:
             await tx.execute(
                 _KEEP,
                 {
-                    "model": model,
+                    "model": space.model,
+                    "cut": stored_as(space.embedder.cutting, points[0].vectors.shape[1]),
                     "kind": kind.value,
                     "ids": [point.id for point in points],
                     "hashes": [point.text_hash for point in points],
-                    "vectors": [np.asarray(point.vector, dtype="<f4").tobytes() for point in points],
+                    "vectors": [np.asarray(point.vectors, dtype="<f4").tobytes() for point in points],
                 },
             )
 
 
 # One row with all vectors in one value: the server would send thousands in pieces of 8 kB, each of which wakes us up.
-# The three aggregates see the rows in one order, whatever it is.
+# The aggregates see the rows in one order, whatever it is; but what is within the bound are the first.
 _KEPT = Prepared(
     text(
         """
-        SELECT array_agg(wanted.place), string_agg(e.text_hash, ','), string_agg(e.vector, '')
-        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
-        JOIN embeddings AS e ON e.kind = :kind AND e.id = wanted.id AND e.model = :model
-        WHERE length(e.vector) = :size
+        SELECT array_agg(f.place) FILTER (WHERE f.held <= :most),
+            string_agg(f.text_hash, ',') FILTER (WHERE f.held <= :most),
+            array_agg(f.length) FILTER (WHERE f.held <= :most), string_agg(f.vector, '') FILTER (WHERE f.held <= :most),
+            min(f.place) FILTER (WHERE f.held > :most)
+        FROM (
+            SELECT wanted.place, e.text_hash, e.vector, length(e.vector) AS length,
+                sum(length(e.vector)) OVER (ORDER BY wanted.place) AS held
+            FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
+            JOIN embeddings AS e ON e.kind = :kind AND e.id = wanted.id AND e.model = :model
+            WHERE length(e.vector) = :size AND e.cut = '' OR length(e.vector) % :size = 0 AND e.cut LIKE :cut
+        ) AS f
         """
     ),
     plain=True,
@@ -215,12 +263,12 @@ _KEPT = Prepared(
 
 _KEEP = text(
     """
-    INSERT INTO embeddings (kind, id, model, text_hash, vector)
-    SELECT CAST(:kind AS text), e.id, :model, e.hash, e.vector
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
+    SELECT CAST(:kind AS text), e.id, :model, e.hash, e.vector, :cut
     FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[])) AS e(id, hash, vector)
     WHERE CAST(:kind AS text) <> 'memory' OR EXISTS (SELECT FROM memories AS m WHERE m.id = e.id FOR KEY SHARE)
     ON CONFLICT (kind, id, model) DO UPDATE
-        SET text_hash = excluded.text_hash, vector = excluded.vector, created_at = now()
+        SET text_hash = excluded.text_hash, vector = excluded.vector, cut = excluded.cut, created_at = now()
     """
 )
 """An item erased while it was embedded must not leave its vector behind: the row is held while the vector is kept."""

@@ -22,6 +22,7 @@ import httpx
 from app.config import Settings
 from app.embedded.folder import default_data_dir, running_service
 from app.errors import OpenMemoryError
+from app.exact_json import no_number
 
 # The names below are the protocol's. The SDK has them too, but importing it takes longer than all the rest of a start.
 VERSION_HEADER, METHOD_HEADER, NAME_HEADER = "mcp-protocol-version", "mcp-method", "mcp-name"
@@ -90,7 +91,7 @@ class _Bridge:
 
     async def _take(self, line: bytes, group: asyncio.TaskGroup) -> None:
         try:
-            message = json.loads(line.decode(), parse_constant=_no_constant)
+            message = json.loads(line.decode(), parse_constant=no_number)
         except (ValueError, RecursionError):
             self._fail(None, PARSE_ERROR, "Parse error: a line must be one JSON-RPC message")
             return
@@ -198,10 +199,6 @@ def _successor(settings: Settings) -> str | None:
 def _is_id(value: Any) -> TypeGuard[str | int]:
     """Whether an answer can name it. In Python true is 1, in JSON it is not."""
     return isinstance(value, str | int) and not isinstance(value, bool)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _json(response: httpx.Response) -> Message | None:

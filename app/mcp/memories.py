@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import Annotated, Any
 from uuid import UUID
 
-import orjson
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
+from app import exact_json
 from app.access.caller import Caller
 from app.errors import Invalid, NotFound
 from app.mcp.tool import Answer, Arguments, Tool
@@ -109,7 +109,7 @@ async def _add(services: Services, caller: Caller, arguments: AddArguments) -> A
     answer: dict[str, Any] = {"results": [{"id": str(added.id), "memory": added.memory, "event": added.event.value}]}
     if arguments.infer:
         answer["note"] = VERBATIM
-    return Answer(orjson.dumps(answer).decode(), answer)
+    return Answer(exact_json.dumps(answer).decode(), answer)
 
 
 async def _list(services: Services, caller: Caller, arguments: ListArguments) -> Answer:
@@ -125,7 +125,7 @@ async def _list(services: Services, caller: Caller, arguments: ListArguments) ->
     answer: dict[str, Any] = {"result": listed, "total": total}
     if note := untrusted.note():
         answer["note"] = note
-    return Answer(orjson.dumps(listed).decode(), answer, note)
+    return Answer(exact_json.dumps(listed).decode(), answer, note)
 
 
 async def _delete(services: Services, caller: Caller, arguments: IdsArguments) -> Answer:
@@ -157,7 +157,7 @@ async def _update(services: Services, caller: Caller, arguments: UpdateArguments
     answer: dict[str, Any] = {"results": [updated]}
     if note := untrusted.note():
         answer["note"] = note
-    return Answer(orjson.dumps(answer).decode(), answer)
+    return Answer(exact_json.dumps(answer).decode(), answer)
 
 
 async def _changed(change: Callable[..., Awaitable[int]], caller: Caller, texts: list[str]) -> int:

@@ -158,8 +158,8 @@ class Relay:
             await asyncio.sleep(0.1)
 
     async def _answered(self, answer: asyncio.Future[int], session: UUID, holder: int, number: int) -> int:
-        deadline = time.monotonic() + PATIENCE
-        seen = time.monotonic()  # when the session was last there
+        began = time.monotonic()
+        seen = began  # when the session was last there
         while True:
             done, _ = await asyncio.wait([answer], timeout=LOOK)
             if done:
@@ -171,7 +171,8 @@ class Relay:
                     if fate.open and fate.alive:
                         seen = now
                     lost = now > seen + GRACE
-                    withdrawn = fate.waiting and (lost or now > deadline) and await storage.withdraw(tx, number)
+                    late = now > began + PATIENCE
+                    withdrawn = fate.waiting and (lost or late) and await storage.withdraw(tx, number)
             except Unavailable as error:
                 if answer.done():
                     return answer.result()
@@ -182,7 +183,7 @@ class Relay:
                 raise _busy("the process that holds the session does not take it")
             if lost and fate.alive:
                 return 404
-            if lost or (now > deadline and not fate.waiting):
+            if lost or (late and not fate.waiting):
                 raise Uncertain("It is not known whether the session got the message.")
 
     def _heard(self, payload: str) -> None:

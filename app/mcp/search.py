@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-import orjson
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
+from app import exact_json
 from app.access.caller import Caller
 from app.mcp.tool import Answer, Arguments, Tool
 from app.mcp.untrusted import Untrusted
+from app.search import filters
 from app.search.schemas import Method, ScoreParts, SearchQuery
 from app.services import Services
 
@@ -22,6 +24,13 @@ class SearchArguments(Arguments):
     thread_id: str | None = Field(None, description="Only this conversation.")
     kind: str | None = Field(None, description="Only memories of this kind.")
     categories: list[str] = Field(default_factory=list, description="Only memories filed under one of these.")
+    filter: dict[str, Any] | None = Field(
+        None,
+        description="Only memories that meet these conditions, such as"
+        ' {"AND": [{"metadata.project": "webshop"}, {"created_at": {"gte": "2026-01-31"}}]}. Fields: namespace, app,'
+        " category, kind, thread_id, key, importance, created_at, updated_at, metadata.NAME. Operators: eq, ne, in,"
+        " nin, gt, gte, lt, lte, contains, icontains, exists. AND, OR and NOT combine.",
+    )
 
 
 class FoundMemory(BaseModel):
@@ -55,6 +64,7 @@ async def _search(services: Services, caller: Caller, arguments: SearchArguments
         threads=() if arguments.thread_id is None else (arguments.thread_id,),
         kinds=() if arguments.kind is None else (arguments.kind,),
         categories=tuple(arguments.categories),
+        filter=filters.parsed(arguments.filter),
     )
     answer = await services.search.search(caller, query)
     untrusted = Untrusted(services.settings.capture.injection)
@@ -63,10 +73,7 @@ async def _search(services: Services, caller: Caller, arguments: SearchArguments
             "id": str(found.id), "memory": untrusted.text(found.memory, found.labels), "hash": found.hash,
             "created_at": found.created_at.isoformat(), "updated_at": found.updated_at.isoformat(),
             "score": found.score,
-            "parts": {
-                "dense": found.parts.dense, "lexical": found.parts.lexical,
-                "cosine": found.parts.cosine, "bm25": found.parts.bm25, "penalty": found.parts.penalty,
-            },
+            "parts": asdict(found.parts),
             "metadata": untrusted.metadata(found.metadata, found.labels), "labels": found.labels,
             **untrusted.names(found),
         }
@@ -75,7 +82,7 @@ async def _search(services: Services, caller: Caller, arguments: SearchArguments
     output: dict[str, Any] = {"results": results, "search_method": answer.search_method.value}
     if note := untrusted.note(answer.note):
         output["note"] = note
-    return Answer(orjson.dumps(output, option=orjson.OPT_INDENT_2).decode(), output)
+    return Answer(exact_json.dumps(output, indented=True).decode(), output)
 
 
 TOOLS: tuple[Tool[Any], ...] = (

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-import orjson
 from sqlalchemy import ColumnElement, Uuid, and_, delete, exc, exists, func, insert, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.orm import aliased
 
+from app import exact_json
 from app.access import journal, rulebook
 from app.access.caller import Caller
 from app.access.journal import Event as AuditEvent
@@ -153,8 +153,8 @@ async def _insert(tx: Tx, caller: Caller, rows: list[dict[str, Any]], filings: l
             _ADD,
             {
                 "user_id": caller.user_id,
-                "rows": orjson.dumps(sorted(rows, key=_order)).decode(),
-                "filings": orjson.dumps(filings).decode(),
+                "rows": exact_json.for_jsonb(sorted(rows, key=_order)),
+                "filings": exact_json.for_jsonb(filings),
                 **journal.parameters(caller, AuditEvent.MEMORY_ADD),
             },
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from app import exact_json
 from app.config import Limits
 from app.errors import Invalid, TooLarge
 
@@ -61,12 +62,20 @@ def metadata(value: dict[str, Any], limits: Limits) -> dict[str, Any]:
         size, strange = len(orjson.dumps(value)), None
     except TypeError as error:
         size, strange = _entries(value, limits.metadata), error
-    if size > limits.metadata:
-        raise TooLarge("metadata", f"has {size:,} bytes; the limit is {limits.metadata:,} (limits.metadata)")
+    _within(size, limits)
     _storable_tree(value, "metadata", depth=0)
     if strange is not None:
-        raise Invalid("metadata", f"must be a JSON object: {strange}")
+        try:
+            size = len(exact_json.dumps(value))
+        except TypeError as error:
+            raise Invalid("metadata", f"must be a JSON object: {error}") from None
+        _within(size, limits)
     return value
+
+
+def _within(size: int, limits: Limits) -> None:
+    if size > limits.metadata:
+        raise TooLarge("metadata", f"has {size:,} bytes; the limit is {limits.metadata:,} (limits.metadata)")
 
 
 def _entries(value: dict[str, Any], most: int) -> int:

@@ -30,7 +30,7 @@ TABLES: Mapping[str, str] = {
     "incoming_accesses": """
         place integer, id uuid, memory uuid, app uuid, accessed_at timestamptz, access_type text, metadata jsonb""",
     "incoming_policies": incoming_policies.COLUMNS,
-    "incoming_vectors": "id uuid, model text, text_hash text, vector bytea",
+    "incoming_vectors": "id uuid, model text, text_hash text, vector bytea, dimension integer, cut text",
     "incoming_refused": "kind text, place integer, id uuid",
 }
 """Their columns, in the order in which they are copied. `incoming_refused`: what is left out because of its content."""

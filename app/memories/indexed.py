@@ -12,6 +12,7 @@ from app.database import Tx
 from app.index.collections import same_uuid
 from app.index.entries import Entries, array_of
 from app.index.port import Document, Point
+from app.index.writing import Text
 from app.memories.models import Memory, MemoryCategory, State
 from app.memories.repository import CATEGORY_NAMES
 from app.prepared import Prepared
@@ -69,6 +70,11 @@ class IndexedMemories:
                 category_ids,
             ) in await _DOCUMENTS.rows(tx, {"ids": list(ids)})
         ]  # fmt: skip
+
+    async def texts(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Text]:
+        """What memories of any state say."""
+        found = await tx.execute(select(Memory.id, Memory.hash, Memory.content).where(Memory.id.in_(ids)))
+        return {row.id: Text(row.hash, row.content) for row in found}
 
     async def revisions(self, tx: Tx, ids: Sequence[UUID]) -> list[int | None]:
         """The revisions of the memories that are active, in the order of the ids."""

@@ -18,10 +18,10 @@ from sqlalchemy import (
     Select,
     Uuid,
     bindparam,
+    case,
     column,
     func,
     literal_column,
-    or_,
     select,
     text,
     true,
@@ -30,10 +30,11 @@ from sqlalchemy import (
 
 from app.access.caller import Caller
 from app.access.models import App
+from app.access.readable import hidden_from, is_aside, readable_by, reads_most
 from app.database import Tx
 from app.errors import Invalid
 from app.memories import repository
-from app.memories.models import BEGINNING, SHORT, Category, Memory, State
+from app.memories.models import BEGINNING, SHORT, Category, Memory, MemoryCategory, State
 from app.memories.schemas import MemoryQuery, MemoryRecord
 
 SORTABLE: dict[str, Any] = {
@@ -47,16 +48,26 @@ SORTABLE: dict[str, Any] = {
 FEW = 2_000
 """So many hits of a text are sorted as they are; of more, most of the memories near the page are hits themselves."""
 
-# A list has as many plans as filters and values, so it is planned for these. Its sorts are of ids and stay in memory. A
-# second process would cost others what it saves here.
+SAMPLE = 400
+"""So many of the newest memories tell how common a text is."""
+
+COMMON = 0.1
+"""A share of memories that hold a text: of so many, a page is found by leafing through them all."""
+
+# A list has as many plans as filters and values, so it is planned for these. Its sorts are of ids and stay in memory.
 PLANNED = text("""
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('work_mem', '16MB', true),
-       set_config('max_parallel_workers_per_gather', '0', true)
+SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('work_mem', '16MB', true)
 """)
 
 _IS_SHORT = func.octet_length(Memory.content) <= literal_column(str(SHORT))
-_IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
 _IS_LONG = func.octet_length(Memory.content) > literal_column(str(SHORT))
+_IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
+_IS_DELETED = Memory.state == literal_column("'deleted'::memory_state")
+# As the indexes of parts have it in their conditions.
+_INDEXED: tuple[tuple[ColumnElement[bool], set[State]], ...] = (
+    (_IS_ACTIVE, {State.ACTIVE}),
+    (literal_column("memories.state IN ('paused', 'archived')"), {State.PAUSED, State.ARCHIVED}),
+)
 _BEGINNING = f'"left"(memories.content, {BEGINNING})'
 
 
@@ -73,6 +84,11 @@ class Slice(NamedTuple):
             return self
         limit = max(0, min(self.limit, total - self.offset))
         return Slice(total - self.offset - limit, limit, backwards=True)
+
+    def within(self, before: int, size: int) -> Slice:
+        """What of it lies in a group of so many after so many others; nothing does if its limit is below one."""
+        skip = max(0, self.offset - before)
+        return Slice(skip, min(size - skip, self.offset + self.limit - before - skip))
 
 
 async def page(tx: Tx, caller: Caller, query: MemoryQuery, wanted: Slice) -> tuple[list[MemoryRecord], int]:
@@ -92,12 +108,15 @@ async def page(tx: Tx, caller: Caller, query: MemoryQuery, wanted: Slice) -> tup
         if not query.category_ids:
             return [], 0
     scope = _Scope(tx, caller, query)
-    if query.text and (hits := await scope.few()) is not None:
-        return await scope.sorted(hits, wanted), len(hits)
+    total = None
+    if query.text and not (query.is_of("text") and await scope.is_common()):
+        total, hits = await scope.hits()
+        if hits is not None:
+            return await rows(tx, caller, query, await scope.sorted(hits, wanted)), total
     if query.sort == "app_name":
         ids, total = await scope.by_app(wanted)
     else:
-        total = await scope.total()
+        total = await scope.total() if total is None else total
         ids = await scope.ids(wanted.of(total)) if wanted.offset < total else []
     return await rows(tx, caller, query, ids), total
 
@@ -127,36 +146,47 @@ class _Scope:
         self._query = query
         self._which = repository.matching(caller, replace(query, text=None))
 
-    async def few(self) -> list[UUID] | None:
-        """The ids of all that hold the text, unless there are more than a few."""
-        part = self._query.text or ""
-        rest = _lowered(part)
-        parts = [select(Memory.id).where(self._which, rest, length) for length in (_IS_SHORT, _IS_LONG)]
-        if re.search(r"\w{3}", part):
-            # Three letters in a row are looked up in an index of what is active; else every text is looked through.
-            active = select(Memory.id).where(self._which, _IS_ACTIVE, holds(part))
-            others = [query.where(~_IS_ACTIVE) for query in parts] if set(self._query.states) - {State.ACTIVE} else []
-            parts = [active, *others]
-        parts = [query.limit(FEW + 1) for query in parts]
-        found = await self._tx.scalars(union_all(*parts), self._caller.parameters)
-        hits = list(found)
-        return hits if len(hits) <= FEW else None
-
-    async def sorted(self, hits: list[UUID], wanted: Slice) -> list[MemoryRecord]:
-        """The wanted ones of these."""
-        query = (
-            repository.whole()
-            .where(Memory.id == func.any(hits), self._which)
-            .order_by(*_order(self._query, backwards=False))
-            .limit(wanted.limit)
-            .offset(wanted.offset)
+    async def is_common(self) -> bool:
+        """Whether many of the user's newest memories hold the text: then a page of it is found by leafing."""
+        newest = (
+            select(Memory.folded)
+            .where(readable_by(self._caller, Memory, states=self._query.states))
+            .order_by(Memory.created_at.desc(), Memory.id.desc())
+            .limit(SAMPLE)
+            .subquery("newest")
         )
-        return [repository.record(row) for row in await self._tx.execute(query, self._caller.parameters)]
+        held = select(func.count()).select_from(newest).where(contains(self._query.text or "", newest.c.folded))
+        return int(await self._tx.scalar(held, self._caller.parameters) or 0) >= COMMON * SAMPLE
+
+    async def hits(self) -> tuple[int, list[UUID] | None]:
+        """How many memories hold the text, and the ids of all of them, unless there are more than a few."""
+        part = self._query.text or ""
+        parts = [select(Memory.id).where(self._which, length, contains(part)) for length in (_IS_SHORT, _IS_LONG)]
+        if re.search(r"\w{3}", part):
+            # Three letters in a row are looked up in indexes of what is not deleted; else every text is looked through.
+            indexed = [which for which, states in _INDEXED if states & set(self._query.states)]
+            looked_up = [select(Memory.id).where(self._which, which, holds(part)) for which in indexed]
+            rest = [query.where(_IS_DELETED) for query in parts] if State.DELETED in self._query.states else []
+            parts = [*looked_up, *rest]
+        found = union_all(*parts).subquery("found")
+        total = func.count()
+        query = select(total, case((total <= FEW, func.array_agg(found.c.id)))).select_from(found)
+        count, ids = (await self._tx.execute(query, self._caller.parameters)).one()
+        return count, ids if count else []
+
+    async def sorted(self, hits: list[UUID], wanted: Slice) -> list[UUID]:
+        """The wanted ones of these, in their order."""
+        query = select(Memory.id).where(Memory.id == func.any(hits))
+        if self._query.sort == "app_name":
+            query = query.join(App, App.id == Memory.app_id)
+        query = query.order_by(*_order(self._query, backwards=False)).limit(wanted.limit).offset(wanted.offset)
+        return list(await self._tx.scalars(query))
 
     async def total(self) -> int:
         """How many match."""
-        counted = self._counted(literal_column("1").label("one"))
-        query = select(func.count()).select_from(counted)
+        query = self._quick_total()
+        if query is None:
+            query = select(func.count()).select_from(self._counted(literal_column("1").label("one")))
         return int(await self._tx.scalar(query, self._caller.parameters) or 0)
 
     async def ids(self, wanted: Slice) -> list[UUID]:
@@ -172,19 +202,14 @@ class _Scope:
     async def by_app(self, wanted: Slice) -> tuple[list[UUID], int]:
         """The ids of the wanted ones in the order of their apps' names, and how many there are in all."""
         counted = self._counted(Memory.app_id)
+        sizes = select(counted.c.app_id, func.count().label("size")).group_by(counted.c.app_id).subquery("sizes")
         direction = App.name.desc() if self._query.descending else App.name.asc()
-        groups = (
-            select(counted.c.app_id, func.count().label("size"))
-            .join(App, App.id == counted.c.app_id)
-            .group_by(counted.c.app_id, App.name)
-            .order_by(direction)
-        )
+        groups = select(sizes).join(App, App.id == sizes.c.app_id).order_by(direction)
         before, parts = 0, []
         for app_id, size in await self._tx.execute(groups, self._caller.parameters):
-            skip = max(0, wanted.offset - before)
-            take = min(size - skip, wanted.offset + wanted.limit - before - skip)
-            if take > 0:
-                parts.append((app_id, skip, take))
+            part = wanted.within(before, size)
+            if part.limit > 0:
+                parts.append((app_id, part.offset, part.limit))
             before += size
         if not parts:
             return [], before
@@ -235,6 +260,27 @@ class _Scope:
         query = select(*columns).select_from(Memory).where(self._which)
         return query.where(contains(self._query.text)) if self._query.text else query
 
+    def _quick_total(self) -> Select[int] | None:
+        """How many match, by small indexes: of what may not be read, or not as it is, there is little.
+
+        None if anything is asked for besides states and categories, or if there may be much that is hidden.
+        """
+        query, caller = self._query, self._caller
+        if not query.is_of("category_ids") or not reads_most(caller, query.states):
+            return None
+        if query.category_ids:
+            hidden = select(Memory.id).where(hidden_from(caller, Memory, states=query.states))
+            filed = select(MemoryCategory.memory_id).where(
+                repository.filed_under(query.category_ids), MemoryCategory.memory_id.not_in(hidden)
+            )
+            each = filed if len(query.category_ids) == 1 else filed.distinct()
+            return select(func.count()).select_from(each.subquery())
+        mine = select(func.count()).where(Memory.user_id == bindparam("caller_user_id"))
+        active = mine.where(_IS_ACTIVE)
+        also = mine.where(is_aside(Memory), self._which, ~_IS_ACTIVE)
+        less = mine.where(is_aside(Memory), _IS_ACTIVE, self._which.is_not(literal_column("true")))
+        return select(active.scalar_subquery() + also.scalar_subquery() - less.scalar_subquery())
+
     def _counted(self, of: Any) -> Any:
         """One column of all that match, from the index that holds the texts if one is looked for."""
         if not self._query.text:
@@ -263,17 +309,15 @@ def _bytewise(expression: str, down: bool) -> ColumnElement[Any]:
 
 def holds(part: str) -> ColumnElement[bool]:
     """Whether a text holds a part, in any case: as the index of parts is asked."""
-    return Memory.content.ilike(_pattern(part))
+    return Memory.content.ilike(like_pattern(part))
 
 
-def contains(part: str) -> ColumnElement[bool]:
-    """Whether a text holds a part, in any case: the quicker way to look through many, where most are lower case."""
-    return or_(Memory.content.like(func.lower(_pattern(part))), _lowered(part))
+def contains(part: str, folded: Any = Memory.folded) -> ColumnElement[bool]:
+    """Whether a text holds a part, in any case: as many are looked through, one after the other."""
+    matches: ColumnElement[bool] = folded.like(func.lower(like_pattern(part)))
+    return matches
 
 
-def _lowered(part: str) -> ColumnElement[bool]:
-    return func.lower(Memory.content).like(func.lower(_pattern(part)))
-
-
-def _pattern(part: str) -> str:
+def like_pattern(part: str) -> str:
+    """What a text is LIKE that holds a part, whatever characters this has."""
     return "%" + re.sub(r"([%_\\])", r"\\\1", part) + "%"

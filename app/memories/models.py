@@ -96,7 +96,7 @@ class Memory(Base):
             "content",
             "id",
             postgresql_ops={"content": "text_pattern_ops"},
-            postgresql_include=["state", "app_id", "created_at", "expires_at", "valid_until", "namespace"],
+            postgresql_include=["state", "app_id", "created_at", "expires_at", "valid_until", "namespace", "folded"],
             postgresql_where=text(f"octet_length(content) <= {SHORT}"),
         ),
         Index(
@@ -106,6 +106,14 @@ class Memory(Base):
             "id",
             postgresql_ops={"beginning": "text_pattern_ops"},
             postgresql_where=text(f"octet_length(content) > {SHORT}"),
+        ),
+        # What may be hidden from a user who reads everything: to be left out of what is counted elsewhere.
+        Index(
+            "idx_memory_aside",
+            "user_id",
+            "id",
+            postgresql_include=["state", "expires_at", "valid_until", "namespace"],
+            postgresql_where=text("state <> 'active' OR expires_at IS NOT NULL OR valid_until IS NOT NULL"),
         ),
         # What has not changed for long, for the job that archives it.
         Index("idx_memory_idle", "user_id", "updated_at", postgresql_where=text("state = 'active'")),
@@ -125,6 +133,25 @@ class Memory(Base):
             postgresql_ops={"content": "gin_trgm_ops"},
             postgresql_with={"fastupdate": "off"},
             postgresql_where=text("state = 'active'"),
+        ),
+        # Apart, and collected before it is sorted in: pausing many stays quick.
+        Index(
+            "idx_memory_kept_trigram",
+            "user_id",
+            "content",
+            postgresql_using="gin",
+            postgresql_ops={"content": "gin_trgm_ops"},
+            postgresql_where=text("state IN ('paused', 'archived')"),
+        ),
+        # Hashes of paths and values, for equality; most memories of most users say nothing there.
+        Index(
+            "idx_memory_metadata",
+            "user_id",
+            "metadata",
+            postgresql_using="gin",
+            postgresql_ops={"metadata": "jsonb_path_ops"},
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text("state = 'active' AND metadata <> '{}'::jsonb"),
         ),
     )
 
@@ -150,6 +177,7 @@ class Memory(Base):
     superseded_by: Mapped[UUID | None] = mapped_column(ForeignKey("memories.id", ondelete="SET NULL"), index=True)
     revision: Mapped[int] = mapped_column(server_default=text("1"))
     words: Mapped[Any] = mapped_column(TSVECTOR, Computed("to_tsvector('english'::regconfig, content)", persisted=True))
+    folded: Mapped[str | None] = mapped_column(Computed("lower(content)", persisted=True))
     labels: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
 

@@ -14,6 +14,7 @@ from app.access import journal
 from app.access.caller import Caller
 from app.access.journal import Event
 from app.access.models import App, User
+from app.again import again
 from app.config import LONGEST_NAME
 from app.database import Database, Tx
 from app.errors import Conflict, Invalid, NotFound
@@ -74,6 +75,7 @@ class Policies:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @again
     async def create(self, caller: Caller, new: PolicyCreate) -> Policy:
         """Make a policy. One about the same is changed to the new number of days.
 
@@ -119,6 +121,7 @@ class Policies:
             await journal.record(tx, caller, Event.POLICY_LIST)
         return found
 
+    @again
     async def remove(self, caller: Caller, policy_id: UUID) -> None:
         """End a policy. What it has archived stays so.
 

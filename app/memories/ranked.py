@@ -6,29 +6,45 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, bindparam, case, func, select
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Select,
+    Uuid,
+    case,
+    cast,
+    func,
+    literal_column,
+    select,
+)
 
 from app.access.caller import Caller
-from app.access.readable import readable_by
+from app.access.readable import hidden_from, readable_by
 from app.audit.models import MemoryAccessLog
 from app.database import Tx
 from app.memories import listing
 from app.memories.listing import FEW, PLANNED, Slice
 from app.memories.models import Memory, MemoryCategory, State
-from app.memories.repository import ALL_STATES
+from app.memories.repository import ALL_STATES, filed_under
 from app.memories.schemas import MemoryQuery, MemoryRecord
 
 
 class Source(NamedTuple):
-    """What is counted of each memory: the rows that `which` selects, by their column `memory_id`."""
+    """What is counted of each memory: the rows that `which` selects, by their column `memory_id`.
+
+    `once`: there is at most one of each, so they need not be brought together.
+    """
 
     memory_id: Any
     which: ColumnElement[bool]
+    once: bool = False
 
     def per_memory(self) -> Select[UUID, int]:
         """How many there are of each memory."""
-        query = select(self.memory_id.label("memory_id"), func.count().label("times"))
-        return query.where(self.which).group_by(self.memory_id)
+        times = literal_column("1::bigint") if self.once else func.count()
+        query = select(self.memory_id.label("memory_id"), times.label("times")).where(self.which)
+        return query if self.once else query.group_by(self.memory_id)
 
     def of_one(self) -> ColumnElement[int]:
         """How many there are of one memory."""
@@ -46,12 +62,9 @@ async def related(
     categories = list(await tx.scalars(own))
     if not categories:
         return [], 0
-    shared = (
-        (MemoryCategory.user_id == bindparam("caller_user_id"))
-        & (MemoryCategory.category_id == func.any(categories))
-        & (MemoryCategory.memory_id != memory_id)
-    )
-    found, total = await _page(tx, caller, Source(MemoryCategory.memory_id, shared), states, wanted)
+    shared = filed_under(categories) & (MemoryCategory.memory_id != memory_id)
+    source = Source(MemoryCategory.memory_id, shared, once=len(categories) == 1)
+    found, total = await _page(tx, caller, source, states, wanted)
     return [record for record, _ in found], total
 
 
@@ -70,43 +83,44 @@ async def _page(
     await tx.execute(PLANNED)
     before = 0
     often: dict[UUID, int] = {}
-    for times, size, members in await tx.execute(_levels(caller, source, states, wanted), caller.parameters):
-        skip = max(0, wanted.offset - before)
-        part = Slice(skip, min(size - skip, wanted.offset + wanted.limit - before - skip))
-        if part.limit > 0:
-            level = _level(caller, source, states, times, members)
-            often |= dict.fromkeys(await _newest(tx, caller, level, part.of(size)), times)
+    for times, size, listed in await tx.execute(_levels(caller, source, states, wanted), caller.parameters):
+        ids = listed or []
+        part = wanted.within(before, size)
+        if listed is None and part.limit > 0:
+            level = readable_by(caller, Memory, states=states) & (source.of_one() == times)
+            ids = await _newest(tx, caller, level, part.of(size))
+        often |= dict.fromkeys(ids, times)
         before += size
     records = await listing.rows(tx, caller, MemoryQuery(states=tuple(states)), list(often))
     return [(record, often[record.id]) for record in records], before
 
 
 def _levels(caller: Caller, source: Source, states: Sequence[State], wanted: Slice) -> Select[Any]:
-    """How many memories there are of each number of times, most times first, and which, if few and wanted.
+    """How many memories there are of each number of times, most times first, and of small levels the wanted ids.
 
-    What may not be read is usually little, so it is that which is looked up and left out.
+    What may not be read is usually little, so it is that which is looked up and left out. A large level has no ids
+    here: a page of it is met soon by looking at one memory after the other.
     """
-    counts = source.per_memory().cte("counts").prefix_with("MATERIALIZED", dialect="postgresql")
-    hidden = select(Memory.id).where(
-        Memory.user_id == bindparam("caller_user_id"), readable_by(caller, Memory, states=states).is_not(True)
+    hidden = select(Memory.id).where(hidden_from(caller, Memory, states=states))
+    visible = source.per_memory().where(source.memory_id.not_in(hidden)).subquery("visible")
+    size, times = func.count().label("size"), visible.c.times
+    upto = cast(func.sum(func.count()).over(order_by=times.desc()), BigInteger).label("upto")
+    members = case((func.count() <= FEW, func.array_agg(visible.c.memory_id))).label("members")
+    levels = select(times, size, upto, members).group_by(times).subquery("levels")
+    begin = levels.c.upto - levels.c.size
+    skip = func.greatest(0, wanted.offset - begin)
+    newest = (
+        select(Memory.id)
+        .where(Memory.id == func.any(levels.c.members))
+        .order_by(Memory.created_at.desc(), Memory.id.desc())
+        .offset(skip)
+        .limit(wanted.offset + wanted.limit - begin - skip)
+        .correlate(levels)
+        .scalar_subquery()
     )
-    visible = select(counts).where(counts.c.memory_id.not_in(hidden)).cte("visible")
-    visible = visible.prefix_with("MATERIALIZED", dialect="postgresql")
-    upto = func.sum(func.count()).over(order_by=visible.c.times.desc()).label("upto")
-    levels = select(visible.c.times, func.count().label("size"), upto).group_by(visible.c.times).subquery("levels")
-    same = visible.alias("same")
-    members = select(func.array_agg(same.c.memory_id)).where(same.c.times == levels.c.times).scalar_subquery()
-    is_wanted = (levels.c.upto > wanted.offset) & (levels.c.upto - levels.c.size < wanted.offset + wanted.limit)
-    few = case((is_wanted & (levels.c.size <= FEW), members))
-    return select(levels.c.times, levels.c.size, few).order_by(levels.c.times.desc())
-
-
-def _level(
-    caller: Caller, source: Source, states: Sequence[State], times: int, members: list[UUID] | None
-) -> ColumnElement[bool]:
-    """The memories of one number of times. Of many, the page is met soon by looking at one after the other."""
-    readable = readable_by(caller, Memory, states=states)
-    return readable & (source.of_one() == times if members is None else Memory.id == func.any(members))
+    is_wanted = (levels.c.upto > wanted.offset) & (begin < wanted.offset + wanted.limit)
+    ids = case((is_wanted & levels.c.members.is_not(None), func.array(newest, type_=ARRAY(Uuid))))
+    return select(levels.c.times, levels.c.size, ids).order_by(levels.c.times.desc())
 
 
 async def _newest(tx: Tx, caller: Caller, level: ColumnElement[bool], part: Slice) -> list[UUID]:

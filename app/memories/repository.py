@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,11 @@ from app.memories.models import (
 from app.memories.schemas import MemoryQuery, MemoryRecord, Revision, StateChange
 
 ALL_STATES = tuple(State)
+KEPT_STATES = (State.ACTIVE, State.PAUSED, State.ARCHIVED)
+"""The states of what is not deleted."""
+
+OWN_FILINGS = MemoryCategory.user_id == bindparam("caller_user_id")
+"""What the caller's user has filed. Execute with `caller.parameters`."""
 
 CATEGORY_NAMES = (
     select(
@@ -40,7 +46,7 @@ COLUMNS = (
     Memory.deleted_at, Memory.namespace, Memory.thread_id, Memory.kind, Memory.key, Memory.importance, Memory.hash,
     Memory.expires_at, Memory.revision, CATEGORY_NAMES.label("categories"), Memory.labels,
 )  # fmt: skip
-"""A memory whole, as `MemoryRecord` takes it."""
+"""A memory whole, in the order of the fields of `MemoryRecord`."""
 
 
 def whole() -> Select[Any]:
@@ -49,8 +55,8 @@ def whole() -> Select[Any]:
 
 
 def record(row: Any) -> MemoryRecord:
-    """A row of `whole()` as a record. The database has checked it already."""
-    return MemoryRecord.model_construct(**row._mapping)
+    """A row of `whole()` as a record."""
+    return MemoryRecord._make(row)
 
 
 async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
@@ -82,13 +88,22 @@ def _conditions(query: MemoryQuery) -> list[ColumnElement[bool]]:
         found.append(Memory.created_at >= query.created_from)
     if query.created_to:
         found.append(Memory.created_at <= query.created_to)
-    filed = select(MemoryCategory.memory_id).where(MemoryCategory.user_id == bindparam("caller_user_id"))
+    filed = select(MemoryCategory.memory_id)
     if query.category_ids:
-        found.append(Memory.id.in_(filed.where(MemoryCategory.category_id == func.any(list(query.category_ids)))))
+        found.append(Memory.id.in_(filed.where(filed_under(query.category_ids))))
     if query.categories:
-        named = filed.join(Category, Category.id == MemoryCategory.category_id)
+        named = filed.join(Category, Category.id == MemoryCategory.category_id).where(OWN_FILINGS)
         found.append(Memory.id.in_(named.where(Category.name == func.any(list(query.categories)))))
     return found
+
+
+def filed_under(categories: Sequence[UUID]) -> ColumnElement[bool]:
+    """The filings of the caller's user under these categories. Execute with `caller.parameters`.
+
+    Of a single category the planner knows that it has no memory twice.
+    """
+    wanted: Any = categories[0] if len(categories) == 1 else func.any(list(categories))
+    return and_(OWN_FILINGS, MemoryCategory.category_id == wanted)
 
 
 async def states_of(tx: Tx, caller: Caller, ids: list[UUID]) -> dict[UUID, State]:

@@ -165,16 +165,16 @@ _ACCESSES = text(
 # Only those that our models made of the text as it is now stored.
 _VECTORS = text(
     """
-    INSERT INTO embeddings (kind, id, model, text_hash, vector)
-    SELECT 'memory', r.target, v.model, v.text_hash, v.vector
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
+    SELECT 'memory', r.target, v.model, v.text_hash, v.vector, v.cut
     FROM (SELECT DISTINCT ON (id, model) * FROM incoming_vectors) AS v
     JOIN restored AS r ON r.id = v.id AND r.fate <> 'skip'
     JOIN incoming_memories AS i ON i.id = r.id AND i.hash = v.text_hash
-    WHERE (v.model, length(v.vector) / 4) IN (
+    WHERE (v.model, v.dimension) IN (
         SELECT model, dimension FROM index_generations
         UNION SELECT * FROM unnest(CAST(:models AS text[]), CAST(:dimensions AS integer[])))
     ON CONFLICT (kind, id, model) DO UPDATE
-        SET text_hash = excluded.text_hash, vector = excluded.vector, created_at = now()
+        SET text_hash = excluded.text_hash, vector = excluded.vector, cut = excluded.cut, created_at = now()
         WHERE embeddings.text_hash <> excluded.text_hash
     """
 )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
@@ -76,6 +77,11 @@ class MemoryQuery:
     page: int = 1
     size: int = 50
 
+    def is_of(self, *filters: str) -> bool:
+        """Whether it asks for these filters at most, in whatever states and order."""
+        free = {"states", "sort", "descending", "page", "size", *filters}
+        return all(not getattr(self, each.name) for each in fields(self) if each.name not in free)
+
 
 class Shape(BaseModel):
     """Base of what is sent."""
@@ -83,8 +89,8 @@ class Shape(BaseModel):
     model_config = ConfigDict(from_attributes=True, frozen=True, populate_by_name=True)
 
 
-class MemoryRecord(Shape):
-    """A memory whole, as the service hands it to the doors."""
+class MemoryRecord(NamedTuple):
+    """A memory whole, as the database has it and as the service hands it to the doors."""
 
     id: UUID
     user_id: UUID
@@ -128,10 +134,11 @@ class MemoryAdded(Shape):
     state: State = State.ACTIVE
 
 
-class Page(Shape):
+@dataclass(frozen=True, slots=True)
+class Page:
     """One page of records and how many there are in all."""
 
-    items: list[MemoryRecord]
+    items: Sequence[MemoryRecord]
     total: int
     page: int
     size: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, func, or_, select
@@ -17,16 +16,17 @@ from app.access.keys import Keys
 from app.access.models import App
 from app.access.rates import Rates
 from app.access.readable import readable_by
+from app.again import again
 from app.audit import service as accesses
 from app.audit import trail
 from app.audit.schemas import AccessLogPage
 from app.audit.trail import Access
 from app.config import Capture, Limits
 from app.database import Database, Tx
-from app.errors import Forbidden, Invalid, NotFound
+from app.errors import Forbidden, NotFound
 from app.index.deliver import Deliverer
 from app.memories import changes, checks, listing, ranked, repository, transitions
-from app.memories.content import Content
+from app.memories.intake import Intake
 from app.memories.listing import Slice
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory, MemoryStatusHistory, State
@@ -70,7 +70,7 @@ class Memories:
         self._maintenance = maintenance
         self._rates = rates
         self._keys = keys
-        self._content = Content(capture)
+        self.intake = Intake(limits, capture)
         self.written: Counter[str] = Counter()
         """Memories written since the start, by operation: add, duplicate, update, erase, or the new state."""
 
@@ -87,28 +87,34 @@ class Memories:
         """Remember texts verbatim, all or none, in order."""
         checks.count(news, "memories", self._limits.batch, "limits.batch")
         caller.may_write(*{new.namespace for new in news})
-        checked = [new if isinstance(new, CheckedMemory) else self.checked(new) for new in news]
+        checked = [new if isinstance(new, CheckedMemory) else self.intake.created(new) for new in news]
         apps = {caller.app: caller.app_id}
         for name in {new.app for new in checked if new.app} - apps.keys():
             if not caller.owner:
                 raise Forbidden("Only the user may write in the name of another app.", code="not_your_app")
             apps[name] = (await self._directory.caller(caller.user, name, owner=True)).app_id
         await self._rates.save(caller, len(news))
-        async with self._database.transaction() as tx:
-            await self._refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in checked})
-            try:
-                added = await changes.add(tx, caller, checked, apps)
-            except NotFound:
-                self._directory.forget(caller.user)
-                raise
-            if twins := [each.id for each in added if each.event is Event.NONE]:
-                await journal.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
+        added = await self._add(caller, checked, apps)
         self._delivery.wake()
         self._maintenance.wrote(len(added))
         for each in added:
             self.written["add" if each.event is Event.ADD else "duplicate"] += 1
         return added
 
+    @again
+    async def _add(self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> list[MemoryAdded]:
+        async with self._database.transaction() as tx:
+            await self._refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in news})
+            try:
+                added = await changes.add(tx, caller, news, apps)
+            except NotFound:
+                self._directory.forget(caller.user)
+                raise
+            if twins := [each.id for each in added if each.event is Event.NONE]:
+                await journal.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
+        return added
+
+    @again
     async def get(self, caller: Caller, memory_id: UUID) -> MemoryRecord:
         """One memory; its owner sees it in any state.
 
@@ -140,10 +146,16 @@ class Memories:
     ) -> tuple[Sequence[MemoryRecord], int]:
         """Some of the memories that `list` pages through, wherever they lie, and how many there are in all."""
         caller.may_read()
-        query = self._checked_query(caller, query)
+        query = self.intake.narrowed(caller, query)
         await self._rates.search(caller)
+        return await self._slice(caller, query, Slice(offset, limit), export=export)
+
+    @again
+    async def _slice(
+        self, caller: Caller, query: MemoryQuery, some: Slice, *, export: bool
+    ) -> tuple[Sequence[MemoryRecord], int]:
         async with self._database.transaction() as tx:
-            items, total = await listing.page(tx, caller, query, Slice(offset, limit))
+            items, total = await listing.page(tx, caller, query, some)
             access = Access.EXPORT if export else Access.LIST
             await trail.record(tx, caller, access, [item.id for item in items], hashes=[item.hash for item in items])
         return items, total
@@ -159,14 +171,17 @@ class Memories:
         caller.may_read()
         checks.between(page, "page", 1, 1_000_000)
         await self._rates.search(caller)
-        states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)
-        offset = (page - 1) * RELATED
+        items, total = await self._related(caller, memory_id, Slice((page - 1) * RELATED, RELATED))
+        return Page(items=items, total=total, page=page, size=RELATED)
+
+    @again
+    async def _related(self, caller: Caller, memory_id: UUID, some: Slice) -> tuple[Sequence[MemoryRecord], int]:
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
-            items, total = await ranked.related(tx, caller, memory_id, states, Slice(offset, RELATED))
+            items, total = await ranked.related(tx, caller, memory_id, _kept(caller), some)
             await trail.record(tx, caller, Access.LIST, [item.id for item in items])
-        return Page(items=items, total=total, page=page, size=RELATED)
+        return items, total
 
     async def update(
         self, caller: Caller, memory_id: UUID, change: MemoryUpdate, *, field: str = "text"
@@ -180,22 +195,26 @@ class Memories:
         """
         caller.may_write()
         caller.may_read()  # the answer shows the memory
-        change = self.checked_change(change, field)
+        change = self.intake.changed(change, field)
         await self._rates.save(caller, 1)
-        states = (State.ACTIVE, State.PAUSED, State.ARCHIVED) if caller.owner else (State.ACTIVE,)
-        async with self._database.transaction() as tx:
-            if not caller.owner:
-                await self._refuse_paused(tx, {caller.app_id}, "change memories")
-            which = (Memory.id == memory_id) & readable_by(caller, Memory, states=states)
-            await changes.update_text(tx, caller, which, change, self._content.labels)
-            await trail.record(tx, caller, Access.UPDATE, [memory_id])
-            record = await repository.get(tx, caller, memory_id)
+        record = await self._update(caller, memory_id, change)
         self.written["update"] += 1
         self._delivery.wake()
         if record is None:
             raise _no_memory()
         return record
 
+    @again
+    async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord | None:
+        async with self._database.transaction() as tx:
+            if not caller.owner:
+                await self._refuse_paused(tx, {caller.app_id}, "change memories")
+            which = (Memory.id == memory_id) & readable_by(caller, Memory, states=_kept(caller))
+            await changes.update_text(tx, caller, which, change, self.intake.labels)
+            await trail.record(tx, caller, Access.UPDATE, [memory_id])
+            return await repository.get(tx, caller, memory_id)
+
+    @again
     async def change_state(self, caller: Caller, ids: Sequence[UUID], target: State, *, strict: bool = True) -> int:
         """Bring memories into a state; returns how many changed.
 
@@ -230,10 +249,11 @@ class Memories:
         self._delivery.wake()
         return len(changed)
 
+    @again
     async def change_state_where(self, caller: Caller, query: MemoryQuery, target: State) -> int:
         """Bring every memory that matches, and that the caller may read, into a state; returns how many changed."""
         caller.may_write()
-        query = self._checked_query(caller, query)
+        query = self.intake.narrowed(caller, query)
         async with self._database.transaction() as tx:
             if not caller.owner:
                 await self._refuse_paused(tx, {caller.app_id}, _DOING[target])
@@ -259,6 +279,7 @@ class Memories:
         """Make memories active again, whatever they were before."""
         return await self.change_state(caller, ids, State.ACTIVE, strict=strict)
 
+    @again
     async def erase(self, caller: Caller, ids: Sequence[UUID]) -> int:
         """Remove memories for good, with their texts, history, log and vectors. Only their owner may; all or none.
 
@@ -280,6 +301,7 @@ class Memories:
         self._delivery.wake()
         return erased
 
+    @again
     async def erase_user(self, caller: Caller) -> int:
         """Remove a user with all memories, apps, rules, logs and vectors for good; returns the number of memories."""
         caller.must_be_owner("erase themself")
@@ -293,6 +315,7 @@ class Memories:
         self._delivery.wake()
         return erased
 
+    @again
     async def history(self, caller: Caller, memory_id: UUID) -> History:
         """All states and texts of one memory, oldest first; for an app the texts that it wrote, and the present one."""
         caller.may_read()
@@ -303,6 +326,7 @@ class Memories:
             await trail.record(tx, caller, Access.GET, [memory_id], {"part": "history"})
         return History(memory_id=memory_id, states=states, revisions=revisions)
 
+    @again
     async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
         """Who accessed one memory, newest first. Looking at the log is not an access.
 
@@ -319,45 +343,6 @@ class Memories:
                 raise _no_memory()
             await journal.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
             return await accesses.page(tx, memory_id, page, page_size)
-
-    def checked(self, new: MemoryCreate) -> CheckedMemory:
-        """The memory as it can be stored; with `capture.secrets` at `redact` not to the letter.
-
-        Raises:
-            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
-        """
-        limits = self._limits
-        checks.text(new.text, "text", limits.text, "limits.text")
-        for field in ("namespace", "thread_id", "kind", "key", "app"):
-            value = getattr(new, field)
-            if value is not None:
-                checks.name(value, field, limits)
-        checks.categories(new.categories, limits)
-        if new.importance is not None and not 0 <= new.importance <= 1:
-            raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
-        for field in ("created_at", "expires_at"):
-            checks.moment(getattr(new, field), field)
-        checks.metadata(new.metadata, limits)
-        return self._content.created(new)
-
-    def checked_change(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
-        """A change as it can be made. `field`: what the text is called where it came in.
-
-        Raises:
-            Invalid: as `checked` does.
-        """
-        if change.text is not None:
-            checks.text(change.text, field, self._limits.text, "limits.text")
-        if change.metadata is not None:
-            checks.metadata(change.metadata, self._limits)
-        checks.categories(change.categories or (), self._limits)
-        return self._content.changed(change, field)
-
-    def _checked_query(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
-        if query.text:
-            checks.part(query.text, "search_query", self._limits.query, "limits.query")
-        checks.narrowing(query, self._limits)
-        return query if caller.owner else replace(query, states=(State.ACTIVE,))
 
     async def _refuse_paused(self, tx: Tx, apps: set[UUID], doing: str = "create new memories") -> None:
         paused = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))
@@ -380,6 +365,11 @@ _DOING = {
     State.ARCHIVED: "archive memories",
 }
 """What a paused app cannot do."""
+
+
+def _kept(caller: Caller) -> tuple[State, ...]:
+    """The states of what a caller may change, or see beside another: of the user themself whatever is not deleted."""
+    return repository.KEPT_STATES if caller.owner else (State.ACTIVE,)
 
 
 def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:

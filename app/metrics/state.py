@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from app.embeddings.breaker import CircuitBreaker, State
-from app.search.service import NO_EMBEDDER, NO_INDEX
+from app.search.arms import NO_EMBEDDER, NO_INDEX
 from app.services import VERSION, Services
 
 _REASONS = {None: "none", NO_EMBEDDER: "embedder_unavailable", NO_INDEX: "index_unavailable"}

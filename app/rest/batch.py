@@ -93,7 +93,7 @@ async def add_memories(
 def _checked(services: Services, entry: Any) -> MemoryCreate | Problem:
     try:
         valid = BatchEntry.model_validate(entry)
-        return services.memories.checked(valid.create(app=valid.app))
+        return services.memories.intake.created(valid.create(app=valid.app))
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False, include_context=False)
         return Problem(error="invalid", detail=not_valid(found), hint=None)

@@ -115,7 +115,7 @@ async def add_memory(
     caller = await asking.as_app(new.user_id, new.app)
     # The time is set here, so that the row of a new memory is known without reading it back.
     created_at = new.created_at or datetime.now(UTC)
-    create = services.memories.checked(replace(new.create(), created_at=created_at))
+    create = services.memories.intake.created(replace(new.create(), created_at=created_at))
     added = await services.memories.add(caller, create)
     note = NO_LLM if new.infer else None
     twin = None if added.event is Event.ADD else await _readable(services, caller, added.id)

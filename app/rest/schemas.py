@@ -16,6 +16,12 @@ from app.times import EpochSeconds, NaiveTime
 
 _YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
 
+FILTER = (
+    "Conditions, as mem0 writes them. Fields: namespace, app, app_id, category, category_id, kind, thread_id, key,"
+    " importance, created_at, updated_at, metadata.NAME (dots go down). Operators: eq, ne, in, nin, gt, gte, lt, lte,"
+    ' contains, icontains, exists; a plain value is eq, a list is in, "*" is exists. AND, OR and NOT combine them.'
+)
+
 Seconds = Annotated[int, Field(ge=_YEAR_1, le=_YEAR_9999, description="Seconds since 1970 (not milliseconds).")]
 
 
@@ -250,6 +256,7 @@ class SearchBody(BaseModel):
     categories: list[str] = []
     from_date: Seconds | None = None
     to_date: Seconds | None = None
+    filter: dict[str, Any] | None = Field(default=None, description=FILTER)
 
 
 def listed(*values: str | None) -> tuple[str, ...]:

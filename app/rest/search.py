@@ -10,6 +10,7 @@ from app.rest.caller import Owner, TheAsking, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
 from app.rest.schemas import SearchBody, listed, moment
+from app.search import filters
 from app.search.schemas import SearchAnswer, SearchQuery
 
 router = Router("/api/v1/memories/search", "search")
@@ -21,9 +22,10 @@ async def search_by_query(
     caller: Owner,
     query: Annotated[str, Query(description="What to look for.", examples=["how does she drink her coffee"])],
     limit: Annotated[int | None, Query(ge=1, description="At most this many; left out: search.limit.")] = None,
+    filter: Annotated[str | None, Query(description="Conditions in JSON, as the body of POST has them.")] = None,
 ) -> SearchAnswer:
     """Find a user's memories by meaning and by words, best first."""
-    return await services.search.search(caller, SearchQuery(query, limit))
+    return await services.search.search(caller, SearchQuery(query, limit, filter=filters.read(filter)))
 
 
 @router.post("", responses=documented(403, 404, 413))
@@ -44,6 +46,21 @@ async def search_memories(
                         "limit": 5,
                     }
                 },
+                "with conditions": {
+                    "value": {
+                        "user_id": "alice",
+                        "query": "what did we decide",
+                        "filter": {
+                            "AND": [
+                                {"metadata.project": "webshop"},
+                                {"metadata.priority": {"gte": 3}},
+                                {"OR": [{"kind": "decision"}, {"category": ["work", "plans"]}]},
+                                {"NOT": [{"app": "cursor"}]},
+                                {"created_at": {"gte": "2026-01-31"}},
+                            ]
+                        },
+                    }
+                },
             }
         ),
     ],
@@ -62,5 +79,6 @@ async def search_memories(
         categories=tuple(wanted.categories),
         created_from=moment(wanted.from_date),
         created_to=moment(wanted.to_date),
+        filter=filters.parsed(wanted.filter),
     )
     return await services.search.search(caller, query)

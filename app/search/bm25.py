@@ -10,12 +10,15 @@ How a search stays within a few milliseconds among 100,000 memories of one user:
 3. The GIN index on `lexical_keys(user_id, namespace, words)` holds a hash per (scope, lexeme), so that a lookup touches
    no other user's memories.
 4. If too few were chosen because every lexeme is common, the newest `NEWEST` memories are looked through.
+5. Where only some memories are asked about, all of these that hold a lexeme are candidates instead.
 
 Score of a memory, natural logarithm, unbounded above (Robertson and Zaragoza 2009, "The Probabilistic Relevance
 Framework: BM25 and Beyond", with the non-negative idf of Lucene):
 
     Σ over matched lexemes of idf · tf · (K1 + 1) / (tf + K1 · (1 - B + B · length / mean length))
     idf = ln(1 + (documents - df + 0.5) / (df + 0.5))
+
+A thread is scored like one memory that holds a lexeme as often as memories of the thread do, with B = 0.
 
 K1 = 0.9 and B = 0.4 (Trotman, Puurula and Burgess 2014, the defaults of Anserini) beat 1.2 and 0.75 on short texts.
 Length counts distinct lexemes. df is the larger of the statistics and the candidates. tf is read back from `ts_rank`,
@@ -49,7 +52,8 @@ LANGUAGE = "english"
 
 @dataclass(frozen=True, slots=True)
 class LexicalFilter:
-    """Where to look. Empty tuples and None mean "anywhere"; `since` and `until` are inclusive."""
+    """Where to look. Empty tuples and None mean "anywhere", but `ids` that are empty mean none; `since` and `until` are
+    inclusive."""
 
     user: UUID
     namespaces: tuple[str, ...] = ()
@@ -60,6 +64,12 @@ class LexicalFilter:
     until: datetime | None = None
     excluded: tuple[UUID, ...] = ()
     rules: Rules = ALL
+    ids: tuple[UUID, ...] | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no memory can meet it."""
+        return self.ids == () or self.rules.nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,7 @@ class Shape:
     until: bool
     excluded: bool
     ruled: Ruled = UNRULED
+    listed: bool = False
 
     @classmethod
     def of(cls, where: LexicalFilter) -> Shape:
@@ -86,7 +97,24 @@ class Shape:
             where.until is not None,
             bool(where.excluded),
             sets_of(where.rules),
+            where.ids is not None,
         )
+
+    @property
+    def sets(self) -> str:
+        """What is looked up in, as the beginning of a WITH."""
+        listed = "listed as materialized (select unnest(cast(:in_ids as uuid[])) as id), " if self.listed else ""
+        return self.ruled.sets + listed
+
+    @property
+    def rows(self) -> str:
+        """The memories to look at: those that are listed are read one by one, and nothing else is."""
+        return "(select m.* from listed join memories m using (id) offset 0) m" if self.listed else "memories m"
+
+    @property
+    def elsewhere(self) -> str:
+        """The condition of what need not be looked for where all candidates are listed."""
+        return " and false" if self.listed else ""
 
     @property
     def scope(self) -> str:
@@ -117,8 +145,8 @@ class Shape:
     @property
     def newest(self) -> str:
         """The newest memories first. With rules, which may let few through, they are looked for among so many only."""
-        latest = f"memories m where {self.filters} and m.state = 'active' order by m.created_at desc"
-        if self.ruled == UNRULED:
+        latest = f"{self.rows} where {self.filters} and m.state = 'active' order by m.created_at desc"
+        if self.ruled == UNRULED or self.listed:
             return latest
         newest = f"memories m where {self.scope} and m.state = 'active' order by m.created_at desc limit {AMONG}"
         return f"(select m.* from {newest}) m where {self.filters}"  # noqa: S608 - as below
@@ -148,9 +176,12 @@ def bm25(shape: Shape, slots: int) -> str:
     found = "table chosen union all table paired"
     idf = "ln(1 + (greatest(scope.documents - greatest(d{i}, n{i}), 0.0) + 0.5) / (greatest(d{i}, n{i}) + 0.5))"
     tf = "round(1.0::float8 / greatest(1.6449340668 - 16.449340668 * r{i}, 1e-4) - 0.5)"
+    holding, choosing = ("m.words @@", "every") if shape.listed else (f"{keys} &&", "rare")
     gain = f"case when r{{i}} > 0 then w{{i}} * (1.0::float8 - k / (k + {tf})) else 0 end"
+    said = ", ".join(f"count(*) filter (where r{i} > 0)::float8 as t{i}" for i in ids)
+    together = " + ".join(f"coalesce(w{i}, 0) * t{i} / ({K1}::float8 + t{i})" for i in ids)
     return f"""
-with {shape.ruled.sets}scope as materialized (
+with {shape.sets}scope as materialized (
   select coalesce(known.documents, (select count(*)::float8 from (
            select from memories m where {shape.counted} and m.state = 'active' limit 5000) m)) as documents,
          coalesce(known.words / known.documents, (select avg(length(m.words))::float8 from (
@@ -184,13 +215,13 @@ with {shape.ruled.sets}scope as materialized (
                coalesce(t.before, 0) + t.documents * least(1.0, t.after / scope.documents) <= {2 * POOL} as fits
         from term t, scope) t
 ), chosen as materialized (
-  select m.id, m.plain
-  from (select m.*, {plain} from memories m
-        where m.state = 'active' and {keys} && (select rare from choice) offset 0) m
+  select m.id, m.plain, m.namespace, m.thread_id
+  from (select m.*, {plain} from {shape.rows}
+        where m.state = 'active' and {holding} (select {choosing} from choice) offset 0) m
   where {shape.filters}
 ), paired as materialized (
-  select m.id, m.plain
-  from (select choosing from choice where some_common offset 0) q, (
+  select m.id, m.plain, m.namespace, m.thread_id
+  from (select choosing from choice where some_common{shape.elsewhere} offset 0) q, (
     select m.*, {plain} from memories m
     where m.state = 'active'
       and (({keys} && (select first from choice) and {keys} && (select with_first from choice))
@@ -199,21 +230,26 @@ with {shape.ruled.sets}scope as materialized (
   where {shape.filters} and (m.plain @@ q.choosing) is not true
   limit {2 * POOL}
 ), newest as materialized (
-  select m.id, m.plain
+  select m.id, m.plain, m.namespace, m.thread_id
   from (select every from choice
-        where some_common and (select count(*) from ({found}) found) < :limit offset 0) q
+        where some_common{shape.elsewhere} and (select count(*) from ({found}) found) < :limit offset 0) q
   cross join lateral (
     select m.*, {plain} from {shape.newest} limit {NEWEST} offset 0) m
   where m.plain @@ q.every and m.id <> all(array(select id from ({found}) found))
 ), pool as materialized (
-  select id, {K1}::float8 * ({1 - B}::float8 + {B}::float8 * length(plain) / scope.length) as k, {frequencies}
+  select id, namespace, thread_id, {frequencies},
+         {K1}::float8 * ({1 - B}::float8 + {B}::float8 * length(plain) / scope.length) as k
   from (select {words}, scope.length from choice, scope offset 0) scope, ({found} union all table newest) m
 ), weight as materialized (
   select {", ".join(f"{idf.format(i=i)} * {K1 + 1}::float8 as w{i}" for i in ids)}
   from scope, choice, (select {", ".join(f"count(*) filter (where r{i} > 0) as n{i}" for i in ids)} from pool) found
 )
-select id, {" + ".join(gain.format(i=i) for i in ids)} as score, (select array_agg(lexeme) from lexeme) as terms
-from weight, pool
+select pool.id, {" + ".join(gain.format(i=i) for i in ids)} as score, (select array_agg(lexeme) from lexeme) as terms,
+       thread.namespace, thread.thread_id, thread.together
+from weight, pool left join (
+  select namespace, thread_id, {together} as together
+  from weight, (select namespace, thread_id, {said} from pool where thread_id is not null group by 1, 2) of_thread
+) thread using (namespace, thread_id)
 order by score desc, id
 """  # noqa: S608 - only names and constants of this module are put in
 
@@ -222,7 +258,7 @@ order by score desc, id
 def partial(shape: Shape) -> str:
     """Memories that hold a part of a word or a word spelt alike. Binds needles and found beside the filters."""
     return f"""
-with {shape.ruled.sets}said as materialized (
+with {shape.sets}said as materialized (
   select array_agg(distinct w.lexeme) as words from memories m, unnest(m.words) w where m.id = any(:found)
 ), needle as materialized (
   select needle, '%' || replace(replace(replace(needle, '\\', '\\\\'), '%', '\\%'), '_', '\\_') || '%' as pattern
@@ -233,7 +269,7 @@ with {shape.ruled.sets}said as materialized (
 ), part as materialized (
   select n.needle, m.id, 1.0::float8 as similarity
   from (select * from needle where length(needle) > 2 offset 0) n cross join lateral (
-    select m.id from memories m where m.content ilike n.pattern and {shape.filters} and m.state = 'active'
+    select m.id from {shape.rows} where m.content ilike n.pattern and {shape.filters} and m.state = 'active'
       and m.id <> all(:found) limit 200 offset 0) m
   union all
   select n.needle, m.id, 1.0::float8
@@ -245,12 +281,13 @@ with {shape.ruled.sets}said as materialized (
   from (select needle from needle n where length(needle) > 4 and needle !~ '\\s'
           and not exists (select from part where part.needle = n.needle) offset 0) n
   cross join lateral (
-    select m.id, word_similarity(n.needle, m.content)::float8 as similarity from memories m
+    select m.id, word_similarity(n.needle, m.content)::float8 as similarity from {shape.rows}
     where n.needle <% m.content and {shape.filters} and m.state = 'active' and m.id <> all(:found)
     limit 200 offset 0) m
 ), pool as (table part union all table alike)
 select id, sum(similarity * ln(1 + 1000.0::float8 / (0.5 + documents))) as score,
-       array_agg(needle order by needle) as terms
+       array_agg(needle order by needle) as terms,
+       null::text as namespace, null::text as thread_id, null::float8 as together
 from (select *, count(*) over (partition by needle) as documents from pool) pool
 group by id
 order by score desc, id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from functools import partial as partial_of
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,14 +21,14 @@ from sqlalchemy import (
     column,
     literal_column,
     select,
-    text,
     true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from app.database import Tx
+from app.index.entries import array_of
 from app.memories.models import Memory
-from app.prepared import Prepared
+from app.prepared import Prepared, bound
 from app.search import ruled
 from app.search.bm25 import SLOTS, LexicalFilter, Shape, bm25, partial
 
@@ -43,16 +44,26 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Words of which PostgreSQL makes no lexeme, those that questions are full of: they need no slot of a statement."""
 
 
+class Thread(NamedTuple):
+    """A thread that holds a memory. Those of the same name in two namespaces are two."""
+
+    namespace: str
+    id: str
+
+
 class LexicalHit(NamedTuple):
     """A memory found by its words. `score` is BM25 (> 0, unbounded).
 
     `terms` are the lexemes or parts that matched, where they were asked for. `partial` hits hold no whole word.
+    `together` is what all the words say that the memories of its `thread` hold, as if these were one.
     """
 
     id: UUID
     score: float
     terms: tuple[str, ...] = ()
     partial: bool = False
+    thread: Thread | None = None
+    together: float = 0.0
 
 
 async def search(
@@ -65,27 +76,29 @@ async def search(
     readable: ColumnElement[bool] | None = None,
     parameters: dict[str, Any] | None = None,
     traced: bool = False,
+    kept: bool = True,
 ) -> list[LexicalHit]:
     """The active, unexpired memories that say what the query says, best first, at most `limit`.
 
     `readable` is a further predicate over `Memory`, and `parameters` what it binds. It is evaluated from the best
     candidate on until `limit` have passed. When fewer than `enough` (else `limit`) hold a whole word of the query,
     memories follow that hold a part of a word, or a word spelt much like one. `traced` names the terms that matched.
+    `kept`: a statement with this predicate is kept for the next time.
     """
     query = query.replace("\x00", " ")
     words = re.findall(r"\w+", query)
-    if not words or limit < 1 or where.rules.nothing:
+    if not words or limit < 1 or where.nothing:
         return []
     binds = _binds(where) | {"query": query, "limit": limit} | (parameters or {})
-    shape = Shape.of(where)
+    shape, best = Shape.of(where), _best if kept else _unkept
     spoken = sum(word.lower() not in STOP_WORDS for word in words)
     slots = next((slots for slots in SLOTS if spoken <= slots), SLOTS[-1])
-    statement = _best(bm25(shape, slots), _MATCHED if traced else None, readable)
+    statement = best(bm25(shape, slots), _MATCHED if traced else None, readable)
     hits = [_hit(row, traced) for row in await statement.rows(connection, binds)]
     if len(hits) >= (limit if enough is None else enough) or not (needles := _needles(query)):
         return hits
     known = {"needles": needles, "found": [hit.id for hit in hits]}
-    statement = _best(partial(shape), _PARTS if traced else None, readable)
+    statement = best(partial(shape), _PARTS if traced else None, readable)
     rows = await statement.rows(connection, binds | known)
     # Parts rank after whole words, whatever the scales of the two scores.
     scale = PARTIAL * hits[-1].score / rows[0].score if hits and rows else PARTIAL
@@ -94,7 +107,11 @@ async def search(
 
 
 def _hit(row: Any, traced: bool) -> LexicalHit:
-    return LexicalHit(row[0], row[1], tuple(row[2]) if traced else ())
+    id_, score, namespace, thread, together, *terms = row
+    terms = tuple(terms[0]) if traced else ()
+    if thread is None:
+        return LexicalHit(id_, score, terms)
+    return LexicalHit(id_, score, terms, thread=Thread(namespace, thread), together=together)
 
 
 _MATCHED = literal_column(
@@ -121,18 +138,25 @@ def _candidates(sql: str) -> Subquery:
         "needles": ARRAY(Text),
         "found": ARRAY(Uuid),
     }
-    used = set(re.findall(r"(?<![:\w]):(\w+)", sql))
-    typed = text(sql).bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in sorted(used)))
-    return typed.columns(column("id", Uuid()), column("score", Float()), column("terms", ARRAY(Text))).subquery(
-        "candidates"
+    typed = bound(sql, types).columns(
+        column("id", Uuid()),
+        column("score", Float()),
+        column("terms", ARRAY(Text)),
+        column("namespace", Text()),
+        column("thread_id", Text()),
+        column("together", Float()),
     )
+    return typed.subquery("candidates")
 
 
 @lru_cache(maxsize=256)
-def _best(sql: str, terms: ColumnElement[Any] | None, readable: ColumnElement[bool] | None) -> Prepared:
+def _best(
+    sql: str, terms: ColumnElement[Any] | None, readable: ColumnElement[bool] | None, kept: bool = True
+) -> Prepared:
     """The first `limit` candidates that `readable` lets through, read one by one in the order of their score."""
     candidates = _candidates(sql)
-    found: Select[Any] = select(candidates.c.id, candidates.c.score)
+    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together
+    found: Select[Any] = select(candidates.c.id, candidates.c.score, *thread)
     if terms is not None or readable is not None:
         row = select(literal_column("1") if terms is None else terms.label("terms"))
         row = row.where(Memory.id == candidates.c.id)
@@ -144,7 +168,10 @@ def _best(sql: str, terms: ColumnElement[Any] | None, readable: ColumnElement[bo
         if terms is not None:
             found = found.add_columns(one.c.terms)
     best = found.order_by(candidates.c.score.desc(), candidates.c.id)
-    return Prepared(best.limit(bindparam("limit", type_=Integer())))
+    return Prepared(best.limit(bindparam("limit", type_=Integer())), kept=kept)
+
+
+_unkept = partial_of(_best.__wrapped__, kept=False)
 
 
 def _binds(where: LexicalFilter) -> dict[str, Any]:
@@ -157,6 +184,7 @@ def _binds(where: LexicalFilter) -> dict[str, Any]:
         "in_since": where.since,
         "in_until": where.until,
         "in_excluded": list(where.excluded),
+        "in_ids": array_of(where.ids or ()),
         **ruled.binds(where.rules),
     }
 

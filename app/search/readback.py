@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -26,7 +25,7 @@ from sqlalchemy.dialects.postgresql import UUID as PgUUID
 from sqlalchemy.orm import aliased
 
 from app.access import journal
-from app.access.caller import Caller
+from app.access.caller import Caller, Default
 from app.access.journal import Event
 from app.access.models import App
 from app.access.readable import readable_by
@@ -36,6 +35,7 @@ from app.memories.models import Category, Memory, MemoryCategory
 from app.memories.repository import CATEGORY_NAMES
 from app.memories.secrets import redacted
 from app.prepared import Prepared
+from app.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
 from app.search.schemas import SearchQuery
 
 _IDS: Any = ARRAY(PgUUID(as_uuid=True))
@@ -51,11 +51,12 @@ def parameters(query: SearchQuery) -> dict[str, Any]:
         "categories": list(query.categories) or None,
         "created_from": query.created_from,
         "created_to": query.created_to,
+        **filtering(query.filter).binds,
     }
 
 
-def conditions() -> ColumnElement[bool]:
-    """What a query asks of a memory besides its words."""
+def conditions(shape: Shape) -> ColumnElement[bool]:
+    """What a query with a filter of this shape asks of a memory besides its words."""
     filed = (
         select(MemoryCategory.memory_id)
         .join(Category, Category.id == MemoryCategory.category_id)
@@ -71,6 +72,7 @@ def conditions() -> ColumnElement[bool]:
         or_(_texts("categories").is_(None), filed),
         or_(_time("created_from").is_(None), Memory.created_at >= _time("created_from")),
         or_(_time("created_to").is_(None), Memory.created_at <= _time("created_to")),
+        predicate(shape),
     )
 
 
@@ -90,7 +92,8 @@ async def readback(
     One statement: rows that match the query's filters and `readable_by`, a log entry for each of them, which never
     repeats a secret that somebody searched for, and an event of the audit log.
     """
-    return await _statement(caller.owner, caller.default).rows(
+    shape = filtering(query.filter).shape
+    return await _statement(caller.owner, caller.default, shape).rows(
         tx,
         {
             **caller.parameters,
@@ -106,9 +109,9 @@ async def readback(
     )
 
 
-@cache
-def _statement(owner: bool, default: Any) -> Prepared:
-    caller = Caller(UUID(int=0), "", UUID(int=0), "", owner=owner, default=default)
+@by_shape
+def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
+    caller = Caller.anyone(owner=owner, default=default)
     found = (
         func.unnest(bindparam("ids", type_=_IDS), bindparam("scores", type_=ARRAY(Float)))
         .table_valued(
@@ -135,7 +138,7 @@ def _statement(owner: bool, default: Any) -> Prepared:
         )
         .join(found, found.c.id == Memory.id)
         .join(App, App.id == Memory.app_id)
-        .where(readable_by(caller, Memory), conditions())
+        .where(readable_by(caller, Memory), conditions(shape))
         .order_by(found.c.position)
         .limit(bindparam("limit", type_=Integer))
         .cte("readable")
@@ -169,4 +172,5 @@ def _statement(owner: bool, default: Any) -> Prepared:
         )
         .cte("logged")
     )
-    return Prepared(select(readable).add_cte(logged, journal.inserted(readable)).order_by(readable.c.position))
+    statement = select(readable).add_cte(logged, journal.inserted(readable)).order_by(readable.c.position)
+    return Prepared(statement, kept=is_usual(shape))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import orjson
 
 from app.access.rules import ALL, Objects, Rules
+from app.index.entries import array_of
 
 _MEMBERS = {
     "memories": "m.id in (table {name})",
@@ -78,9 +79,7 @@ def sets_of(rules: Rules) -> Ruled:
 def binds(rules: Rules) -> dict[str, str]:
     """The sets as PostgreSQL reads them. Kept, because writing out a thousand ids takes a while."""
     return {
-        f"in_{_name(part, kind)}": orjson.dumps(sorted(members)).decode()
-        if kind == "namespaces"
-        else f"{{{','.join(id_.hex for id_ in members)}}}"
+        f"in_{_name(part, kind)}": orjson.dumps(sorted(members)).decode() if kind == "namespaces" else array_of(members)
         for part in _PARTS
         for kind in _MEMBERS
         if (members := getattr(getattr(rules, part), kind))

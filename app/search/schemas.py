@@ -10,6 +10,8 @@ from uuid import UUID
 
 from pydantic import Field
 
+from app.search.filters import Node
+
 
 class Method(StrEnum):
     """How an answer was found, from the best to the last resort."""
@@ -22,7 +24,8 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """What to look for, and where. Empty means anywhere. Times bound `created_at`, both ends included."""
+    """What to look for, and where. Empty means anywhere. Times bound `created_at`, both ends included; `filter` holds
+    besides."""
 
     text: str
     limit: int | None = None
@@ -33,14 +36,19 @@ class SearchQuery:
     categories: tuple[str, ...] = ()
     created_from: datetime | None = None
     created_to: datetime | None = None
+    filter: Node | None = None
 
 
 @dataclass(slots=True)
 class ScoreParts:
-    """Why a result stands where it stands: `dense` and `lexical`, less `penalty`, are its score."""
+    """Why a result stands where it stands: its score is the sum of `dense`, `lexical`, `beside`, `thread` and `time`,
+    less `penalty`."""
 
     dense: Annotated[float, Field(description="What the meaning contributes, 0 to 1.")]
     lexical: Annotated[float, Field(description="What the words contribute, 0 to 1.")]
+    beside: Annotated[float, Field(description="What is added for memories found next to it in its thread.")]
+    thread: Annotated[float, Field(description="What is added because its thread holds the words.")]
+    time: Annotated[float, Field(description="What is added because it was written at a time that the query names.")]
     cosine: Annotated[
         float | None, Field(description="Similarity of the vectors, -1 to 1; null: not among the nearest.")
     ]

@@ -12,8 +12,7 @@ from app.access.readable import readable_by
 from app.database import Tx
 from app.memories.listing import PLANNED
 from app.memories.models import Category, Memory, MemoryCategory, State
-
-_MINE = MemoryCategory.user_id == bindparam("caller_user_id")
+from app.memories.repository import OWN_FILINGS
 
 
 async def categories(tx: Tx, caller: Caller, states: Sequence[State]) -> Sequence[Any]:
@@ -22,7 +21,7 @@ async def categories(tx: Tx, caller: Caller, states: Sequence[State]) -> Sequenc
     From one category of the user to the next, and of each no further than to the first such memory.
     """
     await tx.execute(PLANNED)
-    first = select(MemoryCategory.category_id).where(_MINE).order_by(MemoryCategory.category_id).limit(1)
+    first = select(MemoryCategory.category_id).where(OWN_FILINGS).order_by(MemoryCategory.category_id).limit(1)
     filed = select(first.scalar_subquery().label("category_id")).cte("filed", recursive=True)
     following = first.where(MemoryCategory.category_id > filed.c.category_id).correlate(filed).scalar_subquery()
     filed = filed.union_all(select(following).where(filed.c.category_id.is_not(None)))
@@ -31,7 +30,7 @@ async def categories(tx: Tx, caller: Caller, states: Sequence[State]) -> Sequenc
         .select_from(MemoryCategory)
         .join(Memory, Memory.id == MemoryCategory.memory_id)
         .where(
-            _MINE,
+            OWN_FILINGS,
             MemoryCategory.category_id == filed.c.category_id,
             Memory.user_id == bindparam("caller_user_id"),
             readable_by(caller, Memory, states=states),

@@ -12,12 +12,14 @@ from app.access.caller import Caller
 from app.access.journal import Event
 from app.access.models import App
 from app.access.rates import Rates
+from app.again import again
 from app.audit import trail
 from app.audit.trail import Access
 from app.database import Database
 from app.memories import checks, listing, ranked
 from app.memories.listing import Slice
 from app.memories.models import State
+from app.memories.repository import KEPT_STATES
 from app.memories.schemas import MemoryQuery
 from app.memories.service import MAX_PAGE_SIZE
 from app.stats import queries
@@ -32,9 +34,6 @@ from app.stats.schemas import (
     MemoryOfApp,
     Profile,
 )
-
-KEPT = (State.ACTIVE, State.PAUSED, State.ARCHIVED)
-"""The states of what is not deleted."""
 
 
 class Stats:
@@ -55,7 +54,7 @@ class Stats:
         columns = (App.id, App.owner_id, App.name, App.description, App.metadata_.label("metadata_"), App.is_active)
         query = select(*columns, App.created_at, App.updated_at).where(App.owner_id == caller.user_id)
         async with self._database.transaction() as tx:
-            total = await listing.total(tx, caller, MemoryQuery(states=KEPT))
+            total = await listing.total(tx, caller, MemoryQuery(states=KEPT_STATES))
             apps = [AppRow.model_validate(row) for row in await tx.execute(query.order_by(App.name, App.id))]
             await journal.record(tx, caller, Event.STATS_READ)
         return Profile(total_memories=total, total_apps=len(apps), apps=apps)
@@ -70,6 +69,7 @@ class Stats:
             await journal.record(tx, caller, Event.CATEGORY_LIST)
         return CategoryList(categories=rows, total=len(rows))
 
+    @again
     async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
         """What one app wrote and what is not deleted, newest first.
 
@@ -78,7 +78,7 @@ class Stats:
             NotFound: no such app of this user.
         """
         offset = _start(caller, page, page_size)
-        query = MemoryQuery(states=KEPT, app_ids=(app_id,))
+        query = MemoryQuery(states=KEPT_STATES, app_ids=(app_id,))
         async with self._database.transaction() as tx:
             await must_be_theirs(tx, caller, app_id)
             records, total = await listing.page(tx, caller, query, Slice(offset, page_size))
@@ -86,6 +86,7 @@ class Stats:
         memories = [MemoryOfApp.of(record) for record in records]
         return AppMemories(total=total, page=page, page_size=page_size, memories=memories)
 
+    @again
     async def app_accessed(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppAccesses:
         """What one app accessed, in whatever state it is, most often first.
 

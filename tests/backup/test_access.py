@@ -89,6 +89,7 @@ async def test_only_a_form_for_the_import_may_be_larger_than_other_bodies(
     assert answer.json()["detail"].endswith("(limits.body)")
 
 
+@pytest.mark.usefixtures("in_bulk")
 async def test_a_form_may_be_larger_than_other_bodies_and_hold_more_than_json_may(
     make_client: MakeClient, user: str
 ) -> None:

@@ -19,8 +19,9 @@ async def test_a_number_that_json_does_not_know_becomes_null_and_is_told(api: ht
     archive.memory("without")
     report = await bring_in(api, user, archive.zip())
     assert (report["memories"]["added"], report["memories"]["left_out"]) == (2, 0)
-    reason = "metadata: numbers that JSON cannot say, such as NaN, became null"
-    assert report["left_out"] == [{"kind": "memory", "id": memory, "reason": reason}]
+    note = "metadata: 3 numbers that JSON cannot say, such as NaN, became null"
+    assert (report["left_out"], report["mended"]) == ([], 3)
+    assert report["notes"] == [{"kind": "memory", "id": memory, "note": note}]
     found = {row["content"]: row["metadata"] for row in tables_of(await export(api, user))["memories"]}
     assert found == {
         "with a score": {"score": None, "list": [1, None, {"low": None, "as it was": 0.5}]},
@@ -38,7 +39,8 @@ async def test_a_number_that_is_none_in_a_log_of_accesses_becomes_null(api: http
     members = {"memories.json": json.dumps(archive.tables).encode(), "access_logs.jsonl.gz": compressed([log])}
     report = await bring_in(api, user, zipped(members))
     assert report["access_logs"] == 1
-    assert [(each["kind"], each["id"]) for each in report["left_out"]] == [("access_log", log["id"])]
+    assert [(each["kind"], each["id"]) for each in report["notes"]] == [("access_log", log["id"])]
+    assert (report["left_out"], report["mended"]) == ([], 1)
     answer = await api.get(f"/api/v1/memories/{memory}/access-log", params={"user_id": user})
     assert [line["metadata_"] for line in answer.json()["logs"]] == [{"score": None}]
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import gzip
+import io
+import json
+import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from sqlalchemy import text
 
@@ -31,6 +37,7 @@ from tests.backup.archives import (
     zipped,
 )
 from tests.backup.conftest import client_of
+from tests.clusters import furnish
 
 AllOf = Callable[[Services, str], Awaitable[dict[str, Any]]]
 
@@ -113,7 +120,7 @@ async def test_a_new_data_folder_has_everything_with_the_same_ids(
     # Of the two that are active; of the others too if they were delivered before they were put away.
     vectors = len(expected["vectors"])
     assert vectors >= 2
-    settings = {"data_dir": str(short_folder / f"fresh-{new_user}"), "access": {"default_user": new_user}}
+    settings = {"data_dir": str(furnish(short_folder / f"fresh-{new_user}")), "access": {"default_user": new_user}}
 
     async def elsewhere() -> tuple[dict[str, Any], dict[str, Any], bytes]:
         async with open_services(Settings.model_validate(settings)) as fresh, client_of(fresh) as client:
@@ -195,7 +202,8 @@ async def test_without_vectors_they_are_made_again(services: Services, api: http
     await services.deliverer.drain()
     answer = await api.post("/api/v1/memories/search", json={"user_id": other, "query": "which beverage"})
     assert answer.json()["search_method"] == "hybrid"
-    assert len(answer.json()["results"]) == 2
+    assert all(result["parts"]["cosine"] for result in answer.json()["results"])
+    assert await services.index.count((await services.directory.caller(other, None, owner=True)).user_id) == 2
 
 
 async def revisions(api: httpx.AsyncClient, user: str, memory: str) -> list[tuple[int, str | None, str]]:
@@ -370,6 +378,7 @@ async def test_what_is_refused_is_left_out_and_told_without_its_text(
     assert "AKIA" not in str(report)
 
 
+@pytest.mark.usefixtures("in_bulk")
 async def test_two_imports_at_once_and_writes_beside_them_wait_for_each_other(
     services: Services, api: httpx.AsyncClient, user: str
 ) -> None:
@@ -394,6 +403,7 @@ async def test_two_imports_at_once_and_writes_beside_them_wait_for_each_other(
     assert len(active) == len(set(active)) == 301
 
 
+@pytest.mark.usefixtures("in_bulk")
 async def test_more_than_is_held_at_a_time_goes_through(
     services: Services, api: httpx.AsyncClient, user: str, all_of: AllOf
 ) -> None:
@@ -532,3 +542,102 @@ async def test_a_derived_id_that_stands_in_the_archive_too_is_no_conflict(
     again = await bring_in(api, user, both.zip())
     assert again["memories"]["unchanged"] == 2
     assert tables_of(await export(api, user))["memories"] == before
+
+
+LONG = "The quarterly report lists revenue, costs and staff of every office in Europe. " * 30
+
+
+async def two(services: Services, user: str) -> tuple[Caller, str]:
+    """A user, and the name of another one."""
+    await services.directory.caller(f"{user}-other", None, owner=True)
+    return await services.directory.caller(user, None, owner=True), f"{user}-other"
+
+
+async def stored(services: Services, user: str) -> dict[str, tuple[int, str, bytes]]:
+    """The vectors of a user's memories by the end of the text: how many, how it was cut, and the vectors."""
+    query = text(
+        "SELECT right(m.content, 3) AS said, length(e.vector) / 1536 AS count, e.cut, e.vector FROM embeddings AS e"
+        " JOIN memories AS m ON m.id = e.id JOIN users AS u ON u.id = m.user_id WHERE u.user_id = :user"
+    )
+    async with services.database.statement() as tx:
+        return {row.said: (row.count, row.cut, row.vector) for row in await tx.execute(query, {"user": user})}
+
+
+async def long_and_short(services: Services, user: str) -> str:
+    """A user with two memories, a long one that ends with "one" and "short two"; returns another, who has none."""
+    owner, other = await two(services, user)
+    await services.memories.add_many(owner, [MemoryCreate(text=f"{LONG} one"), MemoryCreate(text="short two")])
+    await services.deliverer.drain()
+    return other
+
+
+async def test_a_long_text_takes_all_of_its_vectors_with_it(
+    services: Services, api: httpx.AsyncClient, new_user: str
+) -> None:
+    other = await long_and_short(services, new_user)
+    before = await stored(services, new_user)
+    assert (before["one"][0] > 5, before["two"][0]) == (True, 1)
+    await bring_in(api, other, await export(api, new_user))
+    assert await stored(services, other) == before
+    await services.deliverer.drain()
+    assert await stored(services, other) == before
+
+
+async def test_vectors_of_an_older_archive_come_in_as_what_they_are_and_are_completed_later(
+    services: Services, api: httpx.AsyncClient, new_user: str
+) -> None:
+    other = await long_and_short(services, new_user)
+    whole = await stored(services, new_user)
+
+    def older(line: bytes) -> bytes:
+        record = json.loads(line)
+        del record["cut"]
+        record["vector"] = base64.b64encode(base64.b64decode(record["vector"])[:1536]).decode()
+        return json.dumps(record).encode()
+
+    archive = rewritten(await export(api, new_user), older)
+    await bring_in(api, other, archive)
+    came = await stored(services, other)
+    assert {said: (count, cut) for said, (count, cut, _) in came.items()} == {"one": (1, ""), "two": (1, "")}
+    await services.deliverer.drain()
+    assert await stored(services, other) == came
+    assert await services.recut.run() >= 1
+    now = await stored(services, other)
+    assert [now[said][:2] for said in ("one", "two")] == [whole[said][:2] for said in ("one", "two")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cut": "128/64/238/32 tokens of 768"},
+        {"cut": ""},
+        {"cut": "tokens of 384", "vector": base64.b64encode(np.full(768, 0.01, "<f4").tobytes()).decode()},
+        {"cut": "tokens of 384", "vector": base64.b64encode(np.eye(33, 384, dtype="<f4").tobytes()).decode()},
+        {"cut": "tokens of 384", "vector": base64.b64encode(np.full(768, np.inf, "<f4").tobytes()).decode()},
+    ],
+)
+async def test_vectors_that_cannot_be_ours_are_left_out_and_made_anew(
+    services: Services, api: httpx.AsyncClient, new_user: str, change: dict[str, str]
+) -> None:
+    owner, other = await two(services, new_user)
+    await services.memories.add_many(owner, [MemoryCreate(text=f"{LONG} one")])
+    await services.deliverer.drain()
+    archive = rewritten(await export(api, new_user), lambda line: json.dumps(json.loads(line) | change).encode())
+    await services.deliverer.stop()
+    try:
+        await bring_in(api, other, archive)
+        assert await stored(services, other) == {}
+    finally:
+        services.deliverer.start()
+
+
+def rewritten(archive: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """The archive with each line of its vectors changed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "vectors.jsonl.gz":
+                data = gzip.compress(b"\n".join(change(line) for line in gzip.decompress(data).splitlines()))
+            new.writestr(name, data)
+    return out.getvalue()

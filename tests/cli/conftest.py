@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -15,28 +10,17 @@ from uuid import uuid4
 
 import pytest
 
-from app.embedded.folder import running_service
+from tests import warm
+from tests.clusters import furnish
+from tests.journeys.service import short_parent, starting
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 _numbers = count()
 
 
-def _clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("OPENMEMORY_")}
-
-
 def _run(*arguments: str, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "app", *arguments],
-        check=False,
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        env=_clean_environment() | environment,
-    )
+    return warm.run(arguments, stdin=stdin, environment=warm.clean_environment() | environment, timeout=90)
 
 
 @pytest.fixture(scope="session")
@@ -45,42 +29,19 @@ def run() -> Run:
     return _run
 
 
-def _new_folder() -> Path:
-    parent = Path(tempfile.mkdtemp(prefix="om-"))
-    parent.chmod(0o755)
-    return parent / "data"
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A data folder to be: its path is short enough for unix sockets, and any account may pass through it."""
-    path = _new_folder()
-    yield path
-    shutil.rmtree(path.parent)
+    with short_parent() as parent:
+        yield parent / "data"
 
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[Path]:
     """A data folder on which a service runs, shared by the tests of one worker; each uses a `user` of its own."""
-    path = _new_folder()
-    service = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--data-dir", str(path), "--port", "0"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=_clean_environment(),
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while running_service(path) is None:
-            assert service.poll() is None, "the service did not start"
-            assert time.monotonic() < deadline, "the service did not start in time"
-            time.sleep(0.05)
-        yield path
-    finally:
-        service.terminate()
-        service.wait(10)
-        shutil.rmtree(path.parent)
+    with short_parent() as parent, starting(furnish(parent / "data")) as start:
+        start().ready()
+        yield parent / "data"
 
 
 @pytest.fixture

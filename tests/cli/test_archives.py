@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.backup.archives import members, tables_of
+from tests.clusters import furnish
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -36,8 +37,9 @@ def test_vectors_are_in_it_unless_they_are_not_wanted(
 
 
 def test_a_command_that_opens_the_stores_itself_writes_the_same(run: Run, folder: Path, tmp_path: Path) -> None:
-    where = {"OPENMEMORY_DATA_DIR": str(folder)}
-    lines = "\n".join(json.dumps({"text": f"memory number {number} " + "of many " * 50}) for number in range(1_500))
+    where = {"OPENMEMORY_DATA_DIR": str(furnish(folder))}
+    # Long, and yet soon embedded: to the model each is a few words, of which it knows the last one not at all.
+    lines = "\n".join(json.dumps({"text": f"memory number {number} {'m' * 400}"}) for number in range(1_500))
     assert run("import", "-", stdin=lines, **where).returncode == 0
     file = tmp_path / "mine.zip"
     told = run("export", str(file), **where)

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from app.embedded.folder import running_service
+from tests.clusters import furnish
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -235,7 +236,7 @@ def test_a_line_with_a_secret_is_told_apart_without_repeating_it(om: Run, user: 
 def test_a_redacted_line_that_was_put_away_is_not_imported_twice(run: Run, folder: Path, tmp_path: Path) -> None:
     token = "gh" + "p_" + "a1B2c3D4e5F6" * 3
     file = write(tmp_path / "some.jsonl", {"text": f"CI used {token}", "state": "archived"})
-    settings = {"OPENMEMORY_DATA_DIR": str(folder), "OPENMEMORY_CAPTURE_SECRETS": "redact"}
+    settings = {"OPENMEMORY_DATA_DIR": str(furnish(folder)), "OPENMEMORY_CAPTURE_SECRETS": "redact"}
     for told in ("1 added, 0 already there, 0 failed.\n", "0 added, 1 already there, 0 failed.\n"):
         assert run("import", file, "--user", "alice", **settings).stdout == told
     listed = run("list", "--user", "alice", "--state", "all", "--json", **settings).stdout

@@ -262,6 +262,7 @@ async def test_a_server_of_ours_is_a_source_too(client: Client, bring: Any, new_
     assert taken.found.access_logs >= 1
 
 
+@pytest.mark.usefixtures("in_bulk")
 async def test_a_collection_of_mem0_is_read_from_qdrant_page_by_page(
     client: Client, bring: Any, new_user: str, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def numbers(groups: list[list[Line]]) -> list[int]:
         (b'{"text": "a", "categories": [1]}', "categories: must be a list of strings"),
         (b'{"text": "a", "importance": true}', "importance: must be a number"),
         (b'{"text": "a", "importance": NaN}', "NaN is no number"),
+        (b'{"text": "a", "metadata": {"n": 1e999}}', "metadata: must hold numbers that JSON can say"),
         (b'{"text": "a", "created_at": []}', "created_at: must be ISO 8601"),
         (b'{"text": "a", "created_at": 1e999}', "created_at: must be ISO 8601"),
         (b'{"text": "a", "created_at": 1' + b"0" * 400 + b"}", "created_at: must be ISO 8601"),

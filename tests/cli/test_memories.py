@@ -35,6 +35,16 @@ def test_a_text_from_standard_input_is_kept_word_for_word(om: Run, user: str) ->
     assert "\x1b" not in line
 
 
+def test_an_explanation_is_a_table_whose_parts_add_up(om: Run, user: str) -> None:
+    om("add", "the ferry leaves at nine", "--user", user)
+    [line] = om("search", "ferry", "--user", user, "--explain").stdout.splitlines()
+    score, words, meaning, beside, thread, time, penalty, bm25, *rest = line.split()
+    parts = sum(map(float, (words, meaning, beside, thread, time))) - float(penalty)
+    assert float(score) == pytest.approx(parts, abs=0.003)
+    assert float(bm25) > 0
+    assert " ".join(rest[1:]) == "the ferry leaves at nine"
+
+
 def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> None:
     om("add", "Coffee is black", "--user", user, "--app", "one", "--namespace", "home")
     om("add", "Coffee is bitter", "--user", user, "--app", "two", "--namespace", "work")
@@ -43,6 +53,9 @@ def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> No
         assert ("black" in of_app, "bitter" in of_app) == (True, False)
         of_namespace = om(*command, "--user", user, "--namespace", "work").stdout
         assert ("black" in of_namespace, "bitter" in of_namespace) == (False, True)
+    condition = '{"AND": [{"app": "two"}, {"namespace": {"contains": "or"}}]}'
+    filtered = om("search", "coffee", "--user", user, "--filter", condition).stdout
+    assert ("black" in filtered, "bitter" in filtered) == (False, True)
     unknown = om("list", "--user", user, "--app", "three")
     assert (unknown.returncode, unknown.stderr) == (1, f"openmemory: {user} has no app 'three'\n")
 
@@ -54,6 +67,9 @@ def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> No
         (["add", "   "], 2, "text: "),
         (["list", "--state", "gone"], 2, "state: must be one or more"),
         (["search", "x", "--limit", "100000"], 2, "limit"),
+        (["search", "x", "--filter", "{"], 2, "--filter: is not valid JSON"),
+        (["search", "x", "--filter", '{"colour": 1}'], 2, "filter.colour: is not a known field"),
+        (["search", "x", "--filter", "[]"], 2, "filter: must be a JSON object"),
         (["erase"], 2, "--memory ID"),
         (["erase", "--user", "somebody"], 2, "--yes"),
         (["erase", "--memory", "5", "--yes"], 2, "memory_ids"),

@@ -19,8 +19,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.cli.migrating import archive, sqlite_file
+from app.cli.migrating.report import show
 from app.cli.migrating.run import Migration, Wanted
-from app.cli.migrating.staging import Staging
+from app.cli.migrating.staging import TABLES, Staging
 from app.errors import Invalid, SetupError, Unavailable
 from tests.cli.installation import Installation, household
 
@@ -161,7 +162,7 @@ def test_what_cannot_be_taken_is_left_out_by_itself_with_its_reason(tmp_path: Pa
     staging = staged(old.path, tmp_path / "again")
     assert [(memory["content"], memory["id"]) for memory in alice["memories"]] == [("Its app is gone", str(orphan))]
     assert {app["name"] for app in alice["apps"]} == {"claude", "openmemory"}
-    reasons = set(staging.left_out.counts)
+    reasons = set(staging.left_out().counts)
     assert reasons >= {
         ("memories", "its user is gone"), ("memories", "content: is empty"), ("memories", "id: is no UUID"),
         ("memories", "state: is none of active, paused, archived, deleted"),
@@ -170,8 +171,8 @@ def test_what_cannot_be_taken_is_left_out_by_itself_with_its_reason(tmp_path: Pa
         ("access_controls", "names no app that is there, so OpenMemory never applied it"),
         ("access_controls", "effect: is neither allow nor deny"),
     }  # fmt: skip
-    assert staging.notes == ["1 memories whose app is gone are filed under the app openmemory."]
-    assert not [row for row in staging.left_out.shown if "Nobody" in str(row)]
+    assert staging.notes() == ["1 memories whose app is gone are filed under the app openmemory."]
+    assert not [row for row in staging.left_out().shown if "Nobody" in str(row)]
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
@@ -187,8 +188,34 @@ def test_a_memory_is_not_lost_for_a_number_that_json_does_not_know(tmp_path: Pat
     [row] = tables(archives(old.path, tmp_path / "out")["alice"])["memories"]
     assert (row["id"], row["metadata"]) == (str(memory), {"score": None, "in": [1.5, None]})
     (tmp_path / "again").mkdir()
-    reason = "metadata: numbers that JSON cannot say, such as NaN, became null"
-    assert staged(old.path, tmp_path / "again").left_out.counts == {("memories", reason): 1}
+    left_out = staged(old.path, tmp_path / "again").left_out()
+    assert (left_out.total, left_out.mended) == (0, {"memories": 2})
+
+
+async def test_null_for_a_number_that_json_does_not_know_is_told_and_is_no_loss(tmp_path: Path) -> None:
+    old = Installation(tmp_path / "openmemory.db")
+    users = {name: old.user(name) for name in ("alice", "bob")}
+    for user in users.values():
+        old.memory(user, old.app(user, "claude"), "scored", metadata={"score": float("nan"), "n": 2**70})
+    old.memory(uuid4(), uuid4(), "nobody's", metadata={"score": float("inf")})
+    gone = (await dry(old.path)).report
+    assert (gone.left_out.total, gone.left_out.mended) == (2, {"memories": 2}), "what is lost is not mended"
+    old.connection.execute("DELETE FROM memories WHERE content LIKE 'nobody%'")
+    old.connection.execute("DELETE FROM memory_status_history WHERE memory_id NOT IN (SELECT id FROM memories)")
+    old.connection.commit()
+    both, one = (await dry(old.path)).report, (await dry(old.path, user="alice")).report
+    assert (both.whole, one.whole) == (True, True)
+    assert (both.as_json()["mended"], one.as_json()["mended"]) == ({"memories": 2}, {"memories": 1})
+
+
+@pytest.mark.parametrize("written", ["NaN", "1e999", "-Infinity"])
+async def test_a_number_that_is_none_in_what_mem0_wrote_is_told_too(tmp_path: Path, written: str) -> None:
+    (tmp_path / "mem0.json").write_text(
+        f'[{{"id": 1, "memory": "scored", "user_id": "alice", "metadata": {{"a": [{written}]}}}}]'
+    )
+    report = (await dry(tmp_path / "mem0.json", "mem0")).report
+    assert (report.whole, report.left_out.mended) == (True, {"memories": 1})
+    assert report.users[0].found.memories["active"] == 1
 
 
 def test_an_app_of_anothers_name_becomes_the_users_own(tmp_path: Path) -> None:
@@ -227,6 +254,84 @@ async def test_one_user_may_be_chosen_and_renamed(tmp_path: Path) -> None:
         await dry(old.path, user="carol")
     with pytest.raises(Invalid, match="choose one with --user"):
         await dry(old.path, into="robert")
+
+
+def broken_of(old: Installation, name: str) -> None:
+    """A user, and rows of theirs in every table that cannot be taken, each for a reason of its own."""
+    user, gone = old.user(name), uuid4()
+    app = old.app(user, "claude")
+    good = old.memory(user, app, "Good")
+    bad = old.memory(user, app, "Strange time", created_at="yesterday")
+    old.access(bad, app)
+    old.access(good, gone)
+    old.access(gone, app)
+    old.file_under(bad, old.category("filed by it"))
+    lost = old.category(f"lost of {name}")
+    old.file_under(good, lost)
+    old.rule(app, "maybe", None)
+    old.rule(None, "deny", good)
+    for sort, about, days in (("app", app, 0), ("user", user, 0), ("category", lost, 0)):
+        old.insert("archive_policies", criteria_type=sort, criteria_id=about, days_to_archive=days)
+    broken = old.app(user, "broken")
+    old.rule(broken, "deny", None)
+    old.memory(user, broken, "Its app is gone")
+    old.connection.execute("UPDATE apps SET metadata = '[]' WHERE id = ?", [broken.hex])
+    old.connection.execute("UPDATE categories SET created_at = 'never' WHERE id = ?", [lost.hex])
+    old.connection.commit()
+
+
+async def test_of_one_user_only_their_own_losses_are_told(tmp_path: Path) -> None:
+    old = Installation(tmp_path / "openmemory.db")
+    alice = old.user("alice")
+    old.memory(alice, old.app(alice, "claude"), "Good")
+    broken_of(old, "bob")
+    report = (await dry(old.path, user="alice")).report
+    assert report.whole, report.as_json()["left_out"]
+    assert (report.left_out.total, report.left_out.nobodys, report.notes) == (0, 0, [])
+    bobs, all_of_them = (await dry(old.path, user="bob")).report, (await dry(old.path)).report
+    assert not bobs.whole
+    assert bobs.left_out == all_of_them.left_out, "nobody else lost anything"
+    assert {kind for kind, _ in bobs.left_out.counts} == set(TABLES) - {"users"}
+    assert bobs.left_out.nobodys == 0
+    assert bobs.notes == ["1 memories whose app is gone are filed under the app openmemory."]
+    broken_of(old, "carol")
+    both = (await dry(old.path)).report.left_out
+    assert both.total == 2 * bobs.left_out.total
+    assert (await dry(old.path, user="bob")).report.left_out == bobs.left_out
+    assert (await dry(old.path, user="alice")).report.whole
+
+
+async def test_what_may_be_anybodys_counts_for_everybody_and_the_report_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = Installation(tmp_path / "openmemory.db")
+    for name in ("alice", "bob"):
+        user = old.user(name)
+        old.memory(user, old.app(user, "claude"), "Good")
+    old.insert("archive_policies", criteria_type="app", criteria_id=None, days_to_archive=3)
+    old.access(uuid4(), uuid4())
+    old.connection.execute("UPDATE categories SET name = ''")
+    empty = old.category("")
+    for asked in ({}, {"user": "alice"}, {"user": "bob"}):
+        report = (await dry(old.path, **asked)).report
+        assert not report.whole
+        assert (report.left_out.total, report.left_out.nobodys) == (3, 3)
+        assert report.as_json()["left_out"]["nobodys"] == 3
+        assert {row["id"] for row in report.left_out.shown if row["kind"] == "categories"} == {empty.hex}
+    show(report, json=False)
+    assert "Of 3 of them nothing tells whose they were: they count whoever is asked for." in capsys.readouterr().out
+
+
+async def test_the_memories_of_a_user_who_cannot_be_taken_are_nobody_elses_loss(tmp_path: Path) -> None:
+    old = Installation(tmp_path / "openmemory.db")
+    for name in ("alice", "bob"):
+        user = old.user(name, created_at="never" if name == "bob" else old.moment())
+        memory = old.memory(user, old.app(user, "claude"), "Good")
+        old.access(memory, uuid4())
+    assert (await dry(old.path, user="alice")).report.left_out.counts == {("memory_access_logs", "its app is gone"): 1}
+    assert {kind for kind, _ in (await dry(old.path)).report.left_out.counts} == {
+        "users", "apps", "memories", "memory_status_history", "memory_access_logs"
+    }  # fmt: skip
 
 
 async def test_what_is_no_installation_is_refused_in_words(tmp_path: Path) -> None:
@@ -271,7 +376,7 @@ async def test_an_export_of_mem0_becomes_memories_apps_threads_and_categories(tm
     assert (alice.user, alice.found.memories["active"], alice.found.apps, alice.found.categories) == ("alice", 2, 2, 2)
     assert (default.user, default.found.memories["active"]) == ("default_user", 1)
     assert migration.report.left_out.counts[("memories", "content: is empty")] == 1
-    assert migration.report.left_out.counts[("memories", "content: is missing")] == 1
+    assert migration.report.left_out.counts[("memories", "is no object")] == 1
 
 
 async def test_the_fields_of_mem0_are_kept(tmp_path: Path) -> None:

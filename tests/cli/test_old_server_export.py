@@ -10,7 +10,7 @@ import pytest
 
 from app.backup.format import BadArchive
 from app.cli.migrating import old_server
-from app.cli.migrating.staging import LeftOut
+from app.cli.migrating.left_out import LeftOut
 
 TABLES = json.dumps({"user": {"user_id": "a"}, "memories": [], "export_meta": {"version": "1"}}).encode()
 

@@ -18,6 +18,7 @@ from app.main import create_app
 from app.memories.schemas import MemoryCreate
 from app.search.schemas import Method, SearchQuery
 from app.services import Services, open_services
+from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.models import LOCAL, ann, collections
 
@@ -44,7 +45,7 @@ def other() -> Iterator[EmbeddingServer]:
 
 @pytest.fixture
 def folder(short_folder: Path) -> Path:
-    return short_folder / f"embedders-{next(_numbers)}"
+    return furnish(short_folder / f"embedders-{next(_numbers)}")
 
 
 @asynccontextmanager
@@ -172,7 +173,7 @@ async def test_another_dimension_is_another_collection(
         await services.rebuild.step()
         assert await by_meaning(services)
         states = await collections(services)
-        assert {name.rpartition("__")[2]: state for name, state in states.items()} == {
+        assert {name.split("__")[2]: state for name, state in states.items()} == {
             "16": "active", "24": "retired", "384": "retired",
         }  # fmt: skip
 

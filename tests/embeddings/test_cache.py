@@ -25,7 +25,7 @@ class Watched(LocalEmbedder):
         self.asked.append(text)
         return await super().query(text)
 
-    async def documents(self, texts: Sequence[str]) -> Vectors:
+    async def documents(self, texts: Sequence[str]) -> list[Vectors]:
         self.asked.extend(texts)
         return await super().documents(texts)
 

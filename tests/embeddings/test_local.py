@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from app.embeddings.local import BATCH_TOKENS, MODEL, RUN_TOKENS, TOKENIZER, LocalEmbedder, PackagedFile, partition
 from app.embeddings.port import EmbedderUnavailable
+from app.embeddings.windows import MAX_WINDOWS
 
 LONG = "The quarterly report lists revenue, costs and staff of every office in Europe. " * 40
 
@@ -41,25 +42,27 @@ async def embedder() -> AsyncIterator[LocalEmbedder]:
 async def test_related_texts_are_closer_than_unrelated_ones(
     embedder: LocalEmbedder, text: str, related: str, unrelated: str
 ) -> None:
-    one, near, far = await embedder.documents([text, related, unrelated])
+    one, near, far = np.concatenate(await embedder.documents([text, related, unrelated]))
     assert one @ near > one @ far + 0.15
 
 
 async def test_vectors_are_unit_float32_of_the_models_dimension(embedder: LocalEmbedder) -> None:
-    vectors = await embedder.documents(["a", "", "x" * 5000, LONG, "naïve café 東京 🚀", "a\x00b"])
-    assert vectors.shape == (6, await embedder.dimension()) == (6, 384)
+    found = await embedder.documents(["a", "", "x" * 5000, "naïve café 東京 🚀", LONG, "a\x00b"])
+    assert [len(one) for one in found] == [1, 1, 1, 1, 9, 1]
+    vectors = np.concatenate(found)
+    assert vectors.shape == (14, await embedder.dimension()) == (14, 384)
     assert vectors.dtype == np.float32
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
 
 
 async def test_no_texts_give_no_rows(embedder: LocalEmbedder) -> None:
-    assert (await embedder.documents([])).shape == (0, 384)
+    assert await embedder.documents([]) == []
 
 
 async def test_a_query_and_a_document_of_the_same_text_have_the_same_vector(embedder: LocalEmbedder) -> None:
     query = await embedder.query("coffee without sugar")
     assert query.shape == (384,)
-    assert query @ (await embedder.documents(["coffee without sugar"]))[0] > 0.9999
+    assert query @ (await embedder.documents(["coffee without sugar"]))[0][0] > 0.9999
 
 
 async def test_a_vector_does_not_depend_on_its_batch(embedder: LocalEmbedder) -> None:
@@ -68,8 +71,10 @@ async def test_a_vector_does_not_depend_on_its_batch(embedder: LocalEmbedder) ->
     ]
     texts = [LONG, *short, LONG[:900], LONG[:90]]
     together = await embedder.documents(texts)
-    for row in (0, 1, 2, 3, 50, len(texts) - 2, len(texts) - 1):
-        assert together[row] @ await embedder.query(texts[row]) > 0.998
+    for row in (1, 2, 3, 50, len(texts) - 1):
+        assert together[row][0] @ await embedder.query(texts[row]) > 0.998
+    [alone] = await embedder.documents([LONG])
+    assert (np.einsum("wd,wd->w", together[0], alone) > 0.998).all()
 
 
 async def test_queries_at_once_are_answered_each_with_its_own_vector(embedder: LocalEmbedder) -> None:
@@ -89,11 +94,31 @@ async def test_a_cancelled_query_does_not_disturb_the_others_of_its_batch(embedd
         await second
 
 
-async def test_only_the_first_256_tokens_count(embedder: LocalEmbedder) -> None:
+async def test_of_a_query_only_the_first_256_tokens_count(embedder: LocalEmbedder) -> None:
     head = "word " * 300
-    one, other, different = await embedder.documents([head, head + "and a different end", "and a different end"])
-    assert one @ other > 0.9999
-    assert one @ different < 0.9
+    assert (await embedder.query(head)) @ await embedder.query(head + "and a different end") > 0.9999
+
+
+async def test_a_sentence_far_within_a_text_is_near_the_vector_of_its_window(embedder: LocalEmbedder) -> None:
+    said = (
+        "Grandmother keeps the spare key under the blue flowerpot beside the garden door. Whoever comes late takes"
+        " the spare key from there, opens the house, and puts the spare key back under the flowerpot, so that the next"
+        " one finds it. The neighbours know where the spare key is, and water the flowers when nobody is at home."
+    )
+    before, after = LONG[:4_000], LONG[:1_000]
+    [windows] = await embedder.documents([before + said + after])
+    question = await embedder.query("Where is the spare key?")
+    [whole] = await embedder.documents([said])
+    assert len(windows) == (await embedder.windows([before + said + after]))[0] > 10
+    best = int((windows @ question).argmax())
+    assert 0 < best < len(windows) - 1
+    assert windows[best] @ question > windows[0] @ question + 0.2
+    assert windows[best] @ whole[0] > windows[0] @ whole[0] + 0.2
+
+
+async def test_texts_beyond_the_longest_windows_are_read_as_far_as_those_reach(embedder: LocalEmbedder) -> None:
+    [vectors] = await embedder.documents([LONG * 12])
+    assert vectors.shape == (MAX_WINDOWS, 384)
 
 
 async def test_a_lone_surrogate_is_embedded_like_a_replacement(embedder: LocalEmbedder) -> None:
@@ -118,7 +143,7 @@ async def test_a_cancelled_import_stops_and_leaves_the_embedder_usable(embedder:
     with pytest.raises(asyncio.CancelledError):
         await bulk
     # 5,000 such texts take minutes: the deadline of the test would end it if the thread went on with them.
-    assert (await embedder.documents(["next"])).shape == (1, 384)
+    assert [one.shape for one in await embedder.documents(["next"])] == [(1, 384)]
 
 
 async def test_the_model_is_loaded_once_by_calls_that_come_together(monkeypatch: pytest.MonkeyPatch) -> None:

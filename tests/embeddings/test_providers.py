@@ -153,7 +153,7 @@ async def test_vectors_are_normalised_and_in_the_order_of_the_texts(
     embedder: ProviderEmbedder, server: EmbeddingServer
 ) -> None:
     texts = [f"text {'x' * (number % 7)}{number}" for number in range(DOCUMENT_BATCH * 2 + 3)]
-    vectors = await embedder.documents(texts)
+    vectors = np.concatenate(await embedder.documents(texts))
     expected = np.array([vector_of(text, 12) for text in texts])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     assert vectors.dtype == np.float32
@@ -163,7 +163,7 @@ async def test_vectors_are_normalised_and_in_the_order_of_the_texts(
 
 
 async def test_no_texts_give_no_rows(embedder: ProviderEmbedder) -> None:
-    assert (await embedder.documents([])).shape == (0, 12)
+    assert await embedder.documents([]) == []
 
 
 def broken(body: bytes, status: int = 200) -> Callable[[dict[str, Any]], tuple[int, bytes]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import count
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import httpx
@@ -27,13 +28,14 @@ NEW = "The lighthouse cat is called Admiral."
 class Outage:
     """One user's memories across one fault. Every search is held against what the user may see at that moment."""
 
+    asked: ClassVar[count[int]] = count(1)  # shared: a service keeps the vectors of what any test asked it
+
     def __init__(self, url: str) -> None:
         self.client = httpx.Client(base_url=url, timeout=40)
         self.user = f"user-{uuid4().hex[:10]}"
         self.searches: list[float] = []
         self.writes: list[float] = []
         self.ids: dict[str, str] = {}
-        self._asked = 0
 
     def close(self) -> None:
         self.client.close()
@@ -68,8 +70,7 @@ class Outage:
 
     def search(self) -> dict[str, Any]:
         """Ask for what all texts speak of; the words are new each time, so that no vector is cached."""
-        self._asked += 1
-        body = {"user_id": self.user, "app": "reader", "query": f"lighthouse {self._asked}", "limit": 20}
+        body = {"user_id": self.user, "app": "reader", "query": f"lighthouse {next(self.asked)}", "limit": 20}
         started = time.perf_counter()
         answer = self.client.post("/api/v1/memories/search", json=body)
         self.searches.append(time.perf_counter() - started)
@@ -82,7 +83,7 @@ class Outage:
         """Text search answers: each time within `each` seconds, and within `quickly` once the failures are known."""
         for _ in range(times):
             found = self.search()
-            assert (found["search_method"], found["note"]) == ("database_text", note)
+            assert (found["search_method"], found["note"]) == ("database_text", note), found
         taken = self.searches[-times:]
         assert max(taken) < each, taken
         assert median(taken[-4:]) < quickly, taken

@@ -18,6 +18,7 @@ from sqlalchemy.engine import make_url
 
 from app.embedded.folder import DataFolder
 from app.embedded.postgres import EmbeddedPostgres
+from tests.clusters import furnish
 from tests.faults.wire import Wire, wired
 from tests.journeys.service import Service
 
@@ -92,7 +93,7 @@ def settings_for(wire: Wire) -> dict[str, str]:
 @asynccontextmanager
 async def staged(folder: Path) -> AsyncIterator[Stage]:
     """A stage with its data in `folder`."""
-    owned = DataFolder.claim(folder / "server", listen="")
+    owned = DataFolder.claim(furnish(folder / "server"), listen="")
     server = EmbeddedPostgres(owned)
     await server.start()
     try:
@@ -102,8 +103,10 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
                 url = await asyncio.to_thread(service.ready)
                 async with httpx.AsyncClient(base_url=url, timeout=60) as http:
                     stage = Stage(server, wire, service, http, await superuser(server))
-                    yield stage
-                    await stage.admin.close()
+                    try:
+                        yield stage
+                    finally:
+                        await stage.admin.close()
             finally:
                 await asyncio.to_thread(service.close)
     finally:

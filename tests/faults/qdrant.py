@@ -10,7 +10,8 @@ from socket import socket
 
 import httpx
 
-from tests.journeys.service import START, clean_environment, until
+from tests.journeys.service import START, until
+from tests.warm import clean_environment
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clusters import furnish
 from tests.faults.disks import disk
 from tests.faults.outage import NO_INDEX, Outage
 from tests.journeys.service import Service, short_parent, until
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.slow, pytest.mark.timeout(240)]
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with short_parent() as parent:
+        furnish(parent / "data")
         yield parent
 
 

@@ -10,13 +10,14 @@ from uuid import UUID
 import httpx
 import pytest
 
+from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.faults.outage import NO_EMBEDDER, Outage
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.qdrant import Qdrant
 from tests.journeys.service import Service, short_parent
 
-pytestmark = [pytest.mark.journey, pytest.mark.xdist_group("embedder faults"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
 
 TIMEOUT = 1.0
 """Seconds that a query may wait for its vector: `embedder.timeout`."""
@@ -33,7 +34,7 @@ class Stack:
         self.embedder = EmbeddingServer(DIMENSION)
         self.proxy = Proxy(self.embedder.port)
         self.service = Service(
-            "--data-dir", str(folder / "data"), "--port", "0",
+            "--data-dir", str(furnish(folder / "data")), "--port", "0",
             OPENMEMORY_QDRANT_URL=self.qdrant.url,
             OPENMEMORY_EMBEDDER_PROVIDER="openai", OPENMEMORY_EMBEDDER_API_KEY="none",
             OPENMEMORY_EMBEDDER_BASE_URL=f"{self.proxy.url}/v1", OPENMEMORY_EMBEDDER_TIMEOUT=str(TIMEOUT),
@@ -117,8 +118,10 @@ def test_a_strangers_collection_under_our_name_becomes_ours_without_embedding_an
             {"id": id, "vector": [1.0] * DIMENSION, "payload": payloads[number % 2]}
             for number, id in enumerate(strangers)
         ]
+        one = {"size": DIMENSION, "distance": "Cosine"}
+        several = {"multivector_config": {"comparator": "max_sim"}}
         qdrant.delete(f"/collections/{name}")
-        qdrant.put(f"/collections/{name}", json={"vectors": {"size": DIMENSION, "distance": "Cosine"}})
+        qdrant.put(f"/collections/{name}", json={"vectors": {"": one, "more": one | several}})
         assert qdrant.put(f"/collections/{name}/points", json={"points": points}).status_code == 200
         before = len(stack.embedder.embedded)
         recovered = outage.whole()

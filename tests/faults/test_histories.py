@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 from uuid import UUID, uuid4
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -298,7 +299,8 @@ class Histories(RuleBasedStateMachine):
     async def _plant(self, id_: UUID, user: int, word: str, revision: int) -> None:
         owner, now = self.callers[user, None], datetime.now(UTC)
         point = Point(
-            id=id_, vector=await self.world.services.embedder.query(word), user=owner.user_id, app=owner.app_id,
+            id=id_, vectors=(await self.world.services.embedder.query(word))[np.newaxis],
+            user=owner.user_id, app=owner.app_id,
             namespace="default", kind="memory", revision=revision, text_hash="0" * 32,
             document=Document(text=word, user_name=owner.user, created_at=now, updated_at=now),
         )  # fmt: skip

@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,8 @@ from socket import socket
 import httpx
 import psutil
 import pytest
+
+from tests import warm
 
 KILLS = int(os.environ.get("OPENMEMORY_TEST_KILLS", "20"))
 WRITERS = 8
@@ -35,13 +36,13 @@ class Service:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: warm.Command | subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with (self.folder.parent / "serve.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "app", "serve", "--data-dir", str(self.folder), "--port", str(self.port)],
-                env=os.environ | {"OPENMEMORY_LOG_LEVEL": "warning"},
+            self.process = warm.start(
+                ["serve", "--data-dir", str(self.folder), "--port", str(self.port)],
+                environment=os.environ | {"OPENMEMORY_LOG_LEVEL": "warning"},
                 stdout=log,
                 stderr=log,
             )

@@ -37,6 +37,7 @@ from app.index.reconcile import SyncRunning
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import SearchQuery
 from app.services import INDEX_FOLDER, Services, Stores, open_services, open_stores
+from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.faults.histories import live
 
@@ -55,7 +56,7 @@ class Installation:
     """Stores that stay, and services over them that come and go, each time with a model that may be another."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = furnish(folder)
         self.servers = {model: EmbeddingServer(dimension, model) for model, dimension in MODELS.items()}
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="installation")

@@ -31,7 +31,9 @@ from tests.faults.outages import (
 from tests.faults.wire import Mode
 from tests.journeys.service import Service
 
-pytestmark = [pytest.mark.journey, pytest.mark.xdist_group("postgres-outage"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.journey, pytest.mark.timeout(300)]
+
+OUTAGES = int(os.environ.get("OPENMEMORY_TEST_OUTAGES", "250"))
 
 Fault = Callable[[Stage], Awaitable[None]]
 
@@ -292,7 +294,7 @@ async def test_a_slow_statement_is_waited_for_while_the_server_lives(stage: Stag
 
 
 @pytest.mark.parametrize(
-    "outages", [pytest.param(30), pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+    "outages", [pytest.param(30), pytest.param(OUTAGES, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 )
 async def test_nothing_is_left_behind_by_many_outages(stage: Stage, outages: int) -> None:
     memory = await remembered(stage)

@@ -10,22 +10,24 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from tests.clusters import furnish
 from tests.faults.disks import disk
 from tests.faults.outage import NO_INDEX, Outage
 from tests.faults.proxy import Mode, Proxy
 from tests.faults.qdrant import Qdrant
 from tests.journeys.service import Service, short_parent, until
 
-pytestmark = [pytest.mark.journey, pytest.mark.xdist_group("qdrant faults"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
 
 TIMEOUT = 0.5
 """Seconds that a search may wait for Qdrant: `qdrant.timeout`."""
 
-COLLECTION = "openmemory__all-minilm-l6-v2-int8__384"
+COLLECTION = "openmemory__all-minilm-l6-v2-int8__384__windows"
 
 
 class Stack:
@@ -36,7 +38,7 @@ class Stack:
         self.qdrant.start()
         self.proxy = Proxy(self.qdrant.port)
         self.service = Service(
-            "--data-dir", str(folder / "data"), "--port", "0",
+            "--data-dir", str(furnish(folder / "data")), "--port", "0",
             OPENMEMORY_QDRANT_URL=self.proxy.url,OPENMEMORY_QDRANT_TIMEOUT=str(TIMEOUT),
         )  # fmt: skip
         self.url = self.service.ready()
@@ -115,6 +117,43 @@ def test_a_qdrant_that_still_reads_still_answers(stack: Stack, outage: Outage, m
 
     stack.proxy.set(Mode.PASS)
     outage.report(mode, stack.proxy.faulted - before, outage.whole())
+
+
+GONE = "index does not answer; it is asked again every 5 s"
+BEHIND = "the vector index is behind: "
+BACK = "index answers again"
+
+
+def test_that_qdrant_is_gone_is_told_once_in_the_log_and_by_the_health_until_it_is_back(
+    stack: Stack, outage: Outage
+) -> None:
+    def said(words: str) -> int:
+        return stack.service.err.count(words)
+
+    def ready() -> dict[str, Any]:
+        answer = httpx.get(f"{stack.url}/health/ready", timeout=20)
+        assert answer.status_code == 200, "requests can be answered all the same"
+        return dict(answer.json())
+
+    assert (ready()["status"], outage.doctor()["problems"]) == ("ok", [])
+    gone, behind, back = said(GONE), said(BEHIND), said(BACK)
+    stack.qdrant.kill()
+    outage.degraded(NO_INDEX, times=8, each=4 * TIMEOUT, quickly=TIMEOUT)
+    outage.change()
+    until(lambda: said(GONE) > gone and said(BEHIND) > 0, 20)
+    outage.degraded(NO_INDEX, times=8, each=4 * TIMEOUT, quickly=TIMEOUT)
+    assert said(GONE) == gone + 1, "an outage is one event, however often it is met"
+    assert said(BEHIND) <= behind + 1, "at most once a minute"
+    degraded = ready()
+    assert (degraded["status"], degraded["checks"]["index"]["ok"]) == ("degraded", False)
+    assert degraded["checks"]["postgres"]["ok"]
+    assert [problem for problem in outage.doctor()["problems"] if problem.startswith("index: ")]
+    assert said(BACK) == back
+
+    stack.qdrant.start()
+    outage.whole()
+    assert (said(GONE), said(BACK)) == (gone + 1, back + 1)
+    assert (ready()["status"], outage.doctor()["problems"]) == ("ok", [])
 
 
 @pytest.mark.slow

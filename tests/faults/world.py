@@ -24,6 +24,7 @@ from app.index.space import Space, Spaces
 from app.memories.indexed import IndexedMemories
 from app.search.service import Search
 from app.services import Services, open_services
+from tests.clusters import furnish
 
 T = TypeVar("T")
 
@@ -160,7 +161,7 @@ def opened(folder: Path) -> Iterator[World]:
 
     async def live() -> None:
         ending = asyncio.Event()
-        async with open_services(Settings(data_dir=str(folder), port=0)) as services:
+        async with open_services(Settings(data_dir=str(furnish(folder)), port=0)) as services:
             await services.deliverer.stop()
             ready.set_result((asyncio.get_running_loop(), ending, services))
             await ending.wait()

@@ -20,6 +20,7 @@ from app.index.front import Front
 from app.index.port import Document, Point, Vector
 from app.index.qdrant import QdrantIndex
 from app.services import Services
+from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.serving import served
 
@@ -34,13 +35,13 @@ def unit(seed: int, dimension: int = DIMENSION) -> Vector:
 
 
 def build_point(seed: int, **changes: Any) -> Point:
-    """A point whose id and vector follow from its seed."""
+    """A point whose id and vector follow from its seed. `vector`: another one; `vectors`: several."""
     text = f"text {seed}"
     said: dict[str, Any] = {"text": text, "user_name": "alice", "created_at": MOMENT, "updated_at": MOMENT}
     said |= {name: changes.pop(name) for name in (*said, "categories") if name in changes}
     values: dict[str, Any] = {
         "id": uuid.UUID(int=seed + 1),
-        "vector": unit(seed),
+        "vectors": np.atleast_2d(changes.pop("vector", unit(seed))),
         "user": uuid.UUID(int=1),
         "app": uuid.UUID(int=2),
         "namespace": "default",
@@ -165,4 +166,4 @@ def server() -> Iterator[EmbeddingServer]:
 
 @pytest.fixture
 def folder(short_folder: Path) -> Path:
-    return short_folder / f"models-{uuid.uuid4().hex[:8]}"
+    return furnish(short_folder / f"models-{uuid.uuid4().hex[:8]}")

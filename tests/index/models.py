@@ -16,7 +16,7 @@ from app.memories.schemas import MemoryCreate
 from app.services import Services, open_services
 from tests.faults.embedding_server import EmbeddingServer
 
-LOCAL = "openmemory__all-minilm-l6-v2-int8__384"
+LOCAL = "openmemory__all-minilm-l6-v2-int8__384__windows"
 
 
 @asynccontextmanager
@@ -65,4 +65,5 @@ async def begun(services: Services) -> Space:
 async def put(services: Services, space: Space, ids: list[UUID]) -> None:
     """Write memories to a space, unverified."""
     repair = services.reconciler._repair
-    await repair.put(space, await repair.prepare(space, Kind.MEMORY, ids))
+    async for loaded in repair.prepare(space, Kind.MEMORY, ids):
+        await repair.put(space, loaded)

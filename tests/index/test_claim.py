@@ -12,12 +12,13 @@ from app.database import Database
 from app.errors import SetupError
 from app.index.claim import claimed
 from app.services import open_stores
+from tests.clusters import furnish
 
 
 @pytest.fixture(scope="module")
 async def database(short_folder: Path) -> AsyncIterator[Database]:
     """One that no other test claims."""
-    async with open_stores(Settings(data_dir=str(short_folder / "claim"))) as (_, stores):
+    async with open_stores(Settings(data_dir=str(furnish(short_folder / "claim")))) as (_, stores):
         database = Database(stores.database, Settings().database)
         yield database
         await database.close()

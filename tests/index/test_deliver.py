@@ -23,6 +23,7 @@ from app.memories.indexed import IndexedMemories
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.schemas import Method, SearchQuery
 from app.services import Services, open_services
+from tests.clusters import furnish
 
 
 class Switched:
@@ -30,7 +31,7 @@ class Switched:
 
     def __init__(self, inner) -> None:
         self.inner = inner
-        self.model = inner.model
+        self.model, self.cutting = inner.model, inner.cutting
         self.away = False
         self.texts = 0
 
@@ -40,7 +41,10 @@ class Switched:
     async def query(self, text: str) -> np.ndarray:
         return await self.inner.query(text)
 
-    async def documents(self, texts: Sequence[str]) -> np.ndarray:
+    async def windows(self, texts: Sequence[str]) -> list[int]:
+        return await self.inner.windows(texts)
+
+    async def documents(self, texts: Sequence[str]) -> list[np.ndarray]:
         if self.away:
             raise EmbedderUnavailable("switched off")
         self.texts += len(texts)
@@ -233,7 +237,7 @@ async def test_raising_a_flag_ends_the_pause_after_a_failure_but_no_lease(servic
 
 
 async def test_what_a_stopped_process_had_claimed_is_delivered_by_the_next_start(short_folder, eventually):
-    settings = Settings(data_dir=str(short_folder / "restarted"), port=0)
+    settings = Settings(data_dir=str(furnish(short_folder / "restarted")), port=0)
     async with open_services(settings) as first:
         await first.deliverer.stop()
         caller = await first.directory.caller("ann", None, owner=True)

@@ -18,7 +18,7 @@ from app.index.edge import CHUNK, EdgeIndex
 from app.index.port import Filter, IndexUnavailable, Point, Vector
 
 ALICE = UUID(int=1)
-NAME = "memories__model__16"
+NAME = "memories__model__16__windows"
 ROOT = Path(__file__).parents[2]
 
 Build = Callable[..., Point]
@@ -105,7 +105,7 @@ async def test_more_points_than_one_chunk_are_all_written(tmp_path: Path, point:
 
 async def test_a_folder_of_another_dimension_is_neither_searched_nor_touched(tmp_path: Path, point: Build) -> None:
     await filled(tmp_path, point)
-    other = tmp_path / "memories__model__8"
+    other = tmp_path / "memories__model__8__windows"
     (tmp_path / NAME).rename(other)
     index = index_in(tmp_path, dimension=8)
     with pytest.raises(IndexUnavailable, match="does not hold vectors of 8 dimensions"):
@@ -124,8 +124,8 @@ async def test_another_model_gets_a_folder_of_its_own_and_takes_over_when_told(t
     await index.activate()
     await index.activate()
 
-    assert names_in(tmp_path) == ["current", "memories__better__16", NAME]
-    assert (tmp_path / "current").read_text() == "memories__better__16\n"
+    assert names_in(tmp_path) == ["current", "memories__better__16__windows", NAME]
+    assert (tmp_path / "current").read_text() == "memories__better__16__windows\n"
     assert await index.count() == 0
     await index.close()
 
@@ -139,7 +139,7 @@ async def test_a_collection_that_was_replaced_can_be_dropped_and_the_one_in_use_
     with pytest.raises(IndexUnavailable, match="in use"):
         await new.drop()
     await old.drop()
-    assert names_in(tmp_path) == ["current", "memories__better__16"]
+    assert names_in(tmp_path) == ["current", "memories__better__16__windows"]
     with pytest.raises(IndexUnavailable, match="closed"):
         await old.count()
     assert await new.count() == 0
@@ -255,8 +255,9 @@ async def main():
     random = np.random.default_rng(0)
     for number in range(1, 10**6):
         await index.upsert([
-            Point(id=UUID(int=number * 10 + i), vector=random.standard_normal(16).astype(np.float32), user=UUID(int=1),
-                  app=UUID(int=2), namespace="default", kind="memory", revision=number, text_hash="hash")
+            Point(id=UUID(int=number * 10 + i), vectors=random.standard_normal((1 + i % 3, 16)).astype(np.float32),
+                  user=UUID(int=1), app=UUID(int=2), namespace="default", kind="memory", revision=number,
+                  text_hash="hash")
             for i in range(10)
         ])
         if number % 20 == 0:

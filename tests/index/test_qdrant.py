@@ -22,7 +22,18 @@ from app.index.qdrant import QdrantIndex
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")
 
 ALICE = UUID(int=1)
+VECTORS = {
+    "": {"size": 16, "distance": "Cosine"},
+    "more": {"size": 16, "distance": "Cosine", "multivector_config": {"comparator": "max_sim"}},
+}
 NAME = collection_name("memories", "model", 16)
+
+
+def vectors_of(**changes: Any) -> dict[str, models.VectorParams]:
+    """The vectors of a collection of ours; `changes` are of its second kind."""
+    parts = {name: models.VectorParams.model_validate(given) for name, given in VECTORS.items()}
+    return parts | {"more": parts["more"].model_copy(update=changes)}
+
 
 Build = Callable[..., Point]
 Direction = Callable[..., Vector]
@@ -96,7 +107,7 @@ async def healthy(method: str, path: str) -> tuple[int, bytes]:
             "optimizer_status": "ok",
             "segments_count": 1,
             "config": {
-                "params": {"vectors": {"size": 16, "distance": "Cosine"}},
+                "params": {"vectors": VECTORS},
                 "hnsw_config": {"m": 0, "ef_construct": 100, "full_scan_threshold": 10_000},
                 "optimizer_config": {
                     "deleted_threshold": 0.2,
@@ -167,7 +178,7 @@ async def test_a_hung_server_costs_a_search_no_more_than_its_deadline(direction:
 
 async def test_a_server_that_hangs_only_on_searches_is_unavailable_within_the_deadline(direction: Direction) -> None:
     async def slow_search(method: str, path: str) -> tuple[int, bytes] | None:
-        if path.endswith("/points/query"):
+        if path.endswith("/points/query/batch"):
             await asyncio.Event().wait()
         return await healthy(method, path)
 
@@ -246,9 +257,11 @@ async def test_an_opened_index_asks_the_server_once_per_call() -> None:
 @pytest.mark.parametrize(
     ("vectors", "words"),
     [
-        (models.VectorParams(size=8, distance=models.Distance.COSINE), "8 dimensions"),
-        (models.VectorParams(size=16, distance=models.Distance.EUCLID), "compared by Euclid"),
+        (vectors_of(size=8), "8 dimensions"),
+        (vectors_of(distance=models.Distance.EUCLID), "compared by Euclid"),
+        (vectors_of(multivector_config=None), "several vectors under another name"),
         ({"dense": models.VectorParams(size=16, distance=models.Distance.COSINE)}, "other vectors"),
+        (models.VectorParams(size=16, distance=models.Distance.COSINE), "other vectors"),
     ],
 )
 async def test_a_collection_of_another_shape_is_neither_searched_nor_touched(
@@ -326,7 +339,7 @@ async def test_points_that_somebody_else_wrote_are_listed_as_nobodys_and_never_f
     client = local()
     index = index_at("", client=client)
     await index.open()
-    vector = direction(1).tolist()
+    vector = {"": direction(1).tolist()}  # the client in this process wants a name where a collection has two
     stranger = UUID(int=77)
     await client.upsert(
         "memories",

@@ -171,7 +171,7 @@ async def test_a_model_that_changes_its_dimension_is_built_anew_and_nobody_is_sh
         await services.rebuild.step()
         assert await by_meaning(services) == 10
         states = await collections(services)
-        assert {name.rpartition("__")[2]: state for name, state in states.items()} == {"32": "active", "24": "retired"}
+        assert {name.split("__")[2]: state for name, state in states.items()} == {"32": "active", "24": "retired"}
         async with services.database.transaction() as tx:
             await tx.execute(text("UPDATE index_marks SET due_at = now()"))
         await services.deliverer.drain()

@@ -93,7 +93,7 @@ async def test_a_full_run_writes_everything_without_embedding(services, owner, s
 
 async def test_a_stray_entry_is_never_shown_even_before_a_sync(services, owner, synced):
     vector = await services.embedder.query("ghost of a forgotten memory")
-    await services.index.upsert([replace(stray_point(owner), vector=vector)])
+    await services.index.upsert([replace(stray_point(owner), vectors=vector[np.newaxis])])
     answer = await services.search.search(owner, SearchQuery("ghost of a forgotten memory"))
     assert all("ghost" not in result.memory for result in answer.results)
 
@@ -112,11 +112,10 @@ async def test_two_runs_at_once_are_refused(services: Services, owner: Caller):
 def stray_point(caller: Caller) -> Point:
     from datetime import UTC, datetime
 
-    vector = np.zeros(384, dtype=np.float32)
-    vector[0] = 1
+    vectors = np.eye(1, 384, dtype=np.float32)
     now = datetime.now(UTC)
     return Point(
-        id=uuid4(), vector=vector, user=caller.user_id, app=caller.app_id, namespace="default", kind="memory",
+        id=uuid4(), vectors=vectors, user=caller.user_id, app=caller.app_id, namespace="default", kind="memory",
         revision=1, text_hash="0" * 32,
         document=Document(text="stray", user_name=caller.user, created_at=now, updated_at=now),
     )  # fmt: skip

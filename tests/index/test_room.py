@@ -36,7 +36,7 @@ async def test_writes_wait_until_there_is_room_again_and_searches_go_on(
         for write in (index.upsert([point(3)]), index.delete([point(1).id])):
             with pytest.raises(IndexUnavailable, match=r"No space left on device: \d+ MB are free in .*, and \d+ MB"):
                 await write
-        assert len(await index.search(point(1).vector, Filter(ALICE), 5)) == await index.count() == 2
+        assert len(await index.search(point(1).vectors[0], Filter(ALICE), 5)) == await index.count() == 2
         await index.flush()
         await index.close()
         index = index_in(tmp_path)
@@ -93,13 +93,13 @@ async def test_a_disk_that_fills_up_while_we_write_never_kills_us(tmp_path: Path
             return_exceptions=True,
         )
         assert all(isinstance(outcome, IndexUnavailable) for outcome in outcomes)
-        assert len(await index.search(point(1).vector, Filter(ALICE), 10)) == 10
+        assert len(await index.search(point(1).vectors[0], Filter(ALICE), 10)) == 10
         await index.close()  # Flushing would need room; what it would have written is in the log.
         index = index_in(small.folder / "qdrant")
         with pytest.raises(IndexUnavailable, match="No space left"):
             await index.open()
         small.empty()
-        small.grow(megabytes=200)
+        small.grow(megabytes=300)
         index = index_in(small.folder / "qdrant")
         assert await index.count() == written
         await index.upsert([point(200_000)])

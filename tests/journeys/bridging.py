@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.journeys.service import clean_environment
+from tests.warm import clean_environment
 
 
 class Bridge:

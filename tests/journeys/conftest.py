@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clusters import furnish
 from tests.journeys.service import Service, short_parent, starting
 
 
@@ -18,8 +19,9 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def served() -> Iterator[Service]:
     """A running service for the tests of one module."""
-    with short_parent() as parent, starting(parent / "data") as start:
-        service = start()
+    with short_parent() as parent, starting(furnish(parent / "data")) as start:
+        # On a busy machine the last of hundreds at once waits longer for a connection than it may by default.
+        service = start(OPENMEMORY_DATABASE_CONNECT_TIMEOUT="60")
         service.ready()
         yield service
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+
+from tests import warm
 
 START = 60.0
 """Seconds that a start may take on a busy machine."""
@@ -26,13 +26,11 @@ class Service:
         self.folder = arguments[arguments.index("--data-dir") + 1] if "--data-dir" in arguments else ""
         self._out = tempfile.TemporaryFile()  # noqa: SIM115
         self._err = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "app", "serve", *arguments],
-            stdin=subprocess.DEVNULL,
+        self.process = warm.start(
+            ["serve", *arguments],
             stdout=self._out,
             stderr=self._err,
-            env=clean_environment() | environment,
-            start_new_session=True,
+            environment=warm.clean_environment() | environment,
         )
 
     @property
@@ -95,10 +93,6 @@ def starting(folder: Path, *always: str) -> Iterator[Callable[..., Service]]:
     yield start
     for service in started:
         service.close()
-
-
-def clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("OPENMEMORY_")}
 
 
 def until(condition: Callable[[], bool], within: float) -> None:

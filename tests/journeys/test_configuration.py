@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.journeys.service import starting
 
@@ -21,7 +22,7 @@ async def test_every_process_follows_what_was_saved(folder: Path, eventually: Ca
     server = EmbeddingServer(24, "one")
     address = f"http://127.0.0.1:{server.port}/v1"
     try:
-        with starting(folder, "--workers", str(WORKERS)) as start:
+        with starting(furnish(folder), "--workers", str(WORKERS)) as start:
             url = (await asyncio.to_thread(start, OPENMEMORY_EGRESS_ALLOW="127.0.0.1")).ready()
 
             async def models() -> set[str]:
@@ -44,6 +45,7 @@ async def test_every_process_follows_what_was_saved(folder: Path, eventually: Ca
                 assert saved.status_code == 200, saved.text
 
                 async def followed() -> bool:
+                    await asyncio.sleep(0.5)  # a look is 25 requests, and the row is read every 15 seconds
                     assert (
                         await http.get("/api/v1/memories/search", params={"user_id": "ann", "query": "tea"})
                     ).json()["results"]

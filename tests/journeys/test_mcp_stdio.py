@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.clusters import furnish
 from tests.journeys.bridging import bridged
 from tests.journeys.service import Service
 
@@ -75,7 +76,7 @@ def own(short_folder: Path, new_user: str) -> Iterator[Callable[[], Service]]:
     started: list[Service] = []
 
     def start() -> Service:
-        started.append(Service("--data-dir", str(short_folder / new_user[-8:]), "--port", "0"))
+        started.append(Service("--data-dir", str(furnish(short_folder / new_user[-8:])), "--port", "0"))
         return started[-1]
 
     yield start

@@ -15,9 +15,10 @@ from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 
-from tests.journeys.service import Service, clean_environment
+from tests.journeys.service import Service
+from tests.warm import clean_environment
 
-pytestmark = [pytest.mark.journey, pytest.mark.xdist_group("mcp_transports")]
+pytestmark = pytest.mark.journey
 
 TOOLS = {
     "add_memories", "search_memory", "list_memories", "update_memory", "delete_memories", "delete_all_memories",

@@ -20,7 +20,9 @@ from sqlalchemy.engine import make_url
 from app.config import Settings
 from app.index.reconcile import LOCK
 from app.services import open_stores
-from tests.journeys.service import START, Service, clean_environment, until
+from tests.clusters import furnish
+from tests.journeys.service import START, Service, until
+from tests.warm import clean_environment
 
 pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
 
@@ -89,7 +91,9 @@ async def replicas(short_folder: Path) -> AsyncIterator[Replicas]:
     folder = short_folder / "replicas"
     services: list[Service] = []
     async with AsyncExitStack() as stack:
-        _, stores = await stack.enter_async_context(open_stores(Settings(data_dir=str(folder / "postgres")), workers=3))
+        _, stores = await stack.enter_async_context(
+            open_stores(Settings(data_dir=str(furnish(folder / "postgres"))), workers=3)
+        )
         process, url = stack.enter_context(qdrant(folder / "qdrant"))
         for name in ("one", "two"):
             shared = {"OPENMEMORY_DATABASE_URL": stores.database, "OPENMEMORY_QDRANT_URL": url}

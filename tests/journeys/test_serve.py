@@ -16,7 +16,9 @@ import httpx
 import psutil
 import pytest
 
-from tests.journeys.service import START, Service, clean_environment, starting, until
+from tests.clusters import furnish
+from tests.journeys.service import START, Service, starting, until
+from tests.warm import clean_environment
 
 pytestmark = pytest.mark.journey
 
@@ -25,7 +27,14 @@ _STOP = 5.0
 
 @pytest.fixture
 def serve(folder: Path) -> Iterator[Callable[..., Service]]:
-    """Starts services on the folder and a free port; ends them after the test."""
+    """Starts services on the folder, which has a database, and a free port; ends them after the test."""
+    with starting(furnish(folder)) as start:
+        yield start
+
+
+@pytest.fixture
+def serve_first(folder: Path) -> Iterator[Callable[..., Service]]:
+    """The same on a folder that is not there yet."""
     with starting(folder) as start:
         yield start
 
@@ -73,8 +82,8 @@ def test_a_signal_ends_everything_though_an_event_stream_is_open(
     assert not (folder / "service.json").exists()
 
 
-def test_a_signal_while_the_stores_are_opened_ends_it_too(serve: Serve, folder: Path) -> None:
-    service = serve()
+def test_a_signal_while_the_stores_are_opened_ends_it_too(serve_first: Serve, folder: Path) -> None:
+    service = serve_first()
     until((folder / "service.json").exists, START)
     family = service.family()
     service.process.send_signal(signal.SIGTERM)
@@ -83,8 +92,8 @@ def test_a_signal_while_the_stores_are_opened_ends_it_too(serve: Serve, folder: 
     assert psutil.wait_procs(family, 5)[1] == []
 
 
-def test_it_says_where_every_door_is(serve: Serve, folder: Path) -> None:
-    service = serve()
+def test_it_says_where_every_door_is(serve_first: Serve, folder: Path) -> None:
+    service = serve_first()
     url = service.ready()
     for door in (
         "/api/v1\n", "/docs\n", "/mcp\n", "/mcp/sse\n", "/mcp/{client}/sse/{user}\n",
@@ -135,10 +144,10 @@ def test_a_taken_port_names_the_openmemory_that_has_it(serve: Serve, folder: Pat
     assert not folder.with_name("other").exists()
 
 
-def test_a_port_taken_by_another_program_is_told_on_one_line(serve: Serve, folder: Path) -> None:
+def test_a_port_taken_by_another_program_is_told_on_one_line(serve_first: Serve, folder: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
-        service = serve("--port", str(port))
+        service = serve_first("--port", str(port))
         assert service.ended(within=START) == 2
     [line] = service.err.splitlines()
     assert f"port {port}" in line
@@ -187,14 +196,14 @@ def test_the_stop_command_ends_it(serve: Serve, folder: Path) -> None:
     assert _command("stop", "--data-dir", str(folder)).returncode == 1
 
 
-def test_a_data_folder_that_cannot_be_written_is_told_on_one_line(serve: Serve, folder: Path) -> None:
+def test_a_data_folder_that_cannot_be_written_is_told_on_one_line(serve_first: Serve, folder: Path) -> None:
     folder.write_text("this is a file")
-    service = serve()
+    service = serve_first()
     assert service.ended(within=START) == 2
     [line] = service.err.splitlines()
     assert str(folder) in line
     folder.unlink()
-    service = serve("--data-dir", "/proc/openmemory")
+    service = serve_first("--data-dir", "/proc/openmemory")
     assert service.ended(within=START) == 2
     [line] = service.err.splitlines()
     assert "/proc/openmemory" in line

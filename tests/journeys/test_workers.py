@@ -17,24 +17,36 @@ import pytest
 from mcp import Client
 from mcp.client.sse import sse_client
 
-from tests.journeys.service import START, Service, starting, until
+from tests.clusters import furnish
+from tests.journeys.service import START, Service, short_parent, starting, until
 from tests.mcp.streams import Stream, stream_of, tool
 
 pytestmark = [pytest.mark.journey, pytest.mark.timeout(240)]
 
 WORKERS = 3
+FEWER = 2
+"""As many where it is enough that there are several: each is a start of its own."""
 SESSIONS = 30
 _STOP = 5.0
 
 
 @pytest.fixture
 def serve(folder: Path) -> Iterator[Callable[..., Service]]:
-    """Starts services of several workers on the folder; ends them after the test."""
-    with starting(folder, "--workers", str(WORKERS)) as start:
+    """Starts services of two workers on the folder; ends them after the test."""
+    with starting(furnish(folder), "--workers", str(FEWER)) as start:
         yield start
 
 
 Serve = Callable[..., Service]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Service]:
+    """A service of three workers for the tests that leave it as it was."""
+    with short_parent() as parent, starting(furnish(parent / "data"), "--workers", str(WORKERS)) as start:
+        service = start()
+        service.ready()
+        yield service
 
 
 def workers(service: Service) -> list[psutil.Process]:
@@ -55,9 +67,9 @@ async def text_of(client: Client, name: str, **arguments: Any) -> Any:
 
 
 async def test_many_sessions_lose_no_message_though_each_request_may_reach_another_worker(
-    serve: Serve, new_user: str
+    shared: Service, new_user: str
 ) -> None:
-    service = serve()
+    service = shared
     url = service.ready()
     assert service.out.count("is ready") == 1
     assert f"{WORKERS} workers" in service.out
@@ -95,8 +107,10 @@ async def sessions(url: str, user: str, count: int) -> AsyncIterator[list[tuple[
         yield opened
 
 
-async def test_a_killed_worker_takes_only_its_own_sessions_with_it_and_is_replaced(serve: Serve, new_user: str) -> None:
-    service = serve()
+async def test_a_killed_worker_takes_only_its_own_sessions_with_it_and_is_replaced(
+    shared: Service, new_user: str
+) -> None:
+    service = shared
     url = service.ready()
     async with sessions(url, new_user, 12) as opened:
         ports = {
@@ -134,7 +148,7 @@ def test_a_signal_ends_every_process_though_event_streams_are_open(serve: Serve,
     service = serve()
     url = service.ready()
     family = service.family()
-    assert len(workers(service)) == WORKERS
+    assert len(workers(service)) == FEWER
     with httpx.stream("GET", f"{url}/mcp/sse", timeout=30) as one, httpx.stream("GET", f"{url}/mcp/sse") as two:
         assert (one.status_code, two.status_code) == (200, 200)
         if to_group:
@@ -149,9 +163,11 @@ def test_a_signal_ends_every_process_though_event_streams_are_open(serve: Serve,
     assert not (folder / "run-index").exists()
 
 
-def test_a_worker_that_does_not_obey_is_killed_within_the_deadline(serve: Serve) -> None:
-    service = serve()
-    service.ready()
+def test_a_worker_that_does_not_obey_is_killed_within_the_deadline_and_no_secret_was_its_argument(serve: Serve) -> None:
+    service = serve(OPENMEMORY_ACCESS_API_KEY="a-long-key")
+    url = service.ready()
+    assert all("a-long-key" not in " ".join(worker.cmdline()) for worker in workers(service))
+    assert httpx.get(f"{url}/api/v1/memories", params={"user_id": "x"}).status_code == 401
     family = service.family()
     workers(service)[0].send_signal(signal.SIGSTOP)
     service.process.send_signal(signal.SIGTERM)
@@ -179,10 +195,3 @@ def test_a_worker_that_cannot_start_ends_the_service_with_its_reason(serve: Serv
     assert service.ended(within=START) == 2
     assert "no-such-provider" in service.err
     assert "a worker process did not start" in service.err
-
-
-def test_secrets_are_no_arguments_of_a_worker(serve: Serve) -> None:
-    service = serve(OPENMEMORY_ACCESS_API_KEY="a-long-key")
-    url = service.ready()
-    assert all("a-long-key" not in " ".join(worker.cmdline()) for worker in workers(service))
-    assert httpx.get(f"{url}/api/v1/memories", params={"user_id": "x"}).status_code == 401

@@ -17,6 +17,7 @@ from app.access.keys import KeyCreate, KeyCreated
 from app.access.principal import LOCAL
 from app.config import Settings
 from app.services import Services, open_services, open_stores
+from tests.clusters import furnish
 from tests.mcp.conftest import ACCEPT, serving
 from tests.mcp.streams import Stream, stream_of, tool
 
@@ -45,7 +46,7 @@ class Locked:
 async def locked(short_folder: Path) -> AsyncIterator[Locked]:
     async with AsyncExitStack() as stack:
         settings = Settings.model_validate(
-            {"data_dir": str(short_folder / "locked"), "access": ALWAYS, "limits": {"sessions": 3}}
+            {"data_dir": str(furnish(short_folder / "locked")), "access": ALWAYS, "limits": {"sessions": 3}}
         )
         _, stores = await stack.enter_async_context(open_stores(settings, workers=2))
         clients = []

@@ -188,6 +188,7 @@ async def test_apps_of_a_user_share_memories_and_users_share_none(call: Call, re
     assert await _ids(call, _user=f"user-{uuid4().hex}") == []
 
 
+@pytest.mark.usefixtures("in_bulk")
 async def test_more_memories_than_one_call_lists_are_counted(
     services: Services, call: Call, new_user: str, app_caller: Caller
 ) -> None:

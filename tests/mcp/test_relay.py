@@ -22,6 +22,7 @@ from app.mcp import relay
 from app.services import Services, Stores, open_services, open_stores
 from app.sessions import presence
 from app.sessions.storage import CLASS
+from tests.clusters import furnish
 from tests.journeys.service import Service
 from tests.mcp.conftest import ACCEPT, serving
 from tests.mcp.streams import Stream, stream_of, tool
@@ -59,7 +60,7 @@ class Pair:
 @pytest.fixture(scope="module")
 async def stores(short_folder: Path) -> AsyncIterator[Stores]:
     """A PostgreSQL of its own, for several processes."""
-    async with open_stores(Settings(data_dir=str(short_folder / "relay")), workers=4) as (_, opened):
+    async with open_stores(Settings(data_dir=str(furnish(short_folder / "relay"))), workers=4) as (_, opened):
         yield opened
 
 
@@ -293,7 +294,6 @@ async def test_a_message_of_unknown_fate_is_not_called_accepted(
     eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(relay, "PATIENCE", 1.0)
     with another_process(stores, short_folder / "silent") as service:
         async with held_at(service, new_user) as stream:
             await shake_hands_elsewhere(pair, stream)
@@ -301,6 +301,7 @@ async def test_a_message_of_unknown_fate_is_not_called_accepted(
             posting = asyncio.create_task(pair.post(stream, tool("list_memories")))
             await eventually(lambda: waiting(pair))
             await pair.rows("WITH taken AS (DELETE FROM mcp_messages RETURNING number) SELECT FROM taken")
+            monkeypatch.setattr(relay, "PATIENCE", 0.0)
             answer = await posting
             assert (answer.status_code, answer.json()["error"]) == (503, "relay_uncertain")
             service.process.kill()

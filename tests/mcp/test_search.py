@@ -58,6 +58,9 @@ async def test_filters_narrow_the_search(services: Services, call: Call, app_cal
         [found] = (await call("search_memory", query="tea", **{name: value}))["structuredContent"]["results"]
         assert found["memory"] == texts[name].text
     assert found["categories"] == ["health"]
+    condition = {"AND": [{"created_at": {"gte": "2020-01-01"}}, {"OR": [{"kind": "decision"}, {"thread_id": "x"}]}]}
+    [found] = (await call("search_memory", query="tea", filter=condition))["structuredContent"]["results"]
+    assert found["memory"] == "Tea as a decision"
 
 
 async def test_nothing_remembered_is_an_empty_answer(call: Call) -> None:
@@ -80,6 +83,15 @@ async def test_what_was_deleted_is_not_found(call: Call, remember: Remember) -> 
         ({"query": "a", "limit": 101}, "limit: must be from 1 to 100, not 101"),
         ({"query": "a", "limit": -1}, "limit: must be from 1 to 100, not -1"),
         ({"query": "a", "namespace": ""}, "namespaces: must not be empty or blank"),
+        (
+            {"query": "a", "filter": {"color": "red"}},
+            "Error searching memory: filter.color: is not a known field; valid",
+        ),
+        (
+            {"query": "a", "filter": {"kind": {"gt": "a"}}},
+            "filter.kind.gt: is not an operator of this field; valid are",
+        ),
+        ({"query": "a", "filter": "kind"}, "filter: Input should be a valid dictionary"),
         ({"query": "a", "categories": "health"}, "categories: Input should be a valid list"),
     ],
 )

@@ -38,6 +38,21 @@ def test_metadata_that_cannot_be_stored_is_refused(metadata: dict):
         checks.metadata(metadata, LIMITS)
 
 
+def test_metadata_with_numbers_beyond_64_bits_is_weighed_as_it_is_written():
+    long = {"n": int("9" * 30)}
+    assert checks.metadata(long, LIMITS) is long
+    with pytest.raises(TooLarge, match=r"metadata: has 41 bytes; the limit is 40 \(limits\.metadata\)"):
+        checks.metadata({"n": int("9" * 35)}, LIMITS)
+    with pytest.raises(TooLarge, match="nested"):
+        checks.metadata({"n": nested(500, 2**70)}, Limits())
+
+
+def nested(levels: int, value: object) -> object:
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def test_metadata_nested_without_end_is_refused_before_it_exhausts_the_stack():
     value: dict = {}
     for _ in range(500):

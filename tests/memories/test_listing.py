@@ -6,8 +6,10 @@ import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
 
 from app.access.caller import Caller
 from app.memories import listing
@@ -22,6 +24,18 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 async def world(services: Services, owner: Caller) -> list[MemoryRecord]:
+    """What `populate` makes, for the user of one test."""
+    return await populate(services, owner)
+
+
+@pytest.fixture(scope="module")
+async def shared(services: Services) -> tuple[Caller, list[MemoryRecord]]:
+    """What it makes for all tests that change nothing, after the user whose it is."""
+    owner = await services.directory.caller(f"lists-{uuid4().hex[:8]}", None, owner=True)
+    return owner, await populate(services, owner)
+
+
+async def populate(services: Services, owner: Caller) -> list[MemoryRecord]:
     """Sixty memories of three apps that differ in everything, some long, in all states."""
     chance = random.Random(7)
     news = []
@@ -44,7 +58,13 @@ async def world(services: Services, owner: Caller) -> list[MemoryRecord]:
     ids = list(dict.fromkeys(one.id for one in added))
     for state, some in ((State.PAUSED, ids[5:15]), (State.ARCHIVED, ids[20:28]), (State.DELETED, ids[30:36])):
         await services.memories.change_state(owner, some, state)
-    return [await services.memories.get(owner, id_) for id_ in ids]
+    # What is over is in no list: of active ones, and of one that is paused.
+    over = {"expires_at": ids[40:43], "valid_until": [ids[43], ids[5]]}
+    async with services.database.transaction() as tx:
+        for column, some in over.items():
+            gone = text(f"UPDATE memories SET {column} = now() - interval '1 hour' WHERE id = ANY(:ids)")
+            await tx.execute(gone, {"ids": some})
+    return [await services.memories.get(owner, id_) for id_ in ids if not any(id_ in some for some in over.values())]
 
 
 def expected(world: list[MemoryRecord], query: MemoryQuery) -> list[MemoryRecord]:
@@ -83,6 +103,7 @@ FILTERS: dict[str, dict[str, Any]] = {
     "nothing": {},
     "every state": {"states": tuple(State)},
     "two states": {"states": (State.ACTIVE, State.PAUSED)},
+    "states that are not active": {"states": (State.PAUSED, State.DELETED)},
     "one letter": {"text": "X"},
     "two letters": {"text": "eT"},
     "a word": {"text": "alpha"},
@@ -95,6 +116,8 @@ FILTERS: dict[str, dict[str, Any]] = {
     "a thread": {"threads": ("t",)},
     "a kind": {"kinds": ("decision",)},
     "categories": {"categories": ("red", "blue")},
+    "a category in two states": {"categories": ("red",), "states": (State.ACTIVE, State.ARCHIVED)},
+    "categories of what is not active": {"categories": ("red", "green"), "states": (State.PAUSED, State.ARCHIVED)},
     "no such category": {"categories": ("no such category",)},
     "from": {"created_from": START + timedelta(days=7)},
     "until": {"created_to": START + timedelta(days=7)},
@@ -105,17 +128,29 @@ FILTERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("few", [0, listing.FEW])
 @pytest.mark.parametrize("sort", sorted(listing.SORTABLE))
 async def test_a_list_is_exact_in_what_it_holds_and_in_its_order(
-    services: Services, owner: Caller, world: list[MemoryRecord], sort: str, few: int, monkeypatch: pytest.MonkeyPatch
+    services: Services,
+    shared: tuple[Caller, list[MemoryRecord]],
+    sort: str,
+    few: int,
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    """With few hits of a text allowed and with none, which takes the way of many."""
+    """With few hits of a text allowed and with none, which takes the way of many, as do texts that are common.
+
+    What asks for no text has one way.
+    """
     monkeypatch.setattr(listing, "FEW", few)
+    owner, world = shared
     for name, filters in FILTERS.items():
+        if not few and "text" not in filters:
+            continue
+        size = 7 if filters.keys() <= {"states"} else 13
         for descending in (False, True):
+            monkeypatch.setattr(listing, "SAMPLE", 1 if descending and not few else 400)
             query = MemoryQuery(sort=sort, descending=descending, **filters)
             wanted = [one.id for one in expected(world, query)]
             found = []
-            for page in range(1, len(wanted) // 7 + 3):
-                got = await services.memories.list(owner, replace(query, page=page, size=7))
+            for page in range(1, len(wanted) // size + 3):
+                got = await services.memories.list(owner, replace(query, page=page, size=size))
                 assert got.total == len(wanted), name
                 found += [one.id for one in got.items]
             assert found == wanted, (name, descending)

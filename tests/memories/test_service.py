@@ -319,6 +319,7 @@ async def test_reading_what_is_erased_at_that_moment_is_no_failure(services: Ser
         await trail.record(tx, app_caller, trail.Access.LIST, [uuid4(), uuid4()])
 
 
+@pytest.mark.usefixtures("in_bulk")
 async def test_two_batches_of_the_same_texts_in_opposite_order_both_succeed(services: Services, app_caller: Caller):
     news = [MemoryCreate(text=f"fact {n}") for n in range(300)]
     one, other = await asyncio.gather(

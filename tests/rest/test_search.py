@@ -58,15 +58,30 @@ async def test_an_app_finds_what_its_rules_allow_and_the_user_everything(client,
         ({"kind": "decision"}, {"coffee three"}),
         ({"categories": ["food"]}, {"coffee three"}),
         ({"from_date": 1577923200, "to_date": 1577923200}, {"coffee two"}),
+        ({"filter": {"metadata.n": {"gte": 2}}}, {"coffee two", "coffee three"}),
+        ({"filter": {"NOT": [{"kind": "decision"}]}, "namespaces": ["a", "default"]}, {"coffee one"}),
         ({"limit": 1}, None),
     ],
 )
 async def test_a_search_can_be_narrowed(client, new_user, remember, filters, found):
-    await remember(new_user, "coffee one", namespace="a", created_at="2020-01-01T00:00:00Z")
-    await remember(new_user, "coffee two", namespace="b", thread_id="t", created_at="2020-01-02T00:00:00Z")
-    await remember(new_user, "coffee three", kind="decision", categories=["food"], created_at="2020-01-03T00:00:00Z")
+    one = {"namespace": "a", "metadata": {"n": 1}, "created_at": "2020-01-01T00:00:00Z"}
+    two = {"namespace": "b", "thread_id": "t", "metadata": {"n": 2}, "created_at": "2020-01-02T00:00:00Z"}
+    three = {"kind": "decision", "categories": ["food"], "metadata": {"n": 3}, "created_at": "2020-01-03T00:00:00Z"}
+    for name, more in (("one", one), ("two", two), ("three", three)):
+        await remember(new_user, f"coffee {name}", **more)
     result = await texts(client, {"user_id": new_user, "query": "coffee"} | filters)
     assert set(result) == found if found else len(result) == 1
+
+
+async def test_a_filter_can_stand_in_the_address(client, new_user, remember):
+    await remember(new_user, "coffee one", metadata={"project": "é & 100%"})
+    await remember(new_user, "coffee two")
+    params = {"user_id": new_user, "query": "coffee", "filter": '{"metadata.project": "é & 100%"}'}
+    answer = await client.get(SEARCH, params=params)
+    assert [result["memory"] for result in answer.json()["results"]] == ["coffee one"]
+    for wrong, detail in (("{", "filter: is not valid JSON"), ('{"colour": 1}', "filter.colour: is not a known field")):
+        refused = await client.get(SEARCH, params=params | {"filter": wrong})
+        assert (refused.status_code, refused.json()["detail"].startswith(detail)) == (422, True)
 
 
 async def test_a_search_can_be_narrowed_to_what_an_app_wrote(client, new_user, remember):
@@ -86,6 +101,12 @@ async def test_a_search_can_be_narrowed_to_what_an_app_wrote(client, new_user, r
         ({"namespcae": "a"}, "namespcae: is not a known field"),
         ({"from_date": 1577923200000}, "from_date: input should be less than or equal to"),
         ({"app_ids": ["x"]}, "app_ids[0]: input should be a valid UUID"),
+        ({"filter": []}, "filter: must be a JSON object"),
+        ({"filter": {"colour": "red"}}, "filter.colour: is not a known field; valid are namespace, app,"),
+        (
+            {"filter": {"AND": [{"created_at": {"gte": "soon"}}]}},
+            "filter.AND[0].created_at.gte: must be a time such as",
+        ),
         ({"app": " "}, "app: must not be empty or blank"),
     ],
 )

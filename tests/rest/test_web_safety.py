@@ -243,7 +243,6 @@ FINE = b'{"user_id": "u", "text": "t"}'
         (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, 400),
         (b'{"user_id": "u", "text": "t", "metadata": {"n": 1e400}}', 422),
         (b'{"user_id": "u", "text": "t", "metadata": {"n": -1e400}}', 422),
-        (b'{"user_id": "u", "text": "t", "metadata": {"n": ' + b"9" * 4_000 + b"}}", 422),
         (b'{"user_id": "u", "text": "t", "metadata": {"n": ' + b"9" * 100_000 + b"}}", 400),
         (b'{"user_id": "u", "text": "t", "metadata": {"\\udc00": 1}}', 400),
         (b'{"user_id": "u", "text": "t\\u0000"}', 422),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import statistics
 from uuid import UUID
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.index.port import Hit
-from app.search.fusion import fuse
+from app.search.fusion import BOUNDS, DENSE_WEIGHT, FEW, TILT, dense_share, fuse, relevant, stands_out
 from app.search.lexical import LexicalHit
 
 A, B, C, D = (UUID(int=number) for number in range(1, 5))
@@ -56,8 +57,37 @@ def test_the_dense_arm_decides_between_memories_that_say_the_same_words():
     assert ids(fuse(dense(B=0.6, A=0.2, C=0.1), lexical(A=3.0, B=3.0)))[:2] == [B, A]
 
 
-def test_a_clear_winner_by_words_is_not_outvoted_by_the_dense_arm():
-    assert ids(fuse(dense(B=0.9, C=0.8), lexical(A=9.0, B=1.0)))[0] == A
+def test_the_arm_whose_best_hit_stands_out_decides():
+    one_out, all_alike = [9.0, *[1.0] * 30], [0.9 - n / 1_000 for n in range(30)]
+    some = [UUID(int=100 + n) for n in range(31)]
+    words = [LexicalHit(id_, score) for id_, score in zip([A, *some], one_out, strict=False)]
+    vectors = [Hit(id_, score) for id_, score in zip([B, *some[::-1]], all_alike, strict=False)]
+    assert ids(fuse(vectors, words))[0] == A
+    words = [LexicalHit(id_, 9 - n / 100) for n, id_ in enumerate([A, *some])]
+    vectors = [Hit(id_, score / 10) for id_, score in zip([B, *some[::-1]], one_out, strict=False)]
+    assert ids(fuse(vectors, words))[0] == B
+
+
+def test_how_much_a_hit_stands_out_is_in_standard_deviations():
+    assert stands_out([3.0, 1.0, 1.0, 1.0]) == pytest.approx(1.5 / statistics.pstdev([3.0, 1.0, 1.0, 1.0]))
+    assert stands_out([2.0, 2.0]) == stands_out([2.0]) == stands_out([]) == 0
+
+
+def test_the_share_of_the_dense_arm_follows_who_stands_out_more_within_bounds():
+    even = [5.0, 4.0, 3.0]
+    words, vectors = lexical(A=5.0, B=4.0, C=3.0), dense(A=0.5, B=0.4, C=0.3)
+    of_three = 3 / (3 + FEW)
+    assert dense_share(vectors, words) == pytest.approx(DENSE_WEIGHT * of_three)
+    assert stands_out(even) == pytest.approx(stands_out([0.5, 0.4, 0.3]))
+    spike = [LexicalHit(UUID(int=n), 100.0 if n == 0 else 1.0) for n in range(50)]
+    assert dense_share(vectors, spike) == pytest.approx(BOUNDS[0] * of_three)
+    assert (dense_share([], words), dense_share(vectors, [])) == (0, 1)
+    parts = [hit._replace(partial=True) for hit in spike]
+    assert dense_share(vectors, parts) == pytest.approx(of_three * (DENSE_WEIGHT + TILT * stands_out([0.5, 0.4, 0.3])))
+
+
+def test_the_only_vector_does_not_outvote_the_words():
+    assert ids(fuse(dense(B=0.9), lexical(A=0.1))) == [A, B]
 
 
 @pytest.mark.parametrize("empty", ["dense", "lexical"])
@@ -121,3 +151,10 @@ def test_a_weight_at_its_bound_silences_an_arm(weight: float, first: UUID):
 def test_a_weight_out_of_bounds_is_refused(weight: float):
     with pytest.raises(ValueError, match="weight"):
         fuse([], [], weight=weight)
+
+
+def test_what_holds_no_word_and_is_not_near_is_dropped():
+    hits = fuse(dense(A=0.5, B=0.3, C=0.1), lexical(C=1.0))
+    assert set(ids(relevant(hits, 0.3))) == {A, B, C}
+    assert set(ids(relevant(hits, 0.31))) == {A, C}
+    assert relevant(hits, None) == hits

@@ -129,6 +129,9 @@ async def test_filters_leave_only_what_matches_them(services: Services, app_call
     assert await found(until=now - timedelta(days=2)) == {plain, thread}
     assert await found(until=now - timedelta(days=2, microseconds=1)) == {plain}
     assert await found(excluded=(plain, app)) == {thread, kind}
+    assert await found(ids=(plain, kind)) == {plain, kind}
+    assert await found(ids=(plain, kind), kinds=("note",)) == {kind}
+    assert await found(ids=()) == set()
 
 
 async def test_only_active_and_unexpired_memories_are_found(services: Services, app_caller: Caller):
@@ -244,6 +247,11 @@ async def test_a_query_of_only_common_words_is_answered_from_pairs_and_the_newes
     assert [hit.terms for hit in pairs] == [("river", "stone")] * 10
     newest = await look(services, app_caller, "stone", 10)
     assert len(newest) == 10
+    async with services.database.statement() as connection:
+        oldest = text("select id from memories where user_id = :user order by created_at limit 1")
+        first = await connection.scalar(oldest, {"user": app_caller.user_id})
+    for query in ("stone", "tone", "ston"):  # a word, a part of one, one spelt alike
+        assert [hit.id for hit in await look(services, app_caller, query, ids=(first,))] == [first]
     async with services.database.statement() as connection:
         numbers = (
             await connection.execute(

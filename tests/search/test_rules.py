@@ -22,11 +22,13 @@ from app.index.port import Hit
 from app.index.space import Space, Spaces
 from app.memories.models import Memory
 from app.memories.schemas import MemoryCreate, MemoryUpdate
+from app.search.arms import CANDIDATES, FLOORS
 from app.search.bm25 import K1, B
-from app.search.fusion import fuse
+from app.search.focus import FEWEST, MOST, RATE, SAMPLE
+from app.search.fusion import fuse, relevant
 from app.search.lexical import LexicalHit
 from app.search.schemas import SearchQuery
-from app.search.service import CANDIDATES, Search
+from app.search.service import Search
 from app.services import Services
 from tests.search.test_service import AwayEmbedder
 
@@ -96,12 +98,25 @@ async def exhaustive(
     async with services.database.statement() as tx:
         found = await tx.scalars(select(Memory.id).where(readable_by(caller, Memory)), caller.parameters)
         readable = set(found)
-        lexemes = await tx.scalar(text("SELECT tsvector_to_array(to_tsvector('english', :query))"), {"query": query})
-    asked = await services.embedder.query(query)
+        stems = text("SELECT w, (tsvector_to_array(to_tsvector('english', w)))[1] FROM unnest(:words ::text[]) AS w")
+        rows = await tx.execute(stems, {"words": query.split()})
+        lexeme_of: dict[str, str] = dict(rows.all())  # type: ignore[arg-type]
+    lexemes = sorted(lexeme_of.values())
+    held = [counts for id_, counts in world.words.items() if id_ in readable]
+    asked = await services.embedder.query(_meant(held, lexeme_of))
     near = sorted((Hit(id_, float(world.vectors[id_] @ asked)) for id_ in readable), key=lambda hit: -hit.score)
     said = _bm25({id_: counts for id_, counts in world.words.items() if id_ in readable}, lexemes)
     fused = fuse(near[:CANDIDATES] if dense else [], said[:CANDIDATES])
-    return [(hit.id, hit.score) for hit in fused[:LIMIT]]
+    return [(hit.id, hit.score) for hit in relevant(fused, FLOORS[services.embedder.model])[:LIMIT]]
+
+
+def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:
+    """The words of a query, by their lexemes, without those that many of the newest hold."""
+    newest = readable[:SAMPLE]
+    held = {word: sum(lexeme in counts for counts in newest) for word, lexeme in lexeme_of.items()}
+    common = min(MOST, 1 - (1 - RATE) ** np.mean([len(counts) for counts in newest])) if newest else 1
+    rare = [word for word, number in held.items() if number <= common * len(newest)]
+    return " ".join(rare if 2 * len(rare) >= len(held) > 1 and len(newest) >= FEWEST else held)
 
 
 def _bm25(documents: dict[UUID, Counter[str]], lexemes: list[str]) -> list[LexicalHit]:

@@ -22,6 +22,7 @@ from app.services import Services
 
 class AwayEmbedder:
     model = "away"
+    cutting = "away"
 
     async def dimension(self) -> int:
         raise EmbedderUnavailable("away")
@@ -29,7 +30,10 @@ class AwayEmbedder:
     async def query(self, _: str) -> np.ndarray:
         raise EmbedderUnavailable("away")
 
-    async def documents(self, _: Sequence[str]) -> np.ndarray:
+    async def windows(self, _: Sequence[str]) -> list[int]:
+        raise EmbedderUnavailable("away")
+
+    async def documents(self, _: Sequence[str]) -> list[np.ndarray]:
         raise EmbedderUnavailable("away")
 
     async def close(self) -> None:
@@ -211,3 +215,22 @@ async def test_whole_words_that_are_denied_do_not_hide_a_part_of_a_word_that_may
     search = searching(AwayEmbedder())
     answer = await search.search(app_caller, SearchQuery("kubernetes"))
     assert [result.id for result in answer.results] == [allowed]
+
+
+async def test_an_empty_answer_is_an_answer(services: Services, app_caller: Caller):
+    """Nothing fills a page that neither says a word of the query nor is about it."""
+    await delivered(services, app_caller, "The harbour was closed because of the storm", "My sister plays the cello")
+    for text in ("quarterly tax invoice", "zxqv wjkp"):
+        assert (await services.search.search(app_caller, SearchQuery(text))).results == []
+    [found] = (await services.search.search(app_caller, SearchQuery("musical instruments in the family"))).results
+    assert "cello" in found.memory
+
+
+async def test_the_floor_is_a_setting(services: Services, app_caller: Caller):
+    await delivered(services, app_caller, "The harbour was closed because of the storm", "My sister plays the cello")
+    for floor, size in ((-1.0, 2), (0.95, 0)):
+        settings = services.settings.model_copy(
+            update={"search": services.settings.search.model_copy(update={"floor": floor})}
+        )
+        search = Search(services.database, services.spaces, settings, services.rates)
+        assert len((await search.search(app_caller, SearchQuery("quarterly tax invoice"))).results) == size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -168,10 +169,30 @@ class Attempts:
         return {"memory_ids": self._ids()}
 
     def _query(self) -> dict[str, Any]:
-        more = {"namespace": self._namespace()} if self._rng.random() < 0.3 else {}
+        more: dict[str, Any] = {"namespace": self._namespace()} if self._rng.random() < 0.3 else {}
         if self._rng.random() < 0.2:
             more["categories"] = [self._category()]
+        if self._rng.random() < 0.4:
+            more["filter"] = self._conditions()
         return {"query": self._rng.choice(["alpaca", "what does it like", "carrots"]), "limit": 50} | more
+
+    def _conditions(self) -> dict[str, Any]:
+        """A filter that fits what may be anybody's."""
+        one = self._rng.choice(
+            [
+                {"metadata.note": "*"},
+                {"metadata.note": {"contains": "tk"}},
+                {"metadata.note": self._rng.choice([*self._world.memory_of, "none"])},
+                {"namespace": [self._namespace(), self._namespace(), "default"]},
+                {"category": {"in": [self._category(), self._category()]}},
+                {"app_id": [self._app_id(), self._app_id()]},
+                {"app": {"contains": "app"}},
+                {"thread_id": {"exists": self._rng.random() < 0.5}},
+                {"key": self._rng.choice([*self._world.memory_of, "none"])},
+                {"created_at": {"gte": "2000-01-01"}},
+            ]
+        )
+        return self._rng.choice([one, {"NOT": [one]}, {"OR": [one, {"metadata.note": {"ne": "x"}}]}])
 
     # The doors.
 
@@ -224,6 +245,8 @@ class Attempts:
     def _search_by_query(self, actor: Actor) -> Attempt:
         user = self._user(actor)
         params = {"user_id": user, "query": "alpaca", "limit": 50}
+        if self._rng.random() < 0.4:
+            params["filter"] = json.dumps(self._conditions())
         return Attempt("search", "GET", f"{MEMORIES}/search", params, user=user)
 
     def _search(self, actor: Actor) -> Attempt:

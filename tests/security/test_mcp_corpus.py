@@ -17,6 +17,7 @@ import pytest
 
 from app.config import Settings
 from app.services import open_services
+from tests.clusters import furnish
 from tests.journeys.bridging import Bridge, bridged
 from tests.journeys.service import Service, short_parent, starting
 from tests.mcp.conftest import ACCEPT, serving
@@ -39,7 +40,7 @@ Eventually = Any
 
 @pytest.fixture(scope="module")
 async def http(short_folder: Path) -> AsyncIterator[httpx.AsyncClient]:
-    settings = Settings.model_validate({"data_dir": str(short_folder / "corpus"), "rates": UNLIMITED})
+    settings = Settings.model_validate({"data_dir": str(furnish(short_folder / "corpus")), "rates": UNLIMITED})
     opened: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     over = asyncio.Event()
 

@@ -23,11 +23,12 @@ from schemathesis.engine.recorder import ScenarioRecorder
 
 from app.config import Settings
 from app.services import open_services
+from tests.clusters import furnish
 from tests.mcp.conftest import serving
 
 KEY = "an-administrator-for-everyone-0123456789"
 AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
-LONG = int(os.environ.get("OPENMEMORY_TEST_EXAMPLES", "120"))
+LONG = int(os.environ.get("OPENMEMORY_TEST_EXAMPLES", "40"))
 
 CHECKS = {
     # An answer is right although the description alone would have it otherwise. A request that fits the description may
@@ -75,7 +76,7 @@ async def url(short_folder: Path) -> AsyncIterator[str]:
     """The product behind a socket, over a data folder of its own, for an administrator whom no rate holds up."""
     settings = Settings.model_validate(
         {
-            "data_dir": str(short_folder / "openapi"),
+            "data_dir": str(furnish(short_folder / "openapi")),
             "access": {"require": "always", "api_key": KEY},
             "rates": {"saves": 0, "searches": 0, "requests": 0, "failures": 1_000_000},
         }

@@ -32,6 +32,7 @@ from app.memories.models import Memory
 from app.search import readback
 from app.services import Services, open_services
 from tests.backup.archives import members
+from tests.clusters import furnish
 from tests.security.attempts import Attempt, Attempts
 from tests.security.world import ID, TOKEN, Actor, Row, World, populate
 
@@ -49,7 +50,7 @@ class Leak(AssertionError):
 @pytest.fixture(scope="module")
 async def tenancy(short_folder: Path) -> AsyncIterator[tuple[Services, httpx.AsyncClient]]:
     settings = Settings.model_validate(
-        {"data_dir": str(short_folder / "tenancy"), "access": {"require": "always"}, "rates": UNLIMITED}
+        {"data_dir": str(furnish(short_folder / "tenancy")), "access": {"require": "always"}, "rates": UNLIMITED}
     )
     async with open_services(settings) as services:
         app, started, over = create_app(services), asyncio.Event(), asyncio.Event()
@@ -256,7 +257,7 @@ async def test_nothing_of_anybody_else_is_seen_or_changed(tenancy):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 async def test_nothing_of_anybody_else_is_seen_or_changed_in_many_attempts(tenancy, capsys):
-    left = int(os.environ.get("OPENMEMORY_TEST_ATTEMPTS", "3000"))
+    left = int(os.environ.get("OPENMEMORY_TEST_ATTEMPTS", "2000"))
     first = seed = int(os.environ.get("OPENMEMORY_TEST_SEED", "100"))
     done, statuses = Counter[str](), Counter[int]()
     while left > 0:

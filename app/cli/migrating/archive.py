@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 
 import orjson
 
+from app import exact_json
 from app.cli.migrating.staging import Staging
 
 _TOGETHER = 200
@@ -101,7 +102,7 @@ class _Writer:
         for row in self._rows(query):
             app = self._apps[self._same[row["app_id"]]]["name"]
             yield {
-                "id": row["id"], "content": row["content"], "metadata": orjson.loads(row["metadata"]),
+                "id": row["id"], "content": row["content"], "metadata": exact_json.loads(row["metadata"]),
                 "created_at": row["created_at"], "updated_at": row["updated_at"], "state": row["state"],
                 "app": app, "categories": orjson.loads(row["names"]),
             }  # fmt: skip
@@ -110,7 +111,7 @@ class _Writer:
         """The log of accesses."""
         for row in self._rows(f"SELECT * FROM memory_access_logs WHERE memory_id IN {_MINE}"):  # noqa: S608
             yield _plain(row) | {
-                "app_id": self._same[row["app_id"]], "metadata": orjson.loads(row["metadata"]),
+                "app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"]),
             }  # fmt: skip
 
     def contents(self) -> Contents:
@@ -128,15 +129,15 @@ class _Writer:
     def user(self) -> dict[str, Any]:
         """The user's own row."""
         [row] = self._rows("SELECT * FROM users WHERE id = :user")
-        return _plain(row) | {"metadata": orjson.loads(row["metadata"])}
+        return _plain(row) | {"metadata": exact_json.loads(row["metadata"])}
 
     def _app(self, row: Row) -> dict[str, Any]:
         return _plain(row) | {
-            "owner_id": self._user, "metadata": orjson.loads(row["metadata"]), "is_active": bool(row["is_active"]),
+            "owner_id": self._user, "metadata": exact_json.loads(row["metadata"]), "is_active": bool(row["is_active"]),
         }  # fmt: skip
 
     def _memory(self, row: Row) -> dict[str, Any]:
-        memory = _plain(row) | {"app_id": self._same[row["app_id"]], "metadata": orjson.loads(row["metadata"])}
+        memory = _plain(row) | {"app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"])}
         thread = memory.pop("thread_id")
         memory["category_ids"] = orjson.loads(memory.pop("filed"))
         return memory if thread is None else memory | {"thread_id": thread}
@@ -188,7 +189,7 @@ def write(staging: Staging, user: str, path: Path, show: Callable[[int, int | No
     total = sum(staging.states(user).values())
     with zipfile.ZipFile(path, "w") as archive:
         with _member(archive, "memories.json") as file:
-            file.write(b'{"user":' + orjson.dumps(writer.user()))
+            file.write(b'{"user":' + exact_json.dumps(writer.user()))
             for name, rows in writer.tables():
                 file.write(b',"%s":[' % name.encode())
                 _write(file, rows, b",", show=(lambda done: show(done, total)) if name == "memories" else None)
@@ -209,7 +210,7 @@ def _write(
         file.write((between if done else b"") + between.join(pending))
 
     for row in rows:
-        pending.append(orjson.dumps(row))
+        pending.append(exact_json.dumps(row))
         if len(pending) == _TOGETHER:
             flush()
             done += len(pending)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
-import orjson
+from app import exact_json
 
 STATES = ("active", "paused", "archived", "deleted")
 _LARGEST_SECONDS = 253_402_300_799
@@ -19,9 +19,14 @@ class Unusable(ValueError):
 
 
 class Mended(str):
-    """A JSON object as text, in which null stands for numbers that are none, such as NaN."""
+    """A JSON object as text, in which null stands for so many numbers that JSON cannot say, such as NaN."""
 
-    __slots__ = ()
+    numbers: int
+
+    def __new__(cls, text: str, numbers: int) -> Self:
+        made = super().__new__(cls, text)
+        made.numbers = numbers
+        return made
 
 
 def identifier(name: str, value: Any) -> str:
@@ -54,29 +59,23 @@ def text(name: str, value: Any) -> str:
 
 
 def mapping(name: str, value: Any) -> str:
-    """A JSON object, as text; null is an empty one. If Python wrote numbers that are none, it is `Mended`."""
-    none: list[str] = []
+    """A JSON object, as text, every number exact; null is an empty one. If Python wrote numbers that are none, it is
+    `Mended`."""
     if isinstance(value, str | bytes):
         try:
-            value = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            value = _as_python_wrote_it(name, value, none)
+            value = json.loads(value)  # which takes what Python wrote
+        except (ValueError, RecursionError):
+            raise Unusable(f"{name}: is no JSON") from None
     if value is None:
         return "{}"
     if not isinstance(value, dict):
         raise Unusable(f"{name}: is no JSON object")
     try:
-        found = orjson.dumps(value).decode()
-        return Mended(found) if none else found
-    except TypeError:
+        kept, numbers = exact_json.finite(value)
+        found = exact_json.dumps(kept).decode()
+    except (TypeError, RecursionError):
         raise Unusable(f"{name}: holds what JSON cannot say") from None
-
-
-def _as_python_wrote_it(name: str, value: str | bytes, none: list[str]) -> Any:
-    try:
-        return json.loads(value, parse_constant=none.append)  # which makes null of it
-    except (ValueError, RecursionError):
-        raise Unusable(f"{name}: is no JSON") from None
+    return Mended(found, numbers) if numbers else found
 
 
 def state(name: str, value: Any) -> str:

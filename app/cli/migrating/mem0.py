@@ -55,6 +55,10 @@ class Mem0:
         for name in sorted(names):
             self._staging.add("memory_categories", {"memory_id": id_, "category_id": self._category(name)})
 
+    def refuse(self, id_: str, reason: str) -> None:
+        """Note what is no memory, so that nobody can say whose it is."""
+        self._staging.refuse("memories", {"id": id_}, reason)
+
     def _user(self, name: str) -> str:
         if name not in self._users:
             self._users[name] = _id("user", name)
@@ -87,7 +91,10 @@ def stage_json(file: BinaryIO, mem0: Mem0) -> int:
         for entry in entries(_reading(file), "the file"):
             if entry.key in ("results", "memories") and entry.number is not None and entry.number >= 0:
                 count += 1
-                mem0.take(entry.value if isinstance(entry.value, dict) else {"id": f"number {entry.number + 1}"})
+                if isinstance(entry.value, dict):
+                    mem0.take(entry.value)
+                else:
+                    mem0.refuse(f"number {entry.number + 1}", "is no object")
     except OpenMemoryError as error:
         raise SetupError(f"this is no JSON export of mem0: {error.message}") from error
     return count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,15 +12,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-
+from app import exact_json
 from app.backup.container import Container
 from app.backup.format import TABLES
 from app.cli.migrating.archive import lines_member
-from app.cli.migrating.cleaning import Unusable, identifier, mapping, moment, text
+from app.cli.migrating.cleaning import Mended, Unusable, identifier, mapping, moment, text
 from app.cli.migrating.exported import UNPACKED, memories_of
 from app.cli.migrating.fetching import download, fetched
-from app.cli.migrating.staging import LeftOut
+from app.cli.migrating.left_out import LeftOut
 from app.errors import NotFound, OpenMemoryError, SetupError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ async def with_accesses(
                     left_out.note("memory_access_logs", page.memory, page.problem)
                 for line in page.lines:
                     if isinstance(line, dict) and (access := _access(line, page.memory, left_out)) is not None:
-                        file.write(orjson.dumps(access) + b"\n")
+                        file.write(exact_json.dumps(access) + b"\n")
 
             async with _client(url) as http:
                 memories = _ids(exported)
@@ -126,11 +126,11 @@ async def _take_log(http: AsyncClient, memory: str, take: Callable[[_Page], None
             answer = await fetched(
                 http, "GET", f"/api/v1/memories/{memory}/access-log", most=_LARGEST_PAGE, params=params
             )
-            found = orjson.loads(answer)
+            found = json.loads(answer)  # the numbers as they are, and those that Python alone knows
             lines, total = list(found["logs"]), int(found["total"])
         except NotFound:
             return take(_Page(memory, [], "the old server has no log of it"))
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return take(_Page(memory, [], "the old server's answer is no log"))
         came += len(lines)
         take(_Page(memory, lines))
@@ -141,16 +141,20 @@ async def _take_log(http: AsyncClient, memory: str, take: Callable[[_Page], None
 
 def _access(line: dict[str, Any], memory: str, left_out: LeftOut) -> dict[str, Any] | None:
     try:
-        return {
+        metadata = mapping("metadata", line.get("metadata_"))
+        access = {
             "id": identifier("id", line.get("id")), "memory_id": identifier("memory_id", memory),
             "app_id": identifier("app_id", line.get("app_id")),
             "accessed_at": moment("accessed_at", line.get("accessed_at")),
             "access_type": text("access_type", line.get("access_type")),
-            "metadata": orjson.loads(mapping("metadata", line.get("metadata_"))),
+            "metadata": exact_json.loads(metadata),
         }  # fmt: skip
     except Unusable as error:
         left_out.note("memory_access_logs", line.get("id"), str(error))
         return None
+    if isinstance(metadata, Mended):
+        left_out.mended["memory_access_logs"] += metadata.numbers
+    return access
 
 
 def _copy(exported: Path, archive: zipfile.ZipFile) -> None:

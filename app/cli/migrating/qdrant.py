@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-import orjson
-
+from app import exact_json
 from app.cli.migrating.fetching import fetched
 from app.cli.migrating.mem0 import Mem0
 from app.config import source_key
@@ -77,8 +76,8 @@ async def _pages(http: AsyncClient, path: str) -> AsyncIterator[list[Any]]:
 async def _asked(http: AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
     answer = await fetched(http, "POST", path, most=_LARGEST_PAGE, body=body)
     try:
-        result = orjson.loads(answer)["result"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+        result = exact_json.loads(answer)["result"]
+    except (ValueError, KeyError, TypeError):
         result = None
     if not isinstance(result, dict):
         raise Invalid("source", f"{http.base_url} does not answer as Qdrant does")

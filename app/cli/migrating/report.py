@@ -23,6 +23,11 @@ def show(report: Report, *, json: bool) -> None:
     for (kind, reason), count in report.left_out.counts.most_common():
         print(f"Left out: {count:,} of {kind}: {reason}.")
     _named(report.left_out.shown)
+    if nobodys := report.left_out.nobodys:
+        print(f"Of {nobodys:,} of them nothing tells whose they were: they count whoever is asked for.")
+    if mended := report.left_out.mended:
+        where = ", ".join(f"{count:,} of {kind}" for kind, count in mended.most_common())
+        print(f"Numbers in metadata that JSON cannot say, such as NaN, became null: {where}.")
     for note in report.notes:
         print(note)
     if not report.users:
@@ -52,6 +57,8 @@ def _service(told: dict[str, Any]) -> list[str]:
     counted = [f"{memories[name]:,} {words.get(name, name)}" for name in names if memories.get(name)]
     others = [f"{told[name]:,} {_WORDS.get(name, name)}" for name in _COUNTED if isinstance(told.get(name), int)]
     lines = [f"  Memories: {', '.join(counted) or 'none'}. With them: {', '.join(others)}."]
+    if mended := told.get("mended"):
+        lines.append(f"  Numbers in metadata that JSON cannot say, such as NaN, became null: {mended:,}.")
     left_out = told.get("left_out")
     for row in left_out[:20] if isinstance(left_out, list) else ():
         lines.append(f"  Left out: {plain(row.get('kind'))} {plain(row.get('id'))}: {plain(row.get('reason'))}")

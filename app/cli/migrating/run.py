@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 from app.cli.client import Client
 from app.cli.migrating import archive, exported, mem0, old_server, qdrant, sqlite_file
 from app.cli.migrating.archive import Contents
+from app.cli.migrating.left_out import LeftOut
 from app.cli.migrating.sending import send
-from app.cli.migrating.staging import LeftOut, Staging
+from app.cli.migrating.staging import Staging
 from app.cli.output import counting
 from app.errors import Invalid, OpenMemoryError, SetupError, Unavailable
 
@@ -73,7 +74,11 @@ class Report:
         ]
         return {
             "source": self.source, "dry_run": self.dry_run, "users": [asdict(taken) for taken in self.users],
-            "left_out": {"total": self.left_out.total, "reasons": reasons, "rows": self.left_out.shown},
+            "left_out": {
+                "total": self.left_out.total, "nobodys": self.left_out.nobodys, "reasons": reasons,
+                "rows": self.left_out.shown,
+            },
+            "mended": dict(self.left_out.mended),
             "notes": self.notes,
         }  # fmt: skip
 
@@ -162,7 +167,6 @@ class Migration:
     async def _staged(self, folder: Path) -> AsyncIterator[Staging]:
         """A staging to be filled while the block runs; then everything in it is sent."""
         staging = Staging(folder)
-        self.report.left_out, self.report.notes = staging.left_out, staging.notes
         try:
             yield staging
             await asyncio.to_thread(staging.settle)
@@ -178,6 +182,9 @@ class Migration:
             if not users:
                 there = ", ".join(known[:20]) or "nobody"
                 raise Invalid("--user", f"{self._wanted.user!r} is not there; there is {there}")
+        asked = None if self._wanted.user is None else users[0][0]
+        self.report.left_out = await asyncio.to_thread(staging.left_out, asked)
+        self.report.notes = staging.notes(asked)
         if self._wanted.into is not None and len(users) > 1:
             raise Invalid("--into", f"is for one user, and there are {len(users)}; choose one with --user")
         for id_, name in users:

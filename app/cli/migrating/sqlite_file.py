@@ -63,7 +63,7 @@ def _take(old: sqlite3.Connection, staging: Staging, show: Callable[[int, int | 
                 show(done, total)
     show(total, total)
     if "configs" in tables and old.execute("SELECT count(*) FROM configs").fetchone()[0]:
-        staging.notes.append("The configuration is not taken, for it may hold keys; see `openmemory config`.")
+        staging.general_notes.append("The configuration is not taken, for it may hold keys; see `openmemory config`.")
 
 
 @contextmanager

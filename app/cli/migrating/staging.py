@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from app.cli.migrating.cleaning import (
     whole,
     words,
 )
+from app.cli.migrating.left_out import Ledger, LeftOut
 
 Clean = Callable[[str, Any], Any]
 
@@ -91,39 +92,18 @@ _INDEXES = (
     "memories(user_id, id)", "memories(app_id)", "memory_categories(category_id)", "memory_status_history(memory_id)",
     "memory_access_logs(memory_id)", "apps(owner_id)",
 )  # fmt: skip
-SHOWN = 100
-"""How many of the things that could not be taken are named; all are counted."""
 _WRITTEN_TOGETHER = 1_000
 _LONGEST = 36_500
 """Days of a policy that are taken."""
-
-
-@dataclass(slots=True)
-class LeftOut:
-    """What could not be taken, and why: the first hundred by id, all of them counted by reason."""
-
-    shown: list[dict[str, str]] = field(default_factory=list)
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def note(self, kind: str, id_: Any, reason: str, count: int = 1) -> None:
-        """One row, or `count` of them, of a table."""
-        self.counts[kind, reason] += count
-        if len(self.shown) < SHOWN:
-            self.shown.append({"kind": kind, "id": _shown(id_), "reason": reason})
-
-    @property
-    def total(self) -> int:
-        """How many rows there are in all."""
-        return sum(self.counts.values())
 
 
 class Staging:
     """The rows of one installation. Filled by an adapter, settled once, then read by whoever writes archives."""
 
     def __init__(self, folder: Path) -> None:
-        self.left_out = LeftOut()
-        self.notes: list[str] = []
-        """What the report says besides, in sentences."""
+        self.general_notes: list[str] = []
+        """What the report says besides of the whole installation, in sentences."""
+        self._filed: Counter[str] = Counter()
         # Filled in one thread and read in another, never in two at once.
         self.connection = sqlite3.connect(folder / "staging.sqlite", check_same_thread=False, isolation_level=None)
         self.connection.row_factory = sqlite3.Row
@@ -134,6 +114,7 @@ class Staging:
         for table, columns in TABLES.items():
             keys = "id" if "id" in columns else ", ".join(columns)
             self.connection.execute(f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({keys}))")
+        self._ledger = Ledger(self.connection)
         self.connection.execute("BEGIN")
 
     def close(self) -> None:
@@ -146,20 +127,24 @@ class Staging:
         try:
             values = self._cleaned(columns, row)
         except Unusable as error:
-            self.left_out.note(table, row.get("id"), str(error))
+            self.refuse(table, row, str(error))
             return False
         marks = ", ".join("?" * len(columns))
         taken = self.connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608
         if not taken and "id" in columns:
-            self.left_out.note(table, row.get("id"), "id: is there twice")
-        if taken and any(isinstance(value, Mended) for value in values):
-            self.left_out.note(table, row.get("id"), "metadata: numbers that JSON cannot say, such as NaN, became null")
+            self.refuse(table, row, "id: is there twice")
+        if taken and (numbers := sum(value.numbers for value in values if isinstance(value, Mended))):
+            self._ledger.mended(table, _usable(columns, row), numbers)
         self._pending += 1
         if self._pending >= _WRITTEN_TOGETHER:
             self.connection.execute("COMMIT")
             self.connection.execute("BEGIN")
             self._pending = 0
         return bool(taken)
+
+    def refuse(self, table: str, row: Mapping[str, Any], reason: str) -> None:
+        """Note that a row cannot be taken, and of what it refers to as much as can be used."""
+        self._ledger.lost(table, _usable(TABLES[table], row), row.get("id"), reason)
 
     def _cleaned(self, columns: Mapping[str, Column], row: Mapping[str, Any]) -> list[Any]:
         values = []
@@ -179,6 +164,7 @@ class Staging:
         """Leave out what refers to nothing, once everything is here."""
         for index, on in enumerate(_INDEXES):
             self.connection.execute(f"CREATE INDEX staged_{index} ON {on}")
+        self._ledger.note_filers()
         self._drop("apps", "owner_id NOT IN (SELECT id FROM users)", "its user is gone")
         self._drop("memories", "user_id NOT IN (SELECT id FROM users)", "its user is gone")
         self._file_under_openmemory()
@@ -198,6 +184,7 @@ class Staging:
                    "its memory is gone")  # fmt: skip
         self._drop("access_controls", "effect NOT IN ('allow', 'deny')", "effect: is neither allow nor deny")
         self._settle_policies()
+        self._ledger.settle()
         self.connection.execute("COMMIT")
 
     def _settle_policies(self) -> None:
@@ -212,12 +199,8 @@ class Staging:
             self._drop(policies, f"criteria_type = '{sort}' AND criteria_id NOT IN ({there})", f"its {sort} is gone")
 
     def _drop(self, table: str, which: str, reason: str, id_: str = "id") -> None:
-        found = self.connection.execute(f"SELECT {id_} FROM {table} WHERE {which} LIMIT {SHOWN}").fetchall()  # noqa: S608
-        for row in found:
-            self.left_out.note(table, row[0], reason)
-        count = self.connection.execute(f"DELETE FROM {table} WHERE {which}").rowcount  # noqa: S608
-        if count > len(found):
-            self.left_out.counts[table, reason] += count - len(found)
+        self._ledger.dropped(table, which, reason, id_)
+        self.connection.execute(f"DELETE FROM {table} WHERE {which}")  # noqa: S608
 
     def _file_under_openmemory(self) -> None:
         """A memory whose app is gone is no memory lost: it goes to the user's app `openmemory`."""
@@ -228,11 +211,20 @@ class Staging:
             app = found[0] if found else str(uuid5(NAMESPACE_URL, f"openmemory:app:{user}:openmemory"))
             if not found:
                 self.add("apps", {"id": app, "owner_id": user, "name": "openmemory"})
-            count = self.connection.execute(
+            self._filed[user] = self.connection.execute(
                 f"UPDATE memories SET app_id = ? WHERE user_id = ? AND {lost}",  # noqa: S608
                 (app, user),
             ).rowcount
-            self.notes.append(f"{count} memories whose app is gone are filed under the app openmemory.")
+
+    def left_out(self, user: str | None = None) -> LeftOut:
+        """What could not be taken once it is settled: of a user, by their id, with what may be anybody's; or all."""
+        return self._ledger.of(user)
+
+    def notes(self, user: str | None = None) -> list[str]:
+        """What the report says besides, in sentences: of a user, by their id, or of all."""
+        filed = self._filed.total() if user is None else self._filed[user]
+        said = [f"{filed} memories whose app is gone are filed under the app openmemory."] if filed else []
+        return self.general_notes + said
 
     def users(self) -> list[tuple[str, str]]:
         """The id and the name of every user."""
@@ -253,7 +245,13 @@ class Staging:
         return found | {row["state"]: row["n"] for row in self.rows(query, user)}
 
 
-def _shown(id_: Any) -> str:
-    """An id as a report may show it, whatever stood there."""
-    found = id_.hex() if isinstance(id_, bytes) else str(id_)
-    return "".join(sign if sign.isprintable() else "?" for sign in found[:64])
+def _usable(columns: Mapping[str, Column], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The ids and words of a row that can be used; None for those that cannot."""
+    usable: dict[str, Any] = {}
+    for name, column in columns.items():
+        if column.clean in (identifier, text):
+            try:
+                usable[name] = None if row.get(name) is None else column.clean(name, row[name])
+            except Unusable:
+                usable[name] = None
+    return usable

@@ -297,7 +297,7 @@ async def test_what_was_deleted_is_not_found_and_what_is_active_is(
     archive, ids = rich()
     await bring_in(api, user, archive.zip())
     await services.deliverer.drain()
-    answer = await api.post("/api/v1/memories/search", json={"user_id": user, "query": "which car did she drive"})
+    answer = await api.post("/api/v1/memories/search", json={"user_id": user, "query": "which beverage does she like"})
     assert [result["id"] for result in answer.json()["results"]] == [ids["plain"]]
     owner = await services.directory.caller(user, None, owner=True)
     assert await services.index.count(owner.user_id) == 1
@@ -394,6 +394,7 @@ async def test_progress_comes_in_lines_for_who_asks(api: httpx.AsyncClient, user
     assert done["detail"].startswith("Invalid zip file")
 
 
+@pytest.mark.usefixtures("in_bulk")
 async def test_who_goes_away_midway_leaves_all_or_nothing_and_nobody_waits(api: httpx.AsyncClient, user: str) -> None:
     archive = Upstream()
     for number in range(2_000):

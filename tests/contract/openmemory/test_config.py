@@ -16,6 +16,7 @@ from sqlalchemy import text
 
 from app.config import Settings
 from app.services import Services, open_services
+from tests.clusters import furnish
 from tests.mcp.conftest import serving
 
 CONFIG = "/api/v1/config"
@@ -36,7 +37,7 @@ def installed(short_folder: Path) -> Installed:
 
     @asynccontextmanager
     async def make(**settings: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Services]]:
-        folder = short_folder / f"config-{next(_numbers)}"
+        folder = furnish(short_folder / f"config-{next(_numbers)}")
         async with (
             open_services(Settings.model_validate({"data_dir": str(folder), "port": 0} | settings)) as services,
             serving(services) as address,

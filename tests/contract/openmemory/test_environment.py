@@ -21,7 +21,8 @@ from app.embedded.postgres import EmbeddedPostgres
 from app.errors import SetupError
 from app.inherited import OBSOLETE, Inherited, inherit
 from app.services import open_stores
-from tests.journeys.service import START, Service, clean_environment, until
+from tests.journeys.service import START, Service, until
+from tests.warm import clean_environment
 
 SECRET = "sk-secret-0123456789"
 

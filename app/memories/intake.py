@@ -1,0 +1,70 @@
+"""What is taken of what comes in: sizes and characters first, then the policies of `capture`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from app.access.caller import Caller
+from app.config import Capture, Limits
+from app.errors import Invalid
+from app.memories import checks
+from app.memories.content import Content
+from app.memories.models import State
+from app.memories.schemas import CheckedMemory, MemoryCreate, MemoryQuery, MemoryUpdate
+
+
+class Intake:
+    """Turns what somebody sends into what can be stored or looked for."""
+
+    def __init__(self, limits: Limits, capture: Capture) -> None:
+        self._limits = limits
+        self._content = Content(capture)
+
+    def created(self, new: MemoryCreate) -> CheckedMemory:
+        """The memory as it can be stored; with `capture.secrets` at `redact` not to the letter.
+
+        Raises:
+            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
+        """
+        limits = self._limits
+        checks.text(new.text, "text", limits.text, "limits.text")
+        for field in ("namespace", "thread_id", "kind", "key", "app"):
+            value = getattr(new, field)
+            if value is not None:
+                checks.name(value, field, limits)
+        checks.categories(new.categories, limits)
+        if new.importance is not None and not 0 <= new.importance <= 1:
+            raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
+        for field in ("created_at", "expires_at"):
+            checks.moment(getattr(new, field), field)
+        checks.metadata(new.metadata, limits)
+        return self._content.created(new)
+
+    def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
+        """A change as it can be made. `field`: what the text is called where it came in.
+
+        Raises:
+            Invalid: as `created` does.
+        """
+        if change.text is not None:
+            checks.text(change.text, field, self._limits.text, "limits.text")
+        if change.metadata is not None:
+            checks.metadata(change.metadata, self._limits)
+        checks.categories(change.categories or (), self._limits)
+        return self._content.changed(change, field)
+
+    def narrowed(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
+        """A query as it can be asked; an app's is about active memories alone.
+
+        Raises:
+            Invalid: a filter cannot be used.
+        """
+        if query.text:
+            checks.part(query.text, "search_query", self._limits.query, "limits.query")
+        checks.narrowing(query, self._limits)
+        return query if caller.owner else replace(query, states=(State.ACTIVE,))
+
+    def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
+        """The labels of a memory of this text and metadata."""
+        return self._content.labels(text, metadata)

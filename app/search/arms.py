@@ -1,0 +1,185 @@
+"""The two arms of a search: what each of them is asked, and what is made of both answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, and_
+
+from app.access.caller import Caller, Default
+from app.access.readable import readable_by
+from app.access.rulebook import Rulebook
+from app.access.rules import ALL, Rules
+from app.config import Settings
+from app.database import Database
+from app.embeddings.port import PACKAGED, EmbedderUnavailable
+from app.index.port import Filter, Hit, IndexUnavailable, Vector
+from app.index.space import Spaces
+from app.memories.models import Memory
+from app.search import lexical
+from app.search.dated import dated, moments
+from app.search.filter_sql import Shape, by_shape, filtering, is_usual
+from app.search.focus import focused
+from app.search.fusion import Fused, fuse, relevant
+from app.search.lexical import LexicalFilter, LexicalHit
+from app.search.matching import matching
+from app.search.periods import Period, names_a_time, periods
+from app.search.readback import conditions, parameters
+from app.search.schemas import SearchQuery
+from app.search.threads import HEARD, heard, links
+
+log = logging.getLogger(__name__)
+
+NO_INDEX = "Using text search (vector store unavailable)"
+NO_EMBEDDER = "Using text search (embedder unavailable)"
+
+FLOORS = {PACKAGED: 0.2}
+"""Cosines below which the vectors of a model tell nothing. The packaged model's are 0.05 on average for sentences about
+different things, with a deviation of 0.07; what answers a question without its words has 0.22 nineteen times of twenty.
+"""
+
+CANDIDATES = 50
+"""Candidates that each arm is asked for at first, or three times the limit if that is more."""
+
+
+class Dense(NamedTuple):
+    """What the dense arm found; `note` says why it found nothing when it could not look."""
+
+    hits: list[Hit]
+    note: str | None = None
+
+
+class Means(NamedTuple):
+    """What all searches look with."""
+
+    database: Database
+    spaces: Spaces
+    settings: Settings
+    rulebook: Rulebook
+
+
+class Arms:
+    """The arms of one search: each may be asked several times, for more and more."""
+
+    def __init__(self, means: Means, caller: Caller, query: SearchQuery) -> None:
+        self._database = means.database
+        self._rulebook = means.rulebook
+        self._space = means.spaces.serving
+        self._caller = caller
+        self._query = query
+        self._narrowed = asyncio.ensure_future(self._narrow())
+        self._times: list[Period] | None = None
+        self._then: list[LexicalHit] = []
+        self._vector: Vector | None = None
+        floor = means.settings.search.floor
+        self.floor: float | None = FLOORS.get(self._space.model) if floor == "auto" else floor
+        """The cosine from which on a memory is near to the query though they share no word."""
+
+    async def dense(self, limit: int) -> Dense:
+        """The nearest by meaning; none, and why, if the model or the index does not answer."""
+        caller, query = self._caller, self._query
+        said = await self._narrowed
+        where = Filter(
+            caller.user_id,
+            namespaces=query.namespaces,
+            kinds=query.kinds,
+            apps=query.app_ids,
+            rules=said.rules,
+            ids=said.ids,
+        )
+        try:
+            if self._vector is None:
+                self._vector = await self._space.query(await self._meant())
+            return Dense(await self._space.search(self._vector, where, limit))
+        except EmbedderUnavailable as error:
+            log.debug("no dense candidates: %s", error)
+            return Dense([], NO_EMBEDDER)
+        except IndexUnavailable as error:
+            log.debug("no dense candidates: %s", error)
+            return Dense([], NO_INDEX)
+
+    async def words(self, limit: int, *, enough: int, strict: bool) -> list[LexicalHit]:
+        """The best by words. What is decided neither by rules nor by the filters that are bound here is passed over in
+        the database only when `strict`, or when a filter would let few through: reading back passes it over anyway."""
+        caller, query, where = self._caller, self._query, await self._narrowed
+        async with self._database.statement() as tx:
+            if strict or (where.ids is None and (query.filter or query.categories or len(query.threads) > 1)):
+                kept = is_usual(shape := filtering(query.filter).shape)
+                readable = _readable(caller.owner, caller.default, shape)
+                binds = caller.parameters | parameters(query)
+                return await lexical.search(
+                    tx, query.text, where, limit, enough=enough, readable=readable, parameters=binds, kept=kept
+                )
+            return await lexical.search(tx, query.text, where, limit, enough=enough)
+
+    async def ranked(self, dense: list[Hit], words: list[LexicalHit]) -> list[Fused]:
+        """What both found as one list, best first: with what threads tell of it, and the times that the query names."""
+        if self._times is None:
+            self._times = await self._named_times()
+            self._then = await self._written(self._times[0]) if len(self._times) == 1 else []
+        times, words = self._times, _together(words, self._then)
+        hits = relevant(fuse(dense, words), self.floor)
+        if not hits:
+            return hits
+        async with self._database.statement() as tx:
+            hits = heard(hits, await links(tx, self._caller, [hit.id for hit in hits[:HEARD]]), words)
+            if times:
+                hits = dated(hits, await moments(tx, self._caller.user_id, [hit.id for hit in hits]), times)
+        return hits
+
+    async def _narrow(self) -> LexicalFilter:
+        """Where to look: with the rules of the app, and the ids of what the query is narrowed to, if these are few and
+        the index cannot tell."""
+        query = self._query
+        rules, ids = await asyncio.gather(self._rules(), matching(self._database, self._caller, query))
+        return LexicalFilter(
+            self._caller.user_id,
+            namespaces=query.namespaces,
+            thread=query.threads[0] if len(query.threads) == 1 else None,
+            kinds=query.kinds,
+            apps=query.app_ids,
+            since=query.created_from,
+            until=query.created_to,
+            rules=rules,
+            ids=ids,
+        )
+
+    async def _rules(self) -> Rules:
+        if self._caller.owner:
+            return ALL
+        async with self._database.statement() as tx:
+            return await self._rulebook.of(tx, self._caller)
+
+    async def _meant(self) -> str:
+        where = await self._narrowed
+        async with self._database.statement() as tx:
+            return await focused(tx, self._query.text, where)
+
+    async def _named_times(self) -> list[Period]:
+        text = self._query.text
+        return await asyncio.to_thread(periods, text, datetime.now(UTC)) if names_a_time(text) else []
+
+    async def _written(self, then: Period) -> list[LexicalHit]:
+        """What was written at a time and holds a word of the query, be it among the best or not."""
+        where = await self._narrowed
+        where = replace(where, since=where.since or then.start, until=where.until or then.end)
+        async with self._database.statement() as tx:
+            return await lexical.search(tx, self._query.text, where, CANDIDATES, enough=0)
+
+
+def _together(words: list[LexicalHit], more: list[LexicalHit]) -> list[LexicalHit]:
+    """Both lists as one, best first; what only parts of words match stays behind."""
+    if not more:
+        return words
+    known = {hit.id for hit in words}
+    return sorted([*words, *(hit for hit in more if hit.id not in known)], key=lambda hit: (hit.partial, -hit.score))
+
+
+@by_shape
+def _readable(owner: bool, default: Default, shape: Shape) -> ColumnElement[bool]:
+    """What callers of one sort may read of what a query asks for: one object, so that statements with it are cached."""
+    return and_(readable_by(Caller.anyone(owner=owner, default=default), Memory), conditions(shape))

@@ -1,0 +1,47 @@
+"""What a time that a question names tells of the memories: those that were written then, or soon after, come first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Uuid, bindparam, func, select
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from app.database import Tx
+from app.memories.models import Memory
+from app.prepared import Prepared
+from app.search.fusion import Fused, within_one
+from app.search.periods import Period
+
+THEN = 0.5
+"""What being written at the time that a question names adds to a score: as much as all that one of the arms can say."""
+
+_WRITTEN = Prepared(
+    select(Memory.id, Memory.created_at).where(
+        Memory.user_id == bindparam("user", type_=Uuid), Memory.id == func.any(bindparam("ids", type_=ARRAY(Uuid)))
+    ),
+    plain=True,
+)
+
+
+def dated(ranked: Sequence[Fused], written: Mapping[UUID, datetime], times: Sequence[Period]) -> list[Fused]:
+    """The hits with what their times add, best first; equal scores keep their order.
+
+        score = score + THEN · max over the times of closeness
+
+    and all divided by the best of these scores if that is above 1. What was not found gains nothing: a time alone
+    tells nothing of what is meant.
+    """
+    raised = []
+    for hit in ranked:
+        moment = written.get(hit.id)
+        added = 0.0 if moment is None else THEN * max(time.closeness(moment) for time in times)
+        raised.append(hit._replace(score=hit.score + added, time=added) if hit.score > 0 else hit)
+    return within_one(raised)
+
+
+async def moments(tx: Tx, user: UUID, ids: Sequence[UUID]) -> dict[UUID, datetime]:
+    """When a user's memories were written, as far as they are there."""
+    return dict(await _WRITTEN.rows(tx, {"user": user, "ids": list(ids)}))

@@ -1,0 +1,176 @@
+"""The times that a question names: "in May 2023", "last week", "since March", "between 3 and 7 June 2023".
+
+`dateparser` finds the words and the moment that they mean; how long a time they span, and whether it is open at one
+end, is read from the words themselves. English only, offline, and loaded with the first question that looks as if it
+named a time. What only an event tells ("before the move") is not understood.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+YEARS = 10
+"""How many years back a month without a year may be."""
+
+HALF_LIFE = timedelta(days=4)
+"""What happens is told soon afterwards: so long after a time a memory counts half as much as one within it."""
+
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
+    r"nov(?:ember)?|dec(?:ember)?)"
+)
+_RELATIVE = r"(?:yesterday|today|tonight|tomorrow|ago|(?:last|this|next|past)\s+(?:week|month|year|\w+day))"
+_NAMES_A_TIME = re.compile(rf"\b(?:(?:19|20)\d\d|{_MONTH}|{_RELATIVE})\b", re.IGNORECASE)
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_DAY = re.compile(r"\b(?:[12]?\d|3[01])(?:st|nd|rd|th)?\b", re.IGNORECASE)
+_ISO = re.compile(r"\b((?:19|20)\d\d)[-/](\d\d?)[-/](\d\d?)(?:\b|T)")
+_WITH_MONTH = re.compile(rf"\b({_MONTH})\b", re.IGNORECASE)
+_OPEN = re.compile(r"\b(since|after|before|until|till)\s+(?:the\s+)?$", re.IGNORECASE)
+_PREPOSITION = re.compile(r"^(?:since|after|before|until|till|in|on|at|by|from|to|of|during)\s+", re.IGNORECASE)
+_BETWEEN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
+_AMBIGUOUS = {"may", "march", "mar", "jan", "jun", "dec", "sep", "august"}
+"""Words and names that are more than a month: they count only behind a word like "in"."""
+_BEFORE_MONTH = re.compile(r"\b(?:in|of|since|last|next|this|until|before|after|during|early|late|mid|by)\s+$", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A time from `start` on, up to but not including `end`; None: open at that end."""
+
+    start: datetime | None
+    end: datetime | None
+
+    def closeness(self, moment: datetime) -> float:
+        """1 within the period; half as much with every `HALF_LIFE` after it; 0 before it."""
+        if self.start is not None and moment < self.start:
+            return 0.0
+        if self.end is None or moment < self.end:
+            return 1.0
+        return float(0.5 ** ((moment - self.end) / HALF_LIFE))
+
+
+def names_a_time(question: str) -> bool:
+    """Whether a question looks as if it named a time: only then it is worth a closer look, in a thread."""
+    return _NAMES_A_TIME.search(question) is not None
+
+
+def periods(question: str, now: datetime) -> list[Period]:
+    """The times that a question names, in their order; none if it names none.
+
+    A month without a year is that of each of the last `YEARS` years up to `now`. Times are those of UTC.
+    """
+    if not names_a_time(question):
+        return []
+    now = now.astimezone(UTC)
+    spans = _spans(question, now)
+    found = [period for at, words, moment in spans for period in _meant(question[:at], words, moment, now)]
+    if len(spans) == 2 and len(found) == 2 and _between(question, spans):
+        return [Period(found[0].start, found[1].end)]
+    return found
+
+
+def _spans(question: str, now: datetime) -> list[tuple[int, str, datetime]]:
+    """Where words stand that name a time, the words, and the moment that they mean."""
+    naive = now.replace(tzinfo=None)
+    settings = {"RELATIVE_BASE": naive, "PREFER_DATES_FROM": "past", "RETURN_AS_TIMEZONE_AWARE": False}
+    at, spans = 0, []
+    for words, moment in _parser()(question, languages=["en"], settings=settings) or ():
+        at = question.index(words, at)
+        if _NAMES_A_TIME.search(words):
+            first = len(found[0]) if (found := _PREPOSITION.search(words)) else 0
+            spans.append((at + first, words[first:], moment.replace(tzinfo=UTC)))
+        at += len(words)
+    # "between 3 May and 7 June 2023": a year that stands alone behind a date belongs to it and to those before it.
+    while len(spans) > 1 and _YEAR.fullmatch(spans[-1][1].strip(" ,")) and _WITH_MONTH.search(spans[-2][1]):
+        year = spans.pop()[2].year
+        spans = [(at, f"{words} {year}", moment.replace(day=1, year=year)) for at, words, moment in spans]
+    # "from May to July 2023": both are of that year.
+    if len(spans) == 2 and _between(question, spans):
+        (at, words, moment), (_, later, _) = spans
+        year_of = _YEAR.search(later)
+        if year_of and _WITH_MONTH.search(words) and not _YEAR.search(words):
+            spans[0] = at, f"{words} {year_of[0]}", moment.replace(day=1, year=int(year_of[0]))
+    return spans
+
+
+def _between(question: str, spans: list[tuple[int, str, datetime]]) -> bool:
+    return _BETWEEN.search(question[: spans[0][0] + len(spans[0][1])]) is not None
+
+
+def _meant(before: str, words: str, moment: datetime, now: datetime) -> list[Period]:
+    month, year = _WITH_MONTH.search(words), _YEAR.search(words)
+    day = _DAY.search(_YEAR.sub("", words))
+    if month is None and year is None:
+        return [_opened(before, _relative(words.lower(), moment))]
+    if month is None:
+        return [_opened(before, _day_of(moment) if _ISO.search(words) else _year_of(moment))]
+    if year is not None:
+        return [_opened(before, _in_year(moment.year, month[1], day))]
+    alone = words.strip().lower() in _AMBIGUOUS
+    if alone and not _BEFORE_MONTH.search(before):
+        return []
+    of_each = [_in_year(now.year - ago, month[1], day) for ago in range(YEARS)]
+    past = [period for period in of_each if period.start is not None and period.start <= now]
+    return [_opened(before, past[0])] if _OPEN.search(before) else past
+
+
+def _in_year(year: int, month: str, day: re.Match[str] | None) -> Period:
+    first = datetime(year, _MONTHS.index(month[:3].lower()) + 1, 1, tzinfo=UTC)
+    number = int(re.sub(r"\D", "", day[0])) if day else 0
+    return _day_of(first.replace(day=min(number, _days(first)))) if number else _month_of(first)
+
+
+def _relative(words: str, moment: datetime) -> Period:
+    if "week" in words:
+        monday = _midnight(moment) - timedelta(days=moment.weekday())
+        return Period(monday, monday + timedelta(days=7))
+    if "month" in words:
+        return _month_of(moment)
+    return _year_of(moment) if "year" in words else _day_of(moment)
+
+
+def _day_of(moment: datetime) -> Period:
+    start = _midnight(moment)
+    return Period(start, start + timedelta(days=1))
+
+
+def _month_of(moment: datetime) -> Period:
+    start = _midnight(moment).replace(day=1)
+    return Period(start, start + timedelta(days=_days(start)))
+
+
+def _year_of(moment: datetime) -> Period:
+    start = _midnight(moment).replace(month=1, day=1)
+    return Period(start, start.replace(year=start.year + 1))
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _days(moment: datetime) -> int:
+    """How many days its month has."""
+    return calendar.monthrange(moment.year, moment.month)[1]
+
+
+def _opened(before: str, period: Period) -> Period:
+    word = _OPEN.search(before)
+    if word is None:
+        return period
+    said = word[1].lower()
+    if said == "since":
+        return Period(period.start, None)
+    return Period(period.end, None) if said == "after" else Period(None, period.start)
+
+
+@cache
+def _parser() -> Any:
+    from dateparser.search import search_dates
+
+    return search_dates

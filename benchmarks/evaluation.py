@@ -1,0 +1,207 @@
+"""How well searches find what is relevant, on judged collections: the arms alone, fused by ranks, and ours.
+
+    make eval ARGS="FOLDER … [--keep FOLDER] [--ablate] [--worst 10]"
+
+Each FOLDER holds a collection in the layout of BEIR (see `benchmarks.collections`). Its documents are stored as
+memories of one user, in the namespaces and threads that it tells, in the embedded stores, and embedded by the packaged
+model; every question is asked by the same code that serves a search, in its namespace. Nothing is fitted to what is
+measured. Beside ours stand the two arms as they answer the whole question, and both fused by reciprocal ranks of equal
+weight (k = 60). `--ablate` takes out one ingredient at a time; `--worst` shows questions whose answers stand lowest.
+`--keep` names a folder in which the stored collections are kept for another run. Intervals are bootstrapped over the
+questions, 95 %, with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+from uuid import UUID
+
+from app.access.caller import Caller
+from app.config import Settings
+from app.index.port import Filter
+from app.memories.schemas import MemoryCreate
+from app.search import arms, fusion, lexical, statistics, threads
+from app.search.lexical import LexicalFilter
+from app.search.schemas import SearchQuery
+from app.services import Services, open_services
+from benchmarks.collections import MEASURES, Collection, Document, Question, interval, mean, measured, read
+from benchmarks.service import temporary_folder
+
+USER = "evaluation"
+DEPTH = 50
+"""Hits of each arm that reciprocal ranks are taken of, as many as ours asks for."""
+ANSWERS = 20
+"""Results of a question: no measure looks at more."""
+RANK_CONSTANT = 60
+_BATCH = 500
+
+Answers = dict[str, list[str]]
+"""Documents by question, best first."""
+
+
+async def _whole(_: object, query: str, __: object) -> str:
+    return query
+
+
+ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "no focus": lambda: patch.object(arms, "focused", _whole),
+    "no neighbours": lambda: patch.object(threads, "BESIDE", (0.0, 0.0)),
+    "no thread": lambda: patch.object(threads, "THREAD", 0.0),
+    "fixed weight": lambda: patch.object(fusion, "TILT", 0.0),
+    "words only": lambda: patch.object(fusion, "dense_share", lambda _, words: 0.0 if words else 1.0),
+}
+"""Ours without one ingredient each."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """A stored collection that can be asked."""
+
+    services: Services
+    caller: Caller
+    collection: Collection
+    documents: dict[UUID, str]
+
+    async def arms(self, question: Question) -> tuple[list[UUID], list[UUID]]:
+        """What either arm finds alone: by words, and by meaning of the whole question."""
+        where = LexicalFilter(self.caller.user_id, namespaces=(question.namespace,))
+        async with self.services.database.statement() as tx:
+            words = await lexical.search(tx, question.text, where, DEPTH, enough=ANSWERS)
+        space = self.services.spaces.serving
+        vector = await space.query(question.text)
+        dense = await space.search(vector, Filter(self.caller.user_id, namespaces=(question.namespace,)), DEPTH)
+        return [hit.id for hit in words], [hit.id for hit in dense]
+
+    async def ours(self, question: Question) -> list[UUID]:
+        """What a search answers."""
+        query = SearchQuery(question.text, limit=ANSWERS, namespaces=(question.namespace,))
+        return [result.id for result in (await self.services.search.search(self.caller, query)).results]
+
+    def named(self, ids: Sequence[UUID]) -> list[str]:
+        """The documents of these memories."""
+        return [self.documents[id_] for id_ in ids[:ANSWERS]]
+
+
+def by_ranks(*lists: Sequence[UUID]) -> list[UUID]:
+    """Reciprocal rank fusion of equal weights (Cormack, Clarke and Büttcher 2009)."""
+    scores: dict[UUID, float] = defaultdict(float)
+    for found in lists:
+        for rank, id_ in enumerate(found, 1):
+            scores[id_] += 1 / (RANK_CONSTANT + rank)
+    return sorted(scores, key=lambda id_: -scores[id_])
+
+
+async def store(services: Services, caller: Caller, documents: Sequence[Document]) -> dict[UUID, str]:
+    """The documents as memories: their names by id. Texts that are the same in a namespace are one memory."""
+    names: dict[UUID, str] = {}
+    for at in range(0, len(documents), _BATCH):
+        some = documents[at : at + _BATCH]
+        news = [
+            MemoryCreate(one.text, namespace=one.namespace, thread_id=one.thread, created_at=one.written)
+            for one in some
+        ]
+        for added, one in zip(await services.memories.add_many(caller, news), some, strict=True):
+            names.setdefault(added.id, one.id)
+    await services.deliverer.drain()
+    async with services.database.transaction() as tx:
+        for user in await statistics.due(tx):
+            await statistics.refresh(tx, user)
+    return names
+
+
+async def answered(asked: Asked, *, ablate: bool) -> dict[str, Answers]:
+    """The answers to all questions, by way of finding them."""
+    found: dict[str, Answers] = {"BM25": {}, "model": {}, "equal RRF": {}, "ours": {}}
+    for question in asked.collection.questions:
+        words, dense = await asked.arms(question)
+        found["BM25"][question.id] = asked.named(words)
+        found["model"][question.id] = asked.named(dense)
+        found["equal RRF"][question.id] = asked.named(by_ranks(words, dense))
+        found["ours"][question.id] = asked.named(await asked.ours(question))
+    for name, without in ABLATIONS.items() if ablate else ():
+        with without():
+            found[name] = {one.id: asked.named(await asked.ours(one)) for one in asked.collection.questions}
+    return found
+
+
+def report(collection: Collection, found: dict[str, Answers], worst: int) -> None:
+    """Print the table of a collection."""
+    print(f"\n{collection.name}: {len(collection.documents):,} documents, {len(collection.questions):,} questions")
+    print(f"  {'':14}" + "".join(f"{name:>22}" for name in MEASURES))
+    scores = {
+        name: [measured(answers[one.id], one.relevant) for one in collection.questions]
+        for name, answers in found.items()
+    }
+    for name, figures in scores.items():
+        cells = []
+        for measure in MEASURES:
+            values = [each[measure] for each in figures]
+            low, high = interval(values)
+            cells.append(f"{mean(values):9.3f} [{low:.3f},{high:.3f}]")
+        print(f"  {name:14}" + "".join(f"{cell:>22}" for cell in cells))
+    by_category: dict[str, list[int]] = defaultdict(list)
+    for number, question in enumerate(collection.questions):
+        by_category[question.category].append(number)
+    if len(by_category) > 1:
+        print("  recall@10 by category")
+        for category, numbers in sorted(by_category.items()):
+            figures_of = {name: mean([each[n]["recall@10"] for n in numbers]) for name, each in scores.items()}
+            row = "".join(f"  {name} {value:.3f}" for name, value in figures_of.items())
+            print(f"    {category:14}{len(numbers):5} {row}")
+    order = sorted(range(len(collection.questions)), key=lambda n: scores["ours"][n]["nDCG@10"])
+    texts = {document.id: document.text for document in collection.documents}
+    for number in order[:worst]:
+        question = collection.questions[number]
+        print(f"\n  {question.category} | {question.text}")
+        for id_ in sorted(question.relevant):
+            answers = found["ours"][question.id]
+            place = answers.index(id_) + 1 if id_ in answers else f"not among {ANSWERS}"
+            print(f"    wanted ({place}): {texts[id_][:160]!r}")
+        for id_ in found["ours"][question.id][:3]:
+            print(f"    found: {texts[id_][:160]!r}")
+    sys.stdout.flush()
+
+
+async def evaluate(folder: Path, data: Path, *, ablate: bool, worst: int) -> None:
+    """Store a collection if it is not stored yet, ask all of its questions and print the table."""
+    collection = read(folder)
+    longest = max(len(document.text) for document in collection.documents)
+    settings = Settings.model_validate(
+        {
+            "data_dir": str(data / collection.name),
+            "port": 0,
+            "limits": {"text": max(16_000, longest)},
+            "rates": {"saves": 0, "searches": 0, "requests": 0},
+        }
+    )
+    async with open_services(settings) as services:
+        await services.deliverer.stop()
+        caller = await services.directory.caller(USER, "evaluation", owner=True)
+        documents = await store(services, caller, collection.documents)
+        asked = Asked(services, caller, collection, documents)
+        report(collection, await answered(asked, ablate=ablate), worst)
+
+
+def main() -> None:
+    """Evaluate every collection."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--keep", type=Path, help="where stored collections are kept")
+    parser.add_argument("--ablate", action="store_true", help="take out one ingredient at a time, too")
+    parser.add_argument("--worst", type=int, default=0, help="how many of the worst answers to show")
+    given = parser.parse_args()
+    with temporary_folder("evaluation") as temporary:
+        for folder in given.folders:
+            asyncio.run(evaluate(folder, given.keep or temporary, ablate=given.ablate, worst=given.worst))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Data folders with a database as a first start leaves it, copied instead of made: what most tests are not about."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from app.config import Settings
+from app.services import open_stores
+
+_DATABASE = "postgres"
+
+
+def furnish(folder: Path) -> Path:
+    """Put a database with the newest schema and no row into a data folder that has none; returns the folder."""
+    target = folder / _DATABASE
+    if target.exists():
+        return folder
+    shutil.copytree(_template(), target)
+    if os.geteuid() == 0:
+        owner = _template().stat()
+        for parent, _, files in os.walk(target, topdown=False):
+            for path in (*(Path(parent, name) for name in files), Path(parent)):
+                os.chown(path, owner.st_uid, owner.st_gid)
+    return folder
+
+
+@cache
+def _template() -> Path:
+    """The database of a service that was started once and stopped; one for all tests of this process."""
+    parent = Path(tempfile.mkdtemp(prefix="om-"))
+    parent.chmod(0o755)
+    atexit.register(shutil.rmtree, parent)
+    folder = parent / "data"
+
+    async def make() -> None:
+        async with open_stores(Settings(data_dir=str(folder))):
+            pass
+
+    # In a thread of its own, whether an event loop runs in this one or not.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, make()).result()
+    return folder / _DATABASE

@@ -1,0 +1,175 @@
+"""What becomes of a long text: its windows are embedded, stored, found, rebuilt, and made anew after an upgrade."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from app.embeddings.local import LocalEmbedder
+from app.index import keeper as keeping
+from app.index import writing
+from app.index.collections import collection_name
+from app.index.shards import Shape
+from app.memories.schemas import MemoryCreate
+from app.search.schemas import SearchQuery
+from app.services import Services
+from tests.index.models import LOCAL, ann, collections, running
+
+PLAIN = "openmemory__all-minilm-l6-v2-int8__384"
+
+CHAT = "The quarterly report lists revenue, costs and staff of every office in Europe. " * 30
+LAST = (
+    "Grandmother keeps the spare key under the blue flowerpot beside the garden door. Whoever comes late takes"
+    " the spare key from there, opens the house, and puts the spare key back under the flowerpot, so that the next"
+    " one finds it. The neighbours know where the spare key is, and water the flowers when nobody is at home."
+)
+
+
+async def cosine(services: Services, query: str) -> float | None:
+    found = await services.search.search(await ann(services), SearchQuery(query))
+    assert found.note is None, found.note
+    return max((result.parts.cosine or 0 for result in found.results if result.memory.endswith(LAST)), default=None)
+
+
+async def kept(services: Services) -> list[tuple[int, str]]:
+    async with services.database.statement() as tx:
+        found = await tx.execute(text("SELECT length(vector) / 1536 AS windows, cut FROM embeddings ORDER BY 1, 2"))
+        return [(row.windows, row.cut) for row in found]
+
+
+async def added(services: Services, *texts: str) -> None:
+    await services.memories.add_many(await ann(services), [MemoryCreate(text=said) for said in texts])
+    await services.deliverer.drain()
+
+
+async def test_a_long_text_is_found_by_its_last_sentence_in_every_form_of_the_index(folder: Path) -> None:
+    async with running(folder) as services:
+        await services.rebuild.step()
+        await added(services, CHAT + LAST, *(f"{CHAT[: 300 + n]} {n}" for n in range(30)))
+        assert (await cosine(services, "Where is the spare key?") or 0) > 0.35
+        [*_, (windows, cut)] = await kept(services)
+        assert windows > 5
+        assert cut.endswith("tokens of 384")
+
+
+@pytest.fixture
+def older_version(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Makes collections, cuts and stores vectors as versions before the windows did, and stops doing so."""
+    whole = LocalEmbedder.documents
+
+    async def one_vector(self: LocalEmbedder, texts: list[str]) -> list[np.ndarray]:
+        return [vectors[:1] for vectors in await whole(self, texts)]
+
+    def named(*parts: object, plain: bool = True) -> str:
+        return collection_name(*parts, plain=True)  # type: ignore[arg-type]
+
+    def be(older: bool) -> None:
+        monkeypatch.undo()
+        if older:
+            monkeypatch.setattr(keeping, "collection_name", named)
+            monkeypatch.setattr("app.index.edge.collection_name", named)
+            monkeypatch.setattr("app.index.edge.Shape", lambda dimension, _: Shape(dimension, True))
+            monkeypatch.setattr(LocalEmbedder, "documents", one_vector)
+            monkeypatch.setattr(writing, "stored_as", lambda *_: "")
+
+    return be
+
+
+@pytest.fixture
+async def old_folder(folder: Path, older_version: Callable[[bool], None]) -> Path:
+    """A data folder with a plain collection, of which one text is long."""
+    older_version(True)
+    async with running(folder) as services:
+        await services.rebuild.step()
+        await added(services, CHAT + LAST, *(f"fact number {n} about tea" for n in range(12)))
+        assert await collections(services) == {PLAIN: "active"}
+        assert await kept(services) == [(1, "")] * 13
+    older_version(False)
+    return folder
+
+
+async def test_a_collection_of_an_older_version_serves_until_one_with_windows_takes_over(old_folder: Path) -> None:
+    async with running(old_folder) as services:
+        assert await collections(services) == {PLAIN: "active"}
+        assert (await cosine(services, "Where is the spare key?") or 0) < 0.25
+        texts: list[str] = []
+        before = services.embedder.documents
+
+        async def documents(asked: list[str]) -> list[np.ndarray]:
+            texts.extend(asked)
+            return await before(asked)
+
+        services.embedder.documents = documents  # type: ignore[method-assign]
+        # Delivery goes on in the old form beside the new.
+        await added(services, "The old form takes a new fact about coffee. " + CHAT)
+        assert len(texts) == 1
+        await services.rebuild.step()
+        assert await collections(services) == {LOCAL: "active", PLAIN: "retired"}
+        assert len(texts) == 1, "what was stored is not embedded again"
+        assert await services.index.count() == 14
+        assert [row for row in await kept(services) if row[1] == ""] == [(1, "")] * 13
+
+        assert await services.recut.run() == 1
+        assert len(texts) == 2
+        assert (await cosine(services, "Where is the spare key?") or 0) > 0.35
+        assert {cut for _, cut in await kept(services)} == {"128/64/238/32 tokens of 384"}
+        assert await services.recut.run() == 0
+
+
+async def test_an_index_that_is_lost_is_rebuilt_from_all_stored_windows_without_embedding(folder: Path) -> None:
+    async with running(folder) as services:
+        await services.rebuild.step()
+        await added(services, CHAT + LAST, "a fact about tea")
+        entries = [entry.id async for page in services.index.entries() for entry in page]
+        await services.index.delete(entries)
+        done = await services.reconciler.sync(trigger="test")
+        assert (done.memories_synced, done.embedded) == (2, 0)
+        assert (await cosine(services, "Where is the spare key?") or 0) > 0.35
+
+
+async def test_kept_vectors_are_read_in_parts_that_fit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(folder) as services:
+        await services.rebuild.step()
+        await added(services, CHAT + LAST, *(f"{CHAT} {n}" for n in range(9)), *(f"fact {n}" for n in range(9)))
+        monkeypatch.setattr(writing, "KEPT_TOGETHER", 20 * 1536)
+        read = services.reconciler._repair._writer
+        sizes: list[int] = []
+        write = read.write
+
+        async def watched(space: object, batch: writing.Batch) -> writing.Delivered:
+            sizes.append(sum(len(point.vectors) for point in batch.points))
+            return await write(space, batch)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(read, "write", watched)
+        done = await services.reconciler.sync(trigger="test", full=True)
+        assert (done.memories_synced, done.embedded) == (19, 0)
+        assert len(sizes) > 3
+        assert max(sizes) <= 20
+
+
+async def test_vectors_of_another_dimension_are_never_taken_for_several(folder: Path) -> None:
+    async with running(folder) as services:
+        await services.rebuild.step()
+        await added(services, "a fact about tea")
+        async with services.database.transaction() as tx:
+            await tx.execute(text("UPDATE embeddings SET vector = vector || vector, cut = 'whatever of 768'"))
+        done = await services.reconciler.sync(trigger="test", full=True)
+        assert (done.memories_synced, done.embedded) == (1, 1)
+        assert [windows for windows, _ in await kept(services)] == [1]
+
+
+async def test_texts_are_cut_anew_a_few_at_a_time_and_not_while_something_waits(old_folder: Path) -> None:
+    async with running(old_folder) as services:
+        assert await services.recut.run() == 0, "the old collection is still in use"
+        await services.rebuild.step()
+        async with services.database.transaction() as tx:
+            await tx.execute(text("INSERT INTO index_marks (kind, id) VALUES ('memory', gen_random_uuid())"))
+        assert await services.recut.run() == 0
+        await services.deliverer.drain()
+        outcomes = await asyncio.gather(services.recut.run(), services.recut.run())
+        assert sorted(outcomes) == [0, 1]

@@ -1,0 +1,135 @@
+"""The times that questions name, as a table, and what they do to a search."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.access.caller import Caller
+from app.memories.schemas import MemoryCreate
+from app.search.dated import THEN, dated
+from app.search.fusion import Fused
+from app.search.periods import HALF_LIFE, YEARS, Period, periods
+from app.search.schemas import SearchQuery
+from app.services import Services
+
+NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)  # a Sunday
+A, B, C = (UUID(int=number) for number in range(1, 4))
+
+
+def day(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+
+
+@pytest.mark.parametrize(
+    ("question", "start", "end"),
+    [
+        ("What did she watch on 1 May, 2022?", "2022-05-01", "2022-05-02"),
+        ("what happened on October 13, 2023", "2023-10-13", "2023-10-14"),
+        ("on 2023/05/08", "2023-05-08", "2023-05-09"),
+        ("what was said at 2023-05-08T12:00:00Z", "2023-05-08", "2023-05-09"),
+        ("What did he achieve in January 2022?", "2022-01-01", "2022-02-01"),
+        ("in February 2024", "2024-02-01", "2024-03-01"),
+        ("in 2021 he moved", "2021-01-01", "2022-01-01"),
+        ("what did we do last week?", "2026-11-09", "2026-11-16"),
+        ("plans for next month", "2026-12-01", "2027-01-01"),
+        ("two months ago we bought it", "2026-09-01", "2026-10-01"),
+        ("3 days ago", "2026-11-19", "2026-11-20"),
+        ("yesterday evening", "2026-11-21", "2026-11-22"),
+        ("last Monday", "2026-11-16", "2026-11-17"),
+        ("since March", "2026-03-01", None),
+        ("before 2020-05-03", None, "2020-05-03"),
+        ("after 3 June 2024", "2024-06-04", None),
+        ("between 3 May and 7 June 2023", "2023-05-03", "2023-06-08"),
+        ("from May to July 2023", "2023-05-01", "2023-08-01"),
+    ],
+)
+def test_a_time_is_as_long_as_its_words_say(question: str, start: str | None, end: str | None):
+    assert periods(question, NOW) == [Period(day(start), day(end))]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "When did Melanie paint a sunrise?", "what may happen in the second game", "May I ask", "march along the river",
+        "the third tournament", "before the move", "user_id 42 in version 1.2.3", "what did we say to Jan", "",
+    ],
+)  # fmt: skip
+def test_what_names_no_time_has_none(question: str):
+    assert periods(question, NOW) == []
+
+
+def test_a_month_without_a_year_is_that_of_each_of_the_last_years():
+    found = periods("How many days did I spend on my trip in May?", NOW)
+    assert [period.start for period in found] == [day(f"{2026 - ago}-05-01") for ago in range(YEARS)]
+    assert periods("what will we do in December", NOW)[0] == Period(day("2025-12-01"), day("2026-01-01"))
+
+
+def test_several_times_are_each_meant():
+    found = periods("in 2023 and 2024", NOW)
+    assert [period.start for period in found] == [day("2023-01-01"), day("2024-01-01")]
+
+
+@given(text=st.text(max_size=60) | st.from_regex(r"(in|on|since|between) [0-9]{1,4}[-/ ]?(feb|may|2024|99)[ 0-9a-z,]*"))
+def test_no_text_is_too_strange(text: str):
+    for period in periods(text, NOW):
+        assert period.start is None or period.end is None or period.start < period.end
+
+
+def test_closeness_is_whole_within_halves_after_and_is_nothing_before():
+    may = Period(day("2023-05-01"), day("2023-06-01"))
+    assert may.closeness(datetime(2023, 5, 31, 23, tzinfo=UTC)) == 1
+    assert may.closeness(datetime(2023, 6, 1, tzinfo=UTC) + HALF_LIFE) == pytest.approx(0.5)
+    assert may.closeness(datetime(2023, 4, 30, 23, tzinfo=UTC)) == 0
+    assert may.closeness(datetime(2026, 1, 1, tzinfo=UTC)) < 1e-9
+    assert Period(None, may.end).closeness(datetime(1999, 1, 1, tzinfo=UTC)) == 1
+    assert Period(may.start, None).closeness(NOW) == 1
+
+
+def test_the_sum_is_the_formula_of_the_docstring():
+    ranked = [Fused(A, 0.4, 0.4, 0, None, None), Fused(B, 0.3, 0.3, 0, None, None), Fused(C, 0.0, 0, 0, None, None)]
+    may = Period(day("2023-05-01"), day("2023-06-01"))
+    written = {
+        A: datetime(2022, 1, 1, tzinfo=UTC),
+        B: datetime(2023, 5, 5, tzinfo=UTC),
+        C: datetime(2023, 5, 6, tzinfo=UTC),
+    }
+    found = dated(ranked, written, [may, Period(day("2024-01-01"), None)])
+    assert [hit.id for hit in found] == [B, A, C]
+    assert (found[0].score, found[0].time) == (pytest.approx(0.3 + THEN), THEN)
+    assert (found[1].score, found[2].score) == (0.4, 0)
+
+
+async def test_what_was_written_at_the_time_that_is_asked_about_comes_first(services: Services, owner: Caller):
+    start = datetime(2022, 12, 15, tzinfo=UTC)
+    news = [
+        MemoryCreate(text=f"Went to the theatre, part {n}", created_at=start + timedelta(days=30 * n))
+        for n in range(12)
+    ]
+    added = await services.memories.add_many(owner, news)
+    await services.deliverer.drain()
+    answer = await services.search.search(owner, SearchQuery("Which theatre visit was in May 2023?", limit=12))
+    [first, *others] = answer.results
+    assert (first.id, first.created_at.month) == (added[5].id, 5)
+    assert first.parts.time > max(other.parts.time for other in others)
+    for result in answer.results:
+        parts = result.parts
+        total = parts.lexical + parts.dense + parts.beside + parts.thread + parts.time - parts.penalty
+        assert result.score == pytest.approx(total)
+
+
+async def test_it_is_found_though_many_later_ones_hold_the_words_better(services: Services, owner: Caller):
+    wanted = MemoryCreate(
+        text="A long walk to the theatre and back in rain", created_at=datetime(2023, 5, 5, tzinfo=UTC)
+    )
+    others = [
+        MemoryCreate(text=f"theatre {n}", created_at=datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n))
+        for n in range(120)
+    ]
+    added = await services.memories.add_many(owner, [wanted, *others])
+    answer = await services.search.search(owner, SearchQuery("the theatre in May 2023", limit=1))
+    assert [result.id for result in answer.results] == [added[0].id]
