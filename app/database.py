@@ -82,6 +82,11 @@ def _session(settings: DatabaseSettings) -> dict[str, str]:
     }
 
 
+_PLANNED = "-c plan_cache_mode=force_custom_plan -c work_mem=16MB"
+"""What connections set besides whose statements have as many good plans as filters and values. Their sorts are of ids
+and stay in memory."""
+
+
 def normal_url(url: str) -> str:
     """Any usual spelling of a PostgreSQL address as SQLAlchemy and psycopg take it.
 
@@ -100,9 +105,9 @@ def normal_url(url: str) -> str:
 
 
 def most_connections(settings: DatabaseSettings, *, processes: int) -> int:
-    """How many connections so many processes may have open at once: two pools that may each grow to twice their size,
-    the one on which they listen, and a few for looking after the schema."""
-    return processes * (4 * settings.pool_size + 1) + 4
+    """How many connections so many processes may have open at once: three pools that may each grow to twice their
+    size, the one on which they listen, and a few for looking after the schema."""
+    return processes * (6 * settings.pool_size + 1) + 4
 
 
 def reaching(url: URL, connect_timeout: int) -> dict[str, Any]:
@@ -159,10 +164,11 @@ class Database:
         }
         self.engine: AsyncEngine = create_async_engine(self.url, **options)
         # A pool of its own: switching the mode of a connection for every statement costs as much as a short statement.
-        self._statements = create_async_engine(
-            self.url, isolation_level="AUTOCOMMIT", pool_reset_on_return=None, **options
-        )
-        for engine in (self.engine, self._statements):
+        options |= {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None}
+        self._statements = create_async_engine(self.url, **options)
+        planned = {"options": f"{self._reaching['options']} {_PLANNED}"}
+        self._planned = create_async_engine(self.url, **options | {"connect_args": options["connect_args"] | planned})
+        for engine in (self.engine, self._statements, self._planned):
             event.listen(engine.sync_engine, "connect", _opened)
             event.listen(engine.sync_engine, "checkout", self._checked)
         self.failures = 0
@@ -217,6 +223,13 @@ class Database:
             async with self._statements.connect() as connection:
                 yield connection
 
+    @asynccontextmanager
+    async def planned(self) -> AsyncIterator[Tx]:
+        """The same, for statements that are planned for their values each time: lists, and what is counted."""
+        with _Outage(self):
+            async with self._planned.connect() as connection:
+                yield connection
+
     async def dedicated(self) -> AsyncPgConnection:
         """A connection of the driver outside the pools, for what belongs to one connection: LISTEN, advisory locks.
 
@@ -230,10 +243,11 @@ class Database:
             return await AsyncPgConnection.connect(*arguments, **{**options, **self._reaching}, autocommit=True)
 
     def pools(self) -> dict[str, PoolUse]:
-        """The connections for transactions and those for single statements."""
+        """The connections for transactions, those for single statements, and those of lists."""
         limit = 2 * self._settings.pool_size
         found = {}
-        for name, engine in (("transactions", self.engine), ("statements", self._statements)):
+        engines = {"transactions": self.engine, "statements": self._statements, "planned": self._planned}
+        for name, engine in engines.items():
             pool: Any = engine.pool
             found[name] = PoolUse(used=pool.checkedout(), idle=pool.checkedin(), limit=limit)
         return found
@@ -242,6 +256,7 @@ class Database:
         """Close every connection."""
         await self.engine.dispose()
         await self._statements.dispose()
+        await self._planned.dispose()
 
     async def _connect(self, *arguments: Any, **options: Any) -> Connection:
         # The driver counts for each address of each host; looking a name up counts nowhere.

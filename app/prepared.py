@@ -60,11 +60,7 @@ class Prepared:
         Raises:
             sqlalchemy.exc.DBAPIError: as SQLAlchemy would raise it; a broken connection is given up.
         """
-        defaults = self._defaults
-        given = []
-        for name, process in self._parameters:
-            value = values[name] if name in values else defaults[name]
-            given.append(value if process is None else process(value))
+        given = self._arguments(values)
         driver = cast(AsyncConnection[Any], (await tx.get_raw_connection()).driver_connection)
         cursor = AsyncRawCursor(driver, row_factory=self._row_factory)
         try:
@@ -76,3 +72,18 @@ class Prepared:
             raise exc.DBAPIError.instance(
                 None, None, error, psycopg.Error, hide_parameters=True, connection_invalidated=broken
             ) from error
+
+    async def plan(self, tx: Tx, values: Mapping[str, Any], options: str = "COSTS OFF") -> str:
+        """How PostgreSQL answers it, as EXPLAIN with these options says."""
+        driver = cast(AsyncConnection[Any], (await tx.get_raw_connection()).driver_connection)
+        cursor = AsyncRawCursor(driver)
+        await cursor.execute(f"EXPLAIN ({options}) ".encode() + self._sql, self._arguments(values), prepare=False)
+        return "\n".join(row[0] for row in await cursor.fetchall())
+
+    def _arguments(self, values: Mapping[str, Any]) -> list[Any]:
+        defaults = self._defaults
+        given = []
+        for name, process in self._parameters:
+            value = values[name] if name in values else defaults[name]
+            given.append(value if process is None else process(value))
+        return given

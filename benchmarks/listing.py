@@ -16,19 +16,22 @@ import asyncio
 import random
 import statistics
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from app.config import Settings
+from app.database import Tx
 from app.main import create_app
 from app.memories.models import State
-from app.services import Services, open_services
+from app.prepared import Prepared
+from app.services import open_services
 from benchmarks.seed import USER, questions, seed
 from benchmarks.service import running_service, temporary_folder
 from benchmarks.yardstick import REFERENCE, Yardstick
@@ -238,22 +241,20 @@ def _spread(found: list[float]) -> str:
     return f"p50 {statistics.median(found):6.1f}  p95 {_p95(found):6.1f}"
 
 
-@asynccontextmanager
-async def _explained(services: Services) -> AsyncIterator[list[str]]:
-    """The plans of what is executed meanwhile, each asked of the server beside the statement itself."""
+@contextmanager
+def _explained() -> Iterator[list[str]]:
+    """The plans of what is executed meanwhile, each asked of the server before the statement itself."""
     plans: list[str] = []
+    execute = Prepared.rows
 
-    def explain(_: Any, cursor: Any, statement: str, parameters: Any, *__: Any) -> None:
-        if not statement.lstrip(" \n(").upper().startswith(("SELECT", "WITH")) or "set_config" in statement:
-            return
-        cursor.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, BUFFERS OFF, SUMMARY ON) {statement}", parameters)
-        plans.append("\n".join(row[0] for row in cursor.fetchall()))
+    async def explain(self: Prepared, tx: Tx, values: Mapping[str, Any]) -> list[Any]:
+        plan = await self.plan(tx, values)
+        if not plan.startswith("Insert") and "Insert on" not in plan:
+            plans.append(await self.plan(tx, values, "ANALYZE, COSTS OFF, TIMING OFF, BUFFERS OFF, SUMMARY ON"))
+        return await execute(self, tx, values)
 
-    event.listen(services.database.engine.sync_engine, "before_cursor_execute", explain)
-    try:
+    with patch.object(Prepared, "rows", explain):
         yield plans
-    finally:
-        event.remove(services.database.engine.sync_engine, "before_cursor_execute", explain)
 
 
 async def show_plans(folder: Path, only: str) -> None:
@@ -265,7 +266,7 @@ async def show_plans(folder: Path, only: str) -> None:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as http:
             for name, request in (await Requests(http).all()).items():
                 if only in name:
-                    async with _explained(services) as plans:
+                    with _explained() as plans:
                         await send(http, request)
                     print(f"\n== {name}: {request[0]} {request[1]} {request[2]}")
                     print("\n--\n".join(plans), flush=True)

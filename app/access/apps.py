@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import ColumnElement, column, exists, func, literal_column, select, table, true, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    ScalarSelect,
+    Uuid,
+    bindparam,
+    column,
+    exists,
+    func,
+    literal_column,
+    select,
+    table,
+    true,
+    update,
+)
 
 from app.access import journal
 from app.access.caller import Caller
@@ -15,6 +31,7 @@ from app.access.models import App
 from app.again import again
 from app.database import Database, Tx
 from app.errors import NotFound
+from app.prepared import Prepared
 from app.times import NaiveTime
 
 AppSort = Literal["name", "memories", "memories_accessed"]
@@ -22,6 +39,28 @@ AppSort = Literal["name", "memories", "memories_accessed"]
 # By name only: the models of memories and their log stand above this package.
 _MEMORIES = table("memories", column("app_id"), column("state"))
 _ACCESSES = table("memory_access_logs", column("app_id"), column("memory_id"), column("accessed_at"))
+
+
+def _of_each_app(count: ScalarSelect[int]) -> Prepared:
+    return Prepared(select(App.id, count).where(App.id == func.any(bindparam("apps", type_=ARRAY(Uuid)))), plain=True)
+
+
+_CREATED = _of_each_app(
+    select(func.count())
+    .select_from(_MEMORIES)
+    .where(_MEMORIES.c.app_id == App.id, _MEMORIES.c.state != literal_column("'deleted'"))
+    .scalar_subquery()
+)
+_ACCESSED = _of_each_app(
+    select(func.count())
+    .select_from(
+        # An index has them in this order: counting them as distinct would sort them once more.
+        select(_ACCESSES.c.memory_id).where(_ACCESSES.c.app_id == App.id).distinct().correlate(App).subquery()
+    )
+    .correlate(App)
+    .scalar_subquery()
+)
+"""Counts of the `apps`: what they wrote that is not deleted, and the different memories that they accessed."""
 
 
 class AppSummary(BaseModel):
@@ -82,35 +121,42 @@ class Apps:
             which.append(App.name.icontains(name, autoescape=True))
         if is_active is not None:
             which.append(App.is_active == is_active)
-        created = (
-            select(func.count())
-            .select_from(_MEMORIES)
-            .where(_MEMORIES.c.app_id == App.id, _MEMORIES.c.state != literal_column("'deleted'"))
-            .scalar_subquery()
-            .label("total_memories_created")
-        )
-        # An index has them in this order: counting them as distinct would sort them once more.
-        different = select(_ACCESSES.c.memory_id).where(_ACCESSES.c.app_id == App.id).distinct().correlate(App)
-        accessed = (
-            select(func.count())
-            .select_from(different.subquery())
-            .correlate(App)
-            .scalar_subquery()
-            .label("total_memories_accessed")
-        )
-        by = {"name": App.name, "memories": created, "memories_accessed": accessed}[sort]
-        query = (
-            select(App.id, App.name, App.is_active, created, accessed)
-            .where(*which)
-            .order_by(by.desc() if descending else by.asc(), App.id)
-            .limit(page_size)
-            .offset((page - 1) * page_size)
-        )
+        columns = App.id, App.name, App.is_active
+        by_name = App.name.desc() if descending else App.name.asc()
         async with self._database.transaction() as tx:
-            apps = [AppSummary.model_validate(row) for row in await tx.execute(query)]
-            total = await tx.scalar(select(func.count()).select_from(App).where(*which))
+            apps = (await tx.execute(select(*columns).where(*which).order_by(by_name, App.id))).all()
             await journal.record(tx, caller, Event.APP_LIST)
-        return AppPage(total=total or 0, page=page, page_size=page_size, apps=apps)
+        total, some = len(apps), slice((page - 1) * page_size, page * page_size)
+        if sort == "name":
+            apps = apps[some]
+        created, accessed = await self._counts([app.id for app in apps])
+        if sort != "name":
+            counts = created if sort == "memories" else accessed
+            apps = sorted(apps, key=lambda app: (counts[app.id] * (-1 if descending else 1), app.id))[some]
+        summaries = [
+            AppSummary(
+                id=app.id,
+                name=app.name,
+                is_active=app.is_active,
+                total_memories_created=created[app.id],
+                total_memories_accessed=accessed[app.id],
+            )
+            for app in apps
+        ]
+        return AppPage(total=total, page=page, page_size=page_size, apps=summaries)
+
+    async def _counts(self, apps: Sequence[UUID]) -> tuple[dict[UUID, int], dict[UUID, int]]:
+        """How many memories each app wrote that are not deleted, and how many different ones it accessed.
+
+        On three connections at once: an app may have written and accessed very many.
+        """
+        counts = (_CREATED, apps), (_ACCESSED, apps[::2]), (_ACCESSED, apps[1::2])
+        created, *accessed = await asyncio.gather(*(self._counted(count, some) for count, some in counts))
+        return created, accessed[0] | accessed[1]
+
+    async def _counted(self, count: Prepared, apps: Sequence[UUID]) -> dict[UUID, int]:
+        async with self._database.planned() as tx:
+            return dict(await count.rows(tx, {"apps": list(apps)}))
 
     async def get(self, caller: Caller, app_id: UUID) -> AppDetail:
         """One app with how much it wrote and read, and when.

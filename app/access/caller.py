@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import UUID
 
@@ -30,9 +30,13 @@ class Caller:
     principal: Principal = LOCAL
 
     @classmethod
-    def anyone(cls, *, owner: bool, default: Default) -> Caller:
-        """Somebody of one sort: for statements with `readable_by`, which are the same for all of it."""
-        return cls(UUID(int=0), "", UUID(int=0), "", owner=owner, default=default)
+    def anyone(cls, *, owner: bool, default: Default, everywhere: bool = True) -> Caller:
+        """Somebody of one sort: for statements with `readable_by`, which are the same for all of it.
+
+        `everywhere`: no namespace is kept from them.
+        """
+        principal = LOCAL if everywhere else replace(LOCAL, namespaces=())
+        return cls(UUID(int=0), "", UUID(int=0), "", owner=owner, default=default, principal=principal)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -8,7 +8,21 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import ARRAY, String, Uuid, bindparam, cast, column, func, insert, literal_column, select, table, text
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    String,
+    Uuid,
+    bindparam,
+    cast,
+    column,
+    func,
+    insert,
+    literal_column,
+    select,
+    table,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.access import journal
@@ -37,31 +51,26 @@ class Access(StrEnum):
 _COLUMNS = ["memory_id", "app_id", "access_type", "metadata"]
 
 
-def _statement() -> Any:
-    """One access to each of the memories, and one event of the audit log about all of them."""
-    asked = select(
-        func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id"),
-        func.unnest(bindparam("metadata", type_=ARRAY(String))).label("metadata"),
-    ).cte("asked")
+def inserted(rows: CTE, metadata: Any) -> CTE:
+    """Part of a statement that reads: one access to each of the `id`s of `rows`, with its metadata.
+
+    Binds `log_app_id` and `log_access_type`.
+    """
     memory = table("memories", column("id", Uuid))
     # One that was erased since it was read has no log any more. In order of id, as all who lock several memories do.
-    there = select(memory.c.id).where(memory.c.id == asked.c.id).with_for_update(read=True, key_share=True)
-    logged = (
-        insert(MemoryAccessLog)
-        .from_select(
-            _COLUMNS,
-            select(
-                asked.c.id,
-                bindparam("app_id", type_=Uuid),
-                bindparam("access_type", type_=String),
-                cast(asked.c.metadata, JSONB),
-            )
-            .where(there.correlate(asked).exists())
-            .order_by(asked.c.id),
-        )
-        .cte("logged")
+    there = select(memory.c.id).where(memory.c.id == rows.c.id).with_for_update(read=True, key_share=True)
+    accesses = select(
+        rows.c.id, bindparam("log_app_id", type_=Uuid), bindparam("log_access_type", type_=String), metadata
     )
-    return Prepared(select(literal_column("1")).add_cte(logged, journal.inserted(asked)))
+    accesses = accesses.where(there.correlate(rows).exists()).order_by(rows.c.id)
+    return insert(MemoryAccessLog).from_select(_COLUMNS, accesses).cte("logged")
+
+
+def _statement() -> Prepared:
+    """One access to each of the memories, and one event of the audit log about all of them."""
+    asked = select(func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id")).cte("asked")
+    logs = inserted(asked, cast(bindparam("metadata", type_=String), JSONB)), journal.inserted(asked)
+    return Prepared(select(literal_column("1")).add_cte(*logs))
 
 
 _RECORD = _statement()
@@ -73,25 +82,15 @@ async def record(
     access: Access,
     ids: Sequence[UUID],
     metadata: dict[str, Any] | None = None,
-    *,
-    hashes: Sequence[str] | None = None,
 ) -> None:
-    """Log one access to each of the memories, and the whole in the audit log, in one statement.
-
-    `metadata` is noted of each access, and the memory's own one of `hashes`, if they are given.
-    """
-    shared = metadata or {}
-    if hashes is None:
-        each = [orjson.dumps(shared).decode()] * len(ids)
-    else:
-        each = [orjson.dumps(shared | {"hash": hash_}).decode() for hash_ in hashes]
+    """Log one access to each of the memories, with the metadata, and the whole in the audit log, in one statement."""
     await _RECORD.rows(
         tx,
         {
             "ids": list(ids),
-            "app_id": caller.app_id,
-            "access_type": access.value,
-            "metadata": each,
+            "log_app_id": caller.app_id,
+            "log_access_type": access.value,
+            "metadata": orjson.dumps(metadata or {}).decode(),
             **journal.parameters(caller, Event(f"memory.{access.value}"), detail=metadata),
         },
     )

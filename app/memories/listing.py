@@ -1,49 +1,30 @@
-"""Pages of lists: which memories are on one, and how many there are in all.
+"""Pages of lists: which memories are on one, how many there are in all, and the log of who saw them.
 
-Both are asked of indexes that hold what the filters and `readable_by` look at, so that no row is read but those of the
-page; a page in the second half is read from the end. Then its rows are fetched by their ids.
+What does not wait for each other is asked on two connections at once: how many there are while the page is found, read
+and logged, and one half of a user's texts while the other is looked through. A page in the second half of a list is
+read from its end. Nothing holds a connection while it waits for another.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import (
-    ARRAY,
-    ColumnElement,
-    Integer,
-    Select,
-    Uuid,
-    bindparam,
-    case,
-    column,
-    func,
-    literal_column,
-    select,
-    text,
-    true,
-    union_all,
-)
-
+from app.access import journal
 from app.access.caller import Caller
-from app.access.models import App
-from app.access.readable import hidden_from, is_aside, readable_by, reads_most
-from app.database import Tx
+from app.access.journal import Event
+from app.audit.trail import Access
+from app.database import Database
 from app.errors import Invalid
-from app.memories import repository
-from app.memories.models import BEGINNING, SHORT, Category, Memory, MemoryCategory, State
+from app.memories import list_sql, repository
+from app.memories.asked import Asked, parameters
+from app.memories.list_sql import SORTABLE, Part
 from app.memories.schemas import MemoryQuery, MemoryRecord
-
-SORTABLE: dict[str, Any] = {
-    "created_at": Memory.created_at, "updated_at": Memory.updated_at, "memory": Memory.content,
-    "content": Memory.content, "app_name": App.name, "state": Memory.state, "namespace": Memory.namespace,
-    "kind": Memory.kind, "importance": Memory.importance, "archived_at": Memory.archived_at,
-    "deleted_at": Memory.deleted_at, "id": Memory.id, "app_id": Memory.app_id, "expires_at": Memory.expires_at,
-}  # fmt: skip
-"""Names by which lists may be sorted."""
+from app.prepared import Prepared
 
 FEW = 2_000
 """So many hits of a text are sorted as they are; of more, most of the memories near the page are hits themselves."""
@@ -54,21 +35,8 @@ SAMPLE = 400
 COMMON = 0.1
 """A share of memories that hold a text: of so many, a page is found by leafing through them all."""
 
-# A list has as many plans as filters and values, so it is planned for these. Its sorts are of ids and stay in memory.
-PLANNED = text("""
-SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('work_mem', '16MB', true)
-""")
-
-_IS_SHORT = func.octet_length(Memory.content) <= literal_column(str(SHORT))
-_IS_LONG = func.octet_length(Memory.content) > literal_column(str(SHORT))
-_IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
-_IS_DELETED = Memory.state == literal_column("'deleted'::memory_state")
-# As the indexes of parts have it in their conditions.
-_INDEXED: tuple[tuple[ColumnElement[bool], set[State]], ...] = (
-    (_IS_ACTIVE, {State.ACTIVE}),
-    (literal_column("memories.state IN ('paused', 'archived')"), {State.PAUSED, State.ARCHIVED}),
-)
-_BEGINNING = f'"left"(memories.content, {BEGINNING})'
+NEAR = 1_000
+"""Up to here a page is read from the beginning, however many there are in all, while these are counted."""
 
 
 class Slice(NamedTuple):
@@ -90,234 +58,151 @@ class Slice(NamedTuple):
         skip = max(0, self.offset - before)
         return Slice(skip, min(size - skip, self.offset + self.limit - before - skip))
 
+    @property
+    def binds(self) -> dict[str, int]:
+        """What statements bind of it."""
+        return {"offset": self.offset, "limit": self.limit, "enough": self.offset + self.limit}
 
-async def page(tx: Tx, caller: Caller, query: MemoryQuery, wanted: Slice) -> tuple[list[MemoryRecord], int]:
-    """Some of the memories that match and that the caller may read, and how many match in all.
+
+class Look(NamedTuple):
+    """Who looks, and what the log calls it. `hashes`: it notes those of the texts besides."""
+
+    caller: Caller
+    access: Access = Access.LIST
+    hashes: bool = False
+
+
+class Found(NamedTuple):
+    """A page of memories, and how many there are in all."""
+
+    records: list[MemoryRecord]
+    total: int
+
+
+async def page(database: Database, look: Look, query: MemoryQuery, wanted: Slice) -> Found:
+    """Some of the memories that match and that the caller may read, logged, and how many match in all.
 
     Equal keys are ordered by their ids, and by their age, newest first, within an app.
 
     Raises:
         Invalid: `sort` names no column that can be sorted by.
+        Unavailable: Postgres does not answer.
     """
     if query.sort not in SORTABLE:
         raise Invalid("sort_column", f"must be one of {', '.join(SORTABLE)}", hint="Invalid sort column")
-    await tx.execute(PLANNED)
     if query.categories and not query.category_ids:
-        named = select(Category.id).where(Category.name == func.any(list(query.categories)))
-        query = replace(query, categories=(), category_ids=tuple(await tx.scalars(named)))
-        if not query.category_ids:
-            return [], 0
-    scope = _Scope(tx, caller, query)
-    total = None
-    if query.text and not (query.is_of("text") and await scope.is_common()):
-        total, hits = await scope.hits()
-        if hits is not None:
-            return await rows(tx, caller, query, await scope.sorted(hits, wanted)), total
+        async with database.statement() as tx:
+            named = await list_sql.CATEGORIES_NAMED.rows(tx, {"names": list(query.categories)})
+        query = replace(query, categories=(), category_ids=tuple(id_ for (id_,) in named))
+        if not named:
+            return Found(await shown(database, look, query, []), 0)
+    pages = _Pages(database, look, query)
+    if query.text:
+        return await pages.holding(wanted)
     if query.sort == "app_name":
-        ids, total = await scope.by_app(wanted)
-    else:
-        total = await scope.total() if total is None else total
-        ids = await scope.ids(wanted.of(total)) if wanted.offset < total else []
-    return await rows(tx, caller, query, ids), total
+        return await pages.by_app(wanted, None)
+    return await pages.leafed(wanted)
 
 
-async def total(tx: Tx, caller: Caller, query: MemoryQuery) -> int:
-    """How many memories match that the caller may read; without regard to a text or to names of categories."""
-    await tx.execute(PLANNED)
-    return await _Scope(tx, caller, query).total()
+async def total(database: Database, caller: Caller, query: MemoryQuery) -> int:
+    """How many memories match that the caller may read; without regard to a text."""
+    return await _Pages(database, Look(caller), query).total()
 
 
-async def rows(tx: Tx, caller: Caller, query: MemoryQuery, ids: list[UUID]) -> list[MemoryRecord]:
-    """The memories of these ids in their order, as far as they still match."""
-    if not ids:
-        return []
-    which = Memory.id == func.any(ids), repository.matching(caller, replace(query, text=None))
-    found = await tx.execute(repository.whole().where(*which), caller.parameters)
-    known = {row.id: repository.record(row) for row in found}
-    return [known[id_] for id_ in ids if id_ in known]
+async def shown(database: Database, look: Look, query: MemoryQuery, ids: list[UUID]) -> list[MemoryRecord]:
+    """The memories of these ids in their order, as far as they still match whatever they say; and the log of it."""
+    statement = list_sql.shown(Asked.of(look.caller, query), hashes=look.hashes)
+    binds = parameters(look.caller, query) | journal.parameters(look.caller, Event(f"memory.{look.access.value}"))
+    logged = {"log_app_id": look.caller.app_id, "log_access_type": look.access.value}
+    async with database.statement() as tx:
+        return [repository.record(row) for row in await statement.rows(tx, {**binds, **logged, "ids": ids})]
 
 
-class _Scope:
-    """What one query looks through."""
+class _Pages:
+    """The pages of one list."""
 
-    def __init__(self, tx: Tx, caller: Caller, query: MemoryQuery) -> None:
-        self._tx = tx
-        self._caller = caller
+    def __init__(self, database: Database, look: Look, query: MemoryQuery) -> None:
+        self._database = database
+        self._look = look
         self._query = query
-        self._which = repository.matching(caller, replace(query, text=None))
-
-    async def is_common(self) -> bool:
-        """Whether many of the user's newest memories hold the text: then a page of it is found by leafing."""
-        newest = (
-            select(Memory.folded)
-            .where(readable_by(self._caller, Memory, states=self._query.states))
-            .order_by(Memory.created_at.desc(), Memory.id.desc())
-            .limit(SAMPLE)
-            .subquery("newest")
-        )
-        held = select(func.count()).select_from(newest).where(contains(self._query.text or "", newest.c.folded))
-        return int(await self._tx.scalar(held, self._caller.parameters) or 0) >= COMMON * SAMPLE
-
-    async def hits(self) -> tuple[int, list[UUID] | None]:
-        """How many memories hold the text, and the ids of all of them, unless there are more than a few."""
-        part = self._query.text or ""
-        parts = [select(Memory.id).where(self._which, length, contains(part)) for length in (_IS_SHORT, _IS_LONG)]
-        if re.search(r"\w{3}", part):
-            # Three letters in a row are looked up in indexes of what is not deleted; else every text is looked through.
-            indexed = [which for which, states in _INDEXED if states & set(self._query.states)]
-            looked_up = [select(Memory.id).where(self._which, which, holds(part)) for which in indexed]
-            rest = [query.where(_IS_DELETED) for query in parts] if State.DELETED in self._query.states else []
-            parts = [*looked_up, *rest]
-        found = union_all(*parts).subquery("found")
-        total = func.count()
-        query = select(total, case((total <= FEW, func.array_agg(found.c.id)))).select_from(found)
-        count, ids = (await self._tx.execute(query, self._caller.parameters)).one()
-        return count, ids if count else []
-
-    async def sorted(self, hits: list[UUID], wanted: Slice) -> list[UUID]:
-        """The wanted ones of these, in their order."""
-        query = select(Memory.id).where(Memory.id == func.any(hits))
-        if self._query.sort == "app_name":
-            query = query.join(App, App.id == Memory.app_id)
-        query = query.order_by(*_order(self._query, backwards=False)).limit(wanted.limit).offset(wanted.offset)
-        return list(await self._tx.scalars(query))
+        self._asked = Asked.of(look.caller, query)
+        self._binds = parameters(look.caller, query)
 
     async def total(self) -> int:
         """How many match."""
-        query = self._quick_total()
-        if query is None:
-            query = select(func.count()).select_from(self._counted(literal_column("1").label("one")))
-        return int(await self._tx.scalar(query, self._caller.parameters) or 0)
+        return await self._number(list_sql.total(self._asked))
 
-    async def ids(self, wanted: Slice) -> list[UUID]:
-        """The ids of the wanted ones, in their order."""
-        if self._query.sort in ("memory", "content"):
-            query = self._by_text(wanted)
-        else:
-            query = self._matches(Memory.id).order_by(*_order(self._query, backwards=wanted.backwards))
-            query = query.limit(wanted.limit).offset(wanted.offset)
-        found = list(await self._tx.scalars(query, self._caller.parameters))
-        return found[::-1] if wanted.backwards else found
+    async def leafed(self, wanted: Slice, middle: str | None = None) -> Found:
+        """A page that is found by leafing through all that match, while these are counted."""
+        counting = self.total() if middle is None else self._count(middle)
+        if wanted.offset <= NEAR:
+            records, total = await asyncio.gather(self._read(wanted), counting)
+            return Found(records, total)
+        return await self._of_so_many(wanted, await counting)
 
-    async def by_app(self, wanted: Slice) -> tuple[list[UUID], int]:
-        """The ids of the wanted ones in the order of their apps' names, and how many there are in all."""
-        counted = self._counted(Memory.app_id)
-        sizes = select(counted.c.app_id, func.count().label("size")).group_by(counted.c.app_id).subquery("sizes")
-        direction = App.name.desc() if self._query.descending else App.name.asc()
-        groups = select(sizes).join(App, App.id == sizes.c.app_id).order_by(direction)
-        before, parts = 0, []
-        for app_id, size in await self._tx.execute(groups, self._caller.parameters):
-            part = wanted.within(before, size)
+    async def holding(self, wanted: Slice) -> Found:
+        """A page of those that hold a text."""
+        [(held, middle)] = await self._rows(list_sql.sample(self._asked), sample=SAMPLE)
+        middle = middle or ""
+        by_app = self._query.sort == "app_name"
+        if held >= COMMON * SAMPLE and self._query.is_of("text"):
+            return await (self.by_app(wanted, middle) if by_app else self.leafed(wanted, middle))
+        total, hits = await self._hits(middle)
+        if hits is None:
+            return await (self.by_app(wanted, middle) if by_app else self._of_so_many(wanted, total))
+        ordered = list_sql.in_order(self._query.sort, descending=self._query.descending)
+        ids = [id_ for (id_,) in await self._rows(ordered, ids=hits, **wanted.binds)] if hits else []
+        return Found(await self._shown(ids), total)
+
+    async def by_app(self, wanted: Slice, middle: str | None) -> Found:
+        """A page in the order of the apps' names. `middle`: of those that hold a text."""
+        parts: list[Part | None] = [None] if middle is None else list(Part)
+        counted = (self._rows(list_sql.sizes(self._asked, part), middle=middle) for part in parts)
+        sizes: Counter[UUID] = Counter()
+        for rows in await asyncio.gather(*counted):
+            sizes.update(dict(rows))
+        in_order = list_sql.apps_in_order(descending=self._query.descending)
+        before, some = 0, []
+        for (app_id,) in await self._rows(in_order, ids=list(sizes)):
+            part = wanted.within(before, sizes[app_id])
             if part.limit > 0:
-                parts.append((app_id, part.offset, part.limit))
-            before += size
-        if not parts:
-            return [], before
-        query = self._of_apps()
-        names = ("apps", "skips", "takes")
-        values = dict(zip(names, map(list, zip(*parts, strict=True)), strict=True))
-        found = await self._tx.scalars(query, {**self._caller.parameters, **values})
-        return list(found), before
+                some.append((app_id, part.offset, part.limit))
+            before += sizes[app_id]
+        if not some:
+            return Found(await self._shown([]), before)
+        apps, skips, takes = map(list, zip(*some, strict=True))
+        rows = await self._rows(list_sql.of_apps(self._asked), apps=apps, skips=skips, takes=takes)
+        return Found(await self._shown([id_ for (id_,) in rows]), before)
 
-    def _of_apps(self) -> Select[Any]:
-        """So many of each app after so many others, newest first."""
-        part = (
-            func.unnest(
-                bindparam("apps", type_=ARRAY(Uuid)),
-                bindparam("skips", type_=ARRAY(Integer)),
-                bindparam("takes", type_=ARRAY(Integer)),
-            )
-            .table_valued("app_id", column("skip", Integer), column("take", Integer), with_ordinality="place")
-            .render_derived("part")
-        )
-        of_app = (
-            self._matches(Memory.id, Memory.created_at)
-            .where(Memory.app_id == part.c.app_id)
-            .order_by(Memory.created_at.desc(), Memory.id.desc())
-            .limit(part.c.take)
-            .offset(part.c.skip)
-            .lateral("of_app")
-        )
-        order = part.c.place, of_app.c.created_at.desc(), of_app.c.id.desc()
-        return select(of_app.c.id).select_from(part).join(of_app, true()).order_by(*order)
+    async def _hits(self, middle: str) -> tuple[int, list[UUID] | None]:
+        """How many memories hold the text, and the ids of all of them, unless there are more than a few."""
+        # Three letters in a row are looked up.
+        parts = [None] if re.search(r"\w{3}", self._query.text or "") else list(Part)
+        found = (self._rows(list_sql.hits(self._asked, part), middle=middle, few=FEW) for part in parts)
+        rows = [row for (row,) in await asyncio.gather(*found)]
+        total = sum(count for count, _ in rows)
+        return total, [id_ for _, ids in rows for id_ in ids or ()] if total <= FEW else None
 
-    def _by_text(self, wanted: Slice) -> Select[Any]:
-        """The ids in the order of the texts: those of short and of long ones merged."""
-        down = self._query.descending is not wanted.backwards
-        enough = wanted.offset + wanted.limit
-        tie = Memory.id.desc() if down else Memory.id.asc()
-        parts = []
-        for length, first in ((_IS_SHORT, ()), (_IS_LONG, (_bytewise(_BEGINNING, down),))):
-            order = *first, _bytewise("memories.content", down), tie
-            ordered = self._matches(Memory.id, Memory.content).where(length).order_by(*order).limit(enough)
-            parts.append(select(*ordered.subquery().c))
-        merged = union_all(*parts).subquery("merged")
-        order = _bytewise("merged.content", down), merged.c.id.desc() if down else merged.c.id.asc()
-        return select(merged.c.id).order_by(*order).limit(wanted.limit).offset(wanted.offset)
+    async def _count(self, middle: str) -> int:
+        """How many hold a text that many hold."""
+        counted = (self._number(list_sql.counted(self._asked, part), middle=middle) for part in Part)
+        return sum(await asyncio.gather(*counted))
 
-    def _matches(self, *columns: Any) -> Select[Any]:
-        """Columns of all that match."""
-        query = select(*columns).select_from(Memory).where(self._which)
-        return query.where(contains(self._query.text)) if self._query.text else query
+    async def _of_so_many(self, wanted: Slice, total: int) -> Found:
+        return Found(await self._read(wanted.of(total)) if wanted.offset < total else await self._shown([]), total)
 
-    def _quick_total(self) -> Select[int] | None:
-        """How many match, by small indexes: of what may not be read, or not as it is, there is little.
+    async def _read(self, wanted: Slice) -> list[MemoryRecord]:
+        rows = await self._rows(list_sql.ids(self._asked, backwards=wanted.backwards), **wanted.binds)
+        ids = [id_ for (id_,) in rows]
+        return await self._shown(ids[::-1] if wanted.backwards else ids)
 
-        None if anything is asked for besides states and categories, or if there may be much that is hidden.
-        """
-        query, caller = self._query, self._caller
-        if not query.is_of("category_ids") or not reads_most(caller, query.states):
-            return None
-        if query.category_ids:
-            hidden = select(Memory.id).where(hidden_from(caller, Memory, states=query.states))
-            filed = select(MemoryCategory.memory_id).where(
-                repository.filed_under(query.category_ids), MemoryCategory.memory_id.not_in(hidden)
-            )
-            each = filed if len(query.category_ids) == 1 else filed.distinct()
-            return select(func.count()).select_from(each.subquery())
-        mine = select(func.count()).where(Memory.user_id == bindparam("caller_user_id"))
-        active = mine.where(_IS_ACTIVE)
-        also = mine.where(is_aside(Memory), self._which, ~_IS_ACTIVE)
-        less = mine.where(is_aside(Memory), _IS_ACTIVE, self._which.is_not(literal_column("true")))
-        return select(active.scalar_subquery() + also.scalar_subquery() - less.scalar_subquery())
+    async def _shown(self, ids: list[UUID]) -> list[MemoryRecord]:
+        return await shown(self._database, self._look, self._query, ids)
 
-    def _counted(self, of: Any) -> Any:
-        """One column of all that match, from the index that holds the texts if one is looked for."""
-        if not self._query.text:
-            return self._matches(of).subquery("counted")
-        return union_all(*(self._matches(of).where(length) for length in (_IS_SHORT, _IS_LONG))).subquery("counted")
+    async def _number(self, statement: Prepared, **binds: Any) -> int:
+        [(number,)] = await self._rows(statement, **binds)
+        return int(number)
 
-
-def _order(query: MemoryQuery, *, backwards: bool) -> list[Any]:
-    key: ColumnElement[Any] = SORTABLE[query.sort]
-    down = query.descending is not backwards
-    if query.sort == "app_name":
-        newest = Memory.created_at.desc(), Memory.id.desc()
-        return [key.desc() if down else key.asc(), *newest]
-    first: Any = key.desc() if down else key.asc()
-    if query.sort in ("memory", "content"):
-        first = _bytewise("memories.content", down)
-    elif query.sort in ("importance", "archived_at", "deleted_at", "expires_at"):
-        first = first.nulls_first() if backwards else first.nulls_last()
-    return [first, Memory.id.desc() if down else Memory.id.asc()]
-
-
-def _bytewise(expression: str, down: bool) -> ColumnElement[Any]:
-    """Texts in the order of their bytes, as OpenMemory's SQLite sorted them, whatever the language of the database."""
-    return literal_column(f"{expression} USING {'~>~' if down else '~<~'}")
-
-
-def holds(part: str) -> ColumnElement[bool]:
-    """Whether a text holds a part, in any case: as the index of parts is asked."""
-    return Memory.content.ilike(like_pattern(part))
-
-
-def contains(part: str, folded: Any = Memory.folded) -> ColumnElement[bool]:
-    """Whether a text holds a part, in any case: as many are looked through, one after the other."""
-    matches: ColumnElement[bool] = folded.like(func.lower(like_pattern(part)))
-    return matches
-
-
-def like_pattern(part: str) -> str:
-    """What a text is LIKE that holds a part, whatever characters this has."""
-    return "%" + re.sub(r"([%_\\])", r"\\\1", part) + "%"
+    async def _rows(self, statement: Prepared, **binds: Any) -> list[Any]:
+        async with self._database.planned() as tx:
+            return await statement.rows(tx, self._binds | binds)

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, case, false, func, literal_column, or_, select, true
+from sqlalchemy import Select, case, false, func, literal_column, or_, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from app.access.caller import Caller
 from app.access.models import App, User
 from app.access.readable import readable_by, within_reach
 from app.database import Tx
-from app.memories.models import (
-    Category,
-    Memory,
-    MemoryCategory,
-    MemoryRevision,
-    MemoryStatusHistory,
-    State,
-)
-from app.memories.schemas import MemoryQuery, MemoryRecord, Revision, StateChange
+from app.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
+from app.memories.schemas import MemoryRecord, Revision, StateChange
 
 ALL_STATES = tuple(State)
 KEPT_STATES = (State.ACTIVE, State.PAUSED, State.ARCHIVED)
 """The states of what is not deleted."""
-
-OWN_FILINGS = MemoryCategory.user_id == bindparam("caller_user_id")
-"""What the caller's user has filed. Execute with `caller.parameters`."""
 
 CATEGORY_NAMES = (
     select(
@@ -48,6 +37,8 @@ COLUMNS = (
 )  # fmt: skip
 """A memory whole, in the order of the fields of `MemoryRecord`."""
 
+_STATE = MemoryRecord._fields.index("state")
+
 
 def whole() -> Select[Any]:
     """Memories with all that `MemoryRecord` needs, in one statement."""
@@ -55,8 +46,10 @@ def whole() -> Select[Any]:
 
 
 def record(row: Any) -> MemoryRecord:
-    """A row of `whole()` as a record."""
-    return MemoryRecord._make(row)
+    """A row of `whole()` as a record, be it SQLAlchemy's or the driver's. What follows these columns is left out."""
+    values = list(row[: len(COLUMNS)])
+    values[_STATE] = State(values[_STATE])
+    return MemoryRecord._make(values)
 
 
 async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
@@ -65,45 +58,6 @@ async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
     query = whole().where(Memory.id == memory_id, readable_by(caller, Memory, states=states))
     row = (await tx.execute(query, caller.parameters)).one_or_none()
     return record(row) if row else None
-
-
-def matching(caller: Caller, query: MemoryQuery) -> ColumnElement[bool]:
-    """The memories that a query means and that the caller may read. Execute with `caller.parameters`."""
-    return and_(readable_by(caller, Memory, states=query.states), *_conditions(query))
-
-
-def _conditions(query: MemoryQuery) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = []
-    if query.text:
-        found.append(Memory.content.icontains(query.text, autoescape=True))
-    if query.app_ids:
-        found.append(Memory.app_id == func.any(list(query.app_ids)))
-    if query.namespaces:
-        found.append(Memory.namespace == func.any(list(query.namespaces)))
-    if query.threads:
-        found.append(Memory.thread_id == func.any(list(query.threads)))
-    if query.kinds:
-        found.append(Memory.kind == func.any(list(query.kinds)))
-    if query.created_from:
-        found.append(Memory.created_at >= query.created_from)
-    if query.created_to:
-        found.append(Memory.created_at <= query.created_to)
-    filed = select(MemoryCategory.memory_id)
-    if query.category_ids:
-        found.append(Memory.id.in_(filed.where(filed_under(query.category_ids))))
-    if query.categories:
-        named = filed.join(Category, Category.id == MemoryCategory.category_id).where(OWN_FILINGS)
-        found.append(Memory.id.in_(named.where(Category.name == func.any(list(query.categories)))))
-    return found
-
-
-def filed_under(categories: Sequence[UUID]) -> ColumnElement[bool]:
-    """The filings of the caller's user under these categories. Execute with `caller.parameters`.
-
-    Of a single category the planner knows that it has no memory twice.
-    """
-    wanted: Any = categories[0] if len(categories) == 1 else func.any(list(categories))
-    return and_(OWN_FILINGS, MemoryCategory.category_id == wanted)
 
 
 async def states_of(tx: Tx, caller: Caller, ids: list[UUID]) -> dict[UUID, State]:

@@ -26,8 +26,9 @@ from app.database import Database, Tx
 from app.errors import Forbidden, NotFound
 from app.index.deliver import Deliverer
 from app.memories import changes, checks, listing, ranked, repository, transitions
+from app.memories.asked import Asked, parameters
 from app.memories.intake import Intake
-from app.memories.listing import Slice
+from app.memories.listing import Look, Slice
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory, MemoryStatusHistory, State
 from app.memories.repository import ALL_STATES
@@ -148,17 +149,8 @@ class Memories:
         caller.may_read()
         query = self.intake.narrowed(caller, query)
         await self._rates.search(caller)
-        return await self._slice(caller, query, Slice(offset, limit), export=export)
-
-    @again
-    async def _slice(
-        self, caller: Caller, query: MemoryQuery, some: Slice, *, export: bool
-    ) -> tuple[Sequence[MemoryRecord], int]:
-        async with self._database.transaction() as tx:
-            items, total = await listing.page(tx, caller, query, some)
-            access = Access.EXPORT if export else Access.LIST
-            await trail.record(tx, caller, access, [item.id for item in items], hashes=[item.hash for item in items])
-        return items, total
+        look = Look(caller, Access.EXPORT if export else Access.LIST, hashes=True)
+        return await listing.page(self._database, look, query, Slice(offset, limit))
 
     async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
         """A page of five memories that share categories with one, those that share most first, then the newest.
@@ -171,17 +163,10 @@ class Memories:
         caller.may_read()
         checks.between(page, "page", 1, 1_000_000)
         await self._rates.search(caller)
-        items, total = await self._related(caller, memory_id, Slice((page - 1) * RELATED, RELATED))
-        return Page(items=items, total=total, page=page, size=RELATED)
-
-    @again
-    async def _related(self, caller: Caller, memory_id: UUID, some: Slice) -> tuple[Sequence[MemoryRecord], int]:
-        async with self._database.transaction() as tx:
-            if await repository.get(tx, caller, memory_id) is None:
-                raise _no_memory()
-            items, total = await ranked.related(tx, caller, memory_id, _kept(caller), some)
-            await trail.record(tx, caller, Access.LIST, [item.id for item in items])
-        return items, total
+        found = await ranked.related(self._database, caller, memory_id, Slice((page - 1) * RELATED, RELATED))
+        if found is None:
+            raise _no_memory()
+        return Page(items=found.records, total=found.total, page=page, size=RELATED)
 
     async def update(
         self, caller: Caller, memory_id: UUID, change: MemoryUpdate, *, field: str = "text"
@@ -257,8 +242,8 @@ class Memories:
         async with self._database.transaction() as tx:
             if not caller.owner:
                 await self._refuse_paused(tx, {caller.app_id}, _DOING[target])
-            which = repository.matching(caller, query)
-            changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target)]
+            which, values = Asked.of(caller, query).matching(), parameters(caller, query)
+            changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target, values=values)]
             everything = target is State.DELETED
             access = Access.DELETE_ALL if everything else _ACCESS[target]
             operation = {"operation": "bulk_delete"} if everything and changed else None

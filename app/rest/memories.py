@@ -13,7 +13,8 @@ from app.access.caller import Caller
 from app.access.principal import Scope
 from app.audit.schemas import AccessLogPage
 from app.errors import Invalid
-from app.memories import listing, repository
+from app.memories import repository
+from app.memories.list_sql import SORTABLE
 from app.memories.models import State
 from app.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
 from app.rest.caller import MemoryId, Owner, OwnerOfMemory, TheAsking, TheServices
@@ -259,7 +260,7 @@ def _sorting(column: str | None, direction: str | None) -> tuple[str, bool]:
     descending = _descending(direction)
     if descending is None:
         raise Invalid("sort_direction", "must be asc or desc")
-    if column not in listing.SORTABLE:
+    if column not in SORTABLE:
         return "created_at", True
     # Upwards unless told otherwise, as OpenMemory sorted.
     return column, bool(direction) and descending

@@ -33,7 +33,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from app import exact_json
 from app.access.models import App
-from app.memories.listing import like_pattern
+from app.memories.asked import like_pattern
 from app.memories.models import Category, Memory, MemoryCategory
 from app.search.filter_values import ISO
 from app.search.filters import All, Comparison, Either, Node, Not, Operator

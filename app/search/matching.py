@@ -13,7 +13,6 @@ from sqlalchemy import Integer, Uuid, bindparam, case, func, literal_column, sel
 
 from app.access.caller import Caller
 from app.database import Database
-from app.memories.listing import PLANNED
 from app.memories.models import Memory
 from app.prepared import Prepared
 from app.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
@@ -54,9 +53,7 @@ async def matching(database: Database, caller: Caller, query: SearchQuery) -> tu
     if not (query.filter or query.threads or query.categories or query.created_from or query.created_to):
         return None
     shape, binds = filtering(narrowed(query))
-    async with database.transaction() as tx:
-        # There are as many best plans as filters and values.
-        await tx.execute(PLANNED)
+    async with database.planned() as tx:
         [(found,)] = await _statement(shape).rows(tx, binds | {"caller_user_id": caller.user_id, "most": MOST})
     return None if found is None else tuple(found)
 

@@ -15,21 +15,20 @@ from sqlalchemy import (
     bindparam,
     column,
     func,
-    insert,
     literal_column,
     or_,
     select,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import UUID as PgUUID
-from sqlalchemy.orm import aliased
 
 from app.access import journal
 from app.access.caller import Caller, Default
 from app.access.journal import Event
 from app.access.models import App
 from app.access.readable import readable_by
-from app.audit.models import MemoryAccessLog
+from app.audit import trail
+from app.audit.trail import Access
 from app.database import Tx
 from app.memories.models import Category, Memory, MemoryCategory
 from app.memories.repository import CATEGORY_NAMES
@@ -104,6 +103,7 @@ async def readback(
             "query": redacted(query.text),
             "method": method,
             "log_app_id": caller.app_id,
+            "log_access_type": Access.SEARCH.value,
             **journal.parameters(caller, Event.MEMORY_SEARCH, detail={"method": method}),
         },
     )
@@ -144,33 +144,16 @@ def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
         .cte("readable")
         .prefix_with("MATERIALIZED")
     )
-    memory = aliased(Memory)
-    still_there: Any = select(literal_column("1")).where(memory.id == readable.c.id).correlate(readable)
-    still_there = still_there.with_for_update(read=True, key_share=True)
-    logged = (
-        insert(MemoryAccessLog)
-        .from_select(
-            ["memory_id", "app_id", "access_type", "metadata"],
-            select(
-                readable.c.id,
-                bindparam("log_app_id", type_=PgUUID(as_uuid=True)),
-                literal_column("'search'"),
-                func.jsonb_build_object(
-                    literal_column("'query'"),
-                    bindparam("query", type_=Text),
-                    literal_column("'score'"),
-                    readable.c.score,
-                    literal_column("'hash'"),
-                    readable.c.hash,
-                    literal_column("'search_method'"),
-                    bindparam("method", type_=Text),
-                ),
-            )
-            # One that was erased meanwhile has no log any more.
-            .where(still_there.exists())
-            .order_by(readable.c.id),
-        )
-        .cte("logged")
+    metadata = func.jsonb_build_object(
+        literal_column("'query'"),
+        bindparam("query", type_=Text),
+        literal_column("'score'"),
+        readable.c.score,
+        literal_column("'hash'"),
+        readable.c.hash,
+        literal_column("'search_method'"),
+        bindparam("method", type_=Text),
     )
-    statement = select(readable).add_cte(logged, journal.inserted(readable)).order_by(readable.c.position)
+    logs = trail.inserted(readable, metadata), journal.inserted(readable)
+    statement = select(readable).add_cte(*logs).order_by(readable.c.position)
     return Prepared(statement, kept=is_usual(shape))

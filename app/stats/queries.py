@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import bindparam, literal_column, select, true
+from sqlalchemy import Uuid, bindparam, literal_column, select, true
 
-from app.access.caller import Caller
+from app.access.caller import Caller, Default
 from app.access.readable import readable_by
 from app.database import Tx
-from app.memories.listing import PLANNED
+from app.memories.asked import OWN_FILINGS
 from app.memories.models import Category, Memory, MemoryCategory, State
-from app.memories.repository import OWN_FILINGS
+from app.prepared import Prepared
 
 
-async def categories(tx: Tx, caller: Caller, states: Sequence[State]) -> Sequence[Any]:
+async def categories(tx: Tx, caller: Caller, states: tuple[State, ...]) -> Sequence[Any]:
     """The categories of the memories in these states that the caller may read, by name.
 
     From one category of the user to the next, and of each no further than to the first such memory.
     """
-    await tx.execute(PLANNED)
-    first = select(MemoryCategory.category_id).where(OWN_FILINGS).order_by(MemoryCategory.category_id).limit(1)
+    return await _categories(caller.owner, caller.default, states).rows(tx, caller.parameters)
+
+
+@lru_cache(maxsize=16)
+def _categories(owner: bool, default: Default, states: tuple[State, ...]) -> Prepared:
+    caller = Caller.anyone(owner=owner, default=default)
+    first = select(MemoryCategory.category_id).where(OWN_FILINGS).order_by(MemoryCategory.category_id)
+    first = first.limit(literal_column("1"))
     filed = select(first.scalar_subquery().label("category_id")).cte("filed", recursive=True)
     following = first.where(MemoryCategory.category_id > filed.c.category_id).correlate(filed).scalar_subquery()
     filed = filed.union_all(select(following).where(filed.c.category_id.is_not(None)))
@@ -32,10 +39,10 @@ async def categories(tx: Tx, caller: Caller, states: Sequence[State]) -> Sequenc
         .where(
             OWN_FILINGS,
             MemoryCategory.category_id == filed.c.category_id,
-            Memory.user_id == bindparam("caller_user_id"),
+            Memory.user_id == bindparam("caller_user_id", type_=Uuid),
             readable_by(caller, Memory, states=states),
         )
-        .limit(1)
+        .limit(literal_column("1"))
         .lateral("one")
     )
     query = (
@@ -44,4 +51,4 @@ async def categories(tx: Tx, caller: Caller, states: Sequence[State]) -> Sequenc
         .join(one, true())
         .order_by(Category.name)
     )
-    return (await tx.execute(query, caller.parameters)).all()
+    return Prepared(query)

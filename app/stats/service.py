@@ -12,12 +12,9 @@ from app.access.caller import Caller
 from app.access.journal import Event
 from app.access.models import App
 from app.access.rates import Rates
-from app.again import again
-from app.audit import trail
-from app.audit.trail import Access
 from app.database import Database
 from app.memories import checks, listing, ranked
-from app.memories.listing import Slice
+from app.memories.listing import Look, Slice
 from app.memories.models import State
 from app.memories.repository import KEPT_STATES
 from app.memories.schemas import MemoryQuery
@@ -53,8 +50,8 @@ class Stats:
         caller.may_read()
         columns = (App.id, App.owner_id, App.name, App.description, App.metadata_.label("metadata_"), App.is_active)
         query = select(*columns, App.created_at, App.updated_at).where(App.owner_id == caller.user_id)
+        total = await listing.total(self._database, caller, MemoryQuery(states=KEPT_STATES))
         async with self._database.transaction() as tx:
-            total = await listing.total(tx, caller, MemoryQuery(states=KEPT_STATES))
             apps = [AppRow.model_validate(row) for row in await tx.execute(query.order_by(App.name, App.id))]
             await journal.record(tx, caller, Event.STATS_READ)
         return Profile(total_memories=total, total_apps=len(apps), apps=apps)
@@ -64,12 +61,11 @@ class Stats:
         caller.may_read()
         await self._rates.search(caller)
         states = (State.ACTIVE, State.PAUSED) if caller.owner else (State.ACTIVE,)
-        async with self._database.transaction() as tx:
+        async with self._database.planned() as tx:
             rows = [CategoryRow.model_validate(row) for row in await queries.categories(tx, caller, states)]
             await journal.record(tx, caller, Event.CATEGORY_LIST)
         return CategoryList(categories=rows, total=len(rows))
 
-    @again
     async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
         """What one app wrote and what is not deleted, newest first.
 
@@ -79,14 +75,12 @@ class Stats:
         """
         offset = _start(caller, page, page_size)
         query = MemoryQuery(states=KEPT_STATES, app_ids=(app_id,))
-        async with self._database.transaction() as tx:
+        async with self._database.statement() as tx:
             await must_be_theirs(tx, caller, app_id)
-            records, total = await listing.page(tx, caller, query, Slice(offset, page_size))
-            await trail.record(tx, caller, Access.LIST, [record.id for record in records])
+        records, total = await listing.page(self._database, Look(caller), query, Slice(offset, page_size))
         memories = [MemoryOfApp.of(record) for record in records]
         return AppMemories(total=total, page=page, page_size=page_size, memories=memories)
 
-    @again
     async def app_accessed(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppAccesses:
         """What one app accessed, in whatever state it is, most often first.
 
@@ -95,10 +89,9 @@ class Stats:
             NotFound: no such app of this user.
         """
         offset = _start(caller, page, page_size)
-        async with self._database.transaction() as tx:
+        async with self._database.statement() as tx:
             await must_be_theirs(tx, caller, app_id)
-            found, total = await ranked.accessed(tx, caller, app_id, Slice(offset, page_size))
-            await trail.record(tx, caller, Access.LIST, [record.id for record, _ in found])
+        found, total = await ranked.accessed(self._database, caller, app_id, Slice(offset, page_size))
         memories = [Accessed(memory=AccessedMemory.of(record), access_count=count) for record, count in found]
         return AppAccesses(total=total, page=page, page_size=page_size, memories=memories)
 

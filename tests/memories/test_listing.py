@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from app.access.caller import Caller
 from app.memories import listing
+from app.memories.list_sql import SORTABLE
 from app.memories.listing import Slice
 from app.memories.models import SHORT, State
 from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryRecord
@@ -126,7 +127,7 @@ FILTERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("few", [0, listing.FEW])
-@pytest.mark.parametrize("sort", sorted(listing.SORTABLE))
+@pytest.mark.parametrize("sort", sorted(SORTABLE))
 async def test_a_list_is_exact_in_what_it_holds_and_in_its_order(
     services: Services,
     shared: tuple[Caller, list[MemoryRecord]],

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from app.access.caller import Caller
 from app.config import Settings
+from app.database import Tx
 from app.memories.models import State
 from app.memories.schemas import MemoryCreate, MemoryQuery
+from app.prepared import Prepared
 from app.services import Services, open_services
 from tests.clusters import furnish
 
@@ -51,19 +53,17 @@ async def many(short_folder: Path) -> AsyncIterator[tuple[Services, Caller, Call
 
 
 @pytest.fixture
-async def plans(many: tuple[Services, Caller, Caller]) -> AsyncIterator[list[str]]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How PostgreSQL answers what is asked meanwhile."""
-    services, found = many[0], []
+    found: list[str] = []
+    execute = Prepared.rows
 
-    def explain(_: Any, cursor: Any, statement: str, parameters: Any, *__: Any) -> None:
-        if statement.lstrip(" \n(").upper().startswith(("SELECT", "WITH")) and "set_config" not in statement:
-            cursor.execute(f"EXPLAIN {statement}", parameters)
-            found.append("\n".join(row[0] for row in cursor.fetchall()))
+    async def explain(self: Prepared, tx: Tx, values: Mapping[str, Any]) -> list[Any]:
+        found.append(await self.plan(tx, values))
+        return await execute(self, tx, values)
 
-    engine = services.database.engine.sync_engine
-    event.listen(engine, "before_cursor_execute", explain)
-    yield found
-    event.remove(engine, "before_cursor_execute", explain)
+    monkeypatch.setattr(Prepared, "rows", explain)
+    return found
 
 
 def assert_no_scan(plans: list[str], *tables: str) -> None:

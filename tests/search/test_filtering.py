@@ -17,7 +17,6 @@ from app.access.grants import GrantCreate
 from app.access.principal import LOCAL
 from app.index.port import Filter, Hit, Point, Vector, VectorIndex
 from app.index.space import Space, Spaces
-from app.memories.listing import PLANNED
 from app.memories.models import Memory
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search import matching, statistics
@@ -320,7 +319,6 @@ async def test_a_selective_filter_on_metadata_takes_its_index(services: Services
         )
         statement = which.compile(dialect=services.database.engine.dialect)
         values = statement.construct_params({**binds, "caller_user_id": owner.user_id})
-        async with services.database.transaction() as tx:
-            await tx.execute(PLANNED)
+        async with services.database.planned() as tx:
             plan = "\n".join((await tx.exec_driver_sql(f"EXPLAIN {statement}", values)).scalars())
         assert "idx_memory_metadata" in plan, plan

@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import Uuid, bindparam, literal_column
 
 from app.access import directory
 from app.access.caller import Caller
@@ -27,7 +28,8 @@ from app.access.principal import Principal, Scope
 from app.config import Settings
 from app.main import create_app
 from app.mcp.server import TOOLS
-from app.memories import repository
+from app.memories import list_sql
+from app.memories.asked import Asked
 from app.memories.models import Memory
 from app.search import readback
 from app.services import Services, open_services
@@ -273,10 +275,14 @@ async def test_nothing_of_anybody_else_is_seen_or_changed_in_many_attempts(tenan
 def _reads_of_the_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that asks for the user and forgets everything else."""
 
-    def mine(caller: Any, query: Any) -> Any:
-        return (Memory.user_id == caller.user_id) & (Memory.state == "active")
+    def mine(_: Asked) -> Any:
+        return (Memory.user_id == bindparam("caller_user_id", type_=Uuid)) & (
+            Memory.state == literal_column("'active'")
+        )
 
-    monkeypatch.setattr(repository, "matching", mine)
+    monkeypatch.setattr(Asked, "readable", property(mine))
+    for made in (list_sql.ids, list_sql.total, list_sql.shown):
+        _unkept(monkeypatch, list_sql, made)
 
 
 def _believes_the_claimed_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +318,12 @@ def _reads_back_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
         return Memory.state == "active"
 
     monkeypatch.setattr(readback, "readable_by", anything)
-    readback._statement.cache_clear()
+    _unkept(monkeypatch, readback, readback._statement)
+
+
+def _unkept(monkeypatch: pytest.MonkeyPatch, module: Any, make: Any) -> None:
+    """Has a statement made anew each time: none that was made before the leak is used, and none of it afterwards."""
+    monkeypatch.setattr(module, make.__name__, make.__wrapped__)
 
 
 @pytest.mark.parametrize(
@@ -330,8 +341,5 @@ def _reads_back_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_planted_leak_is_found(tenancy, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch):
     trial = await trial_of(tenancy, 2)
     plant(monkeypatch)
-    try:
-        with pytest.raises(Leak):
-            await trial.run(1_500)
-    finally:
-        readback._statement.cache_clear()
+    with pytest.raises(Leak):
+        await trial.run(1_500)
