@@ -127,6 +127,12 @@ class Search(Section):
         description="Cosine (-1 to 1) below which a memory that holds no word of the query is not found. auto: 0.2 for "
         "the packaged model, none for others, whose scales differ.",
     )
+    recency: float = Field(
+        0.0,
+        ge=0,
+        le=36_500,
+        description="Days after which being new adds half as much to a score, which is 0.1 at most; 0: nothing.",
+    )
 
 
 class Sync(Section):

@@ -22,6 +22,11 @@ FILTER = (
     ' contains, icontains, exists; a plain value is eq, a list is in, "*" is exists. AND, OR and NOT combine them.'
 )
 
+EXPLAIN = (
+    "Tell of each result the terms that add up to its score, with every arm's rank, raw and normalised score and"
+    " weight, and of the answer what the question was taken for."
+)
+
 Seconds = Annotated[int, Field(ge=_YEAR_1, le=_YEAR_9999, description="Seconds since 1970 (not milliseconds).")]
 
 
@@ -257,6 +262,7 @@ class SearchBody(BaseModel):
     from_date: Seconds | None = None
     to_date: Seconds | None = None
     filter: dict[str, Any] | None = Field(default=None, description=FILTER)
+    explain: bool = Field(default=False, description=EXPLAIN)
 
 
 def listed(*values: str | None) -> tuple[str, ...]:

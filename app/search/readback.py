@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -82,6 +83,19 @@ def _texts(name: str) -> Any:
 
 def _time(name: str) -> Any:
     return bindparam(name, type_=Memory.created_at.type)
+
+
+async def readable(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> set[UUID]:
+    """Those of the memories that the caller may read now. Nothing is logged: none of them is shown."""
+    rows = await _may_read(caller.owner, caller.default).rows(tx, {**caller.parameters, "ids": list(ids)})
+    return {id_ for (id_,) in rows}
+
+
+@cache
+def _may_read(owner: bool, default: Default) -> Prepared:
+    caller = Caller.anyone(owner=owner, default=default)
+    asked = Memory.id == func.any(bindparam("ids", type_=_IDS))
+    return Prepared(select(Memory.id).where(asked, readable_by(caller, Memory)), plain=True)
 
 
 async def readback(

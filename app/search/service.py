@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -19,10 +19,10 @@ from app.config import Settings
 from app.database import Database
 from app.index.space import Spaces
 from app.memories import checks
-from app.memories.injection import LABEL
 from app.search.arms import CANDIDATES, Arms, Means
+from app.search.explanation import explained
+from app.search.found import Found
 from app.search.fusion import Fused
-from app.search.lexical import LexicalHit
 from app.search.readback import readback
 from app.search.schemas import Method, ScoreParts, SearchAnswer, SearchQuery, SearchResult
 
@@ -35,47 +35,6 @@ WIDENING = 4
 FLOOD = 500
 """Candidates beyond which no more are asked for because labelled memories fill the lists: who plants a memory must not
 make every search read everything."""
-
-
-@dataclass(slots=True)
-class _Found:
-    """What a search has read back so far: rows that the caller may read by id, and every id that was `tried`.
-
-    `fused` are the scores by id. What is labelled is known, and lowered, only when it has been read back.
-    """
-
-    limit: int
-    logged: bool = False
-    tried: set[UUID] = field(default_factory=set)
-    rows: dict[UUID, Any] = field(default_factory=dict)
-    fused: dict[UUID, Fused] = field(default_factory=dict)
-
-    def best(self) -> list[Fused]:
-        """The best of what was read back, by the scores that they end up with, in order."""
-        hits = [self.fused[id_].lowered() if LABEL in row.labels else self.fused[id_] for id_, row in self.rows.items()]
-        return sorted(hits, key=lambda hit: -hit.score)[: self.limit]
-
-    def lowered(self) -> list[Fused]:
-        """Those of the best that were lowered."""
-        if not any(LABEL in row.labels for row in self.rows.values()):
-            return []
-        return [hit for hit in self.best() if hit.penalty]
-
-    def wanted(self, score: float) -> int:
-        """How many more may be among the best, if none has a higher score than this before it is lowered."""
-        return max(0, self.limit - len(self.rows)) + sum(hit.score < score for hit in self.lowered())
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are as many as were asked for."""
-        return len(self.rows) >= self.limit
-
-    def doubtful(self, words: list[LexicalHit], *, cut: bool) -> bool:
-        """Whether lowered ones may be among the best only because they fill the lists; `cut`: more hold the words."""
-        if not (lowered := self.lowered()):
-            return False
-        unlisted = min(self.fused[hit.id].lexical for hit in words) if cut else 0.0
-        return len(lowered) == self.limit or lowered[-1].score < unlisted
 
 
 class Search:
@@ -114,15 +73,14 @@ class Search:
         arms = Arms(self._means, caller, query)
         asked = max(CANDIDATES, 3 * limit)
         strict = False
-        found = _Found(limit)
+        found = Found(limit)
         while True:
             dense, words, _ = await asyncio.gather(
                 arms.dense(asked), arms.words(asked, enough=limit, strict=strict), pace
             )
             method = Method.LEXICAL if dense.note else Method.HYBRID
             ranked = await arms.ranked(dense.hits, words)
-            # The scores of a round are relative to its lists, so those of the last round hold for all.
-            found.fused |= {hit.id: hit for hit in ranked}
+            found.ranked(ranked, arms.round)
             await self._read(caller, query, ranked, method, found)
             below = arms.floor is not None and bool(dense.hits) and dense.hits[-1].score < arms.floor
             exhausted = (below or len(dense.hits) < asked) and len(words) < asked
@@ -135,11 +93,16 @@ class Search:
             async with self._database.statement() as tx:
                 await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
         self.answered[method, dense.note] += 1
-        results = [_result(found.rows[hit.id], hit) for hit in found.best()]
-        return SearchAnswer(results=results, search_method=method, note=dense.note)
+        best = found.best()
+        answer = SearchAnswer([_result(found.rows[hit.id], hit) for hit in best], method, dense.note)
+        if query.explain:
+            answer.explanation = arms.explanation(answered=dense.note is None)
+            for result, hit in zip(answer.results, best, strict=True):
+                result.explanation = explained(hit, found.rounds[hit.id])
+        return answer
 
     async def _read(
-        self, caller: Caller, query: SearchQuery, ranked: list[Fused], method: Method, found: _Found
+        self, caller: Caller, query: SearchQuery, ranked: list[Fused], method: Method, found: Found
     ) -> None:
         """Read hits that were not tried yet back, best first, until none of the rest can be among the best."""
         hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
@@ -188,6 +151,8 @@ def _result(row: Any, hit: Fused) -> SearchResult:
             cosine=hit.cosine,
             bm25=hit.bm25,
             penalty=hit.penalty,
+            recency=hit.recency,
+            reranked=hit.reranked,
         ),
         metadata=row.metadata_,
         categories=row.categories,
