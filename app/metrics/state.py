@@ -25,8 +25,8 @@ def state(services: Services) -> Iterator[Metric]:
     yield build
     searches = CounterMetricFamily(
         "openmemory_searches",
-        "Searches that this process answered, by how: hybrid, or database_text when only words could be searched, and"
-        " what was missing then.",
+        "Searches that this process answered, by how: hybrid, database_text when only words could be searched, or time"
+        " when the query was nothing but one; and what was missing then.",
         labels=("search_method", "degradation"),
     )
     for (method, note), count in services.search.answered.items():

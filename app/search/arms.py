@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from app.search.focus import focused
 from app.search.fusion import Fused, fuse, relevant
 from app.search.lexical import LexicalFilter, LexicalHit
 from app.search.matching import matching
-from app.search.periods import Period, names_a_time, periods
+from app.search.periods import Period
 from app.search.readback import conditions, parameters, readable
 from app.search.schemas import SearchQuery
 from app.search.threads import HEARD, heard, links
@@ -66,15 +67,15 @@ class Means(NamedTuple):
 class Arms:
     """The arms of one search: each may be asked several times, for more and more."""
 
-    def __init__(self, means: Means, caller: Caller, query: SearchQuery) -> None:
+    def __init__(self, means: Means, caller: Caller, query: SearchQuery, times: Sequence[Period] = ()) -> None:
         self._database = means.database
         self._rulebook = means.rulebook
         self._space = means.spaces.serving
         self._caller = caller
         self._query = query
         self._narrowed = asyncio.ensure_future(self._narrow())
-        self._times: list[Period] | None = None
-        self._then: list[LexicalHit] = []
+        self._times = times
+        self._then: list[LexicalHit] | None = None
         self._vector: Vector | None = None
         self._now = datetime.now(UTC)
         days = means.settings.search.recency
@@ -128,10 +129,10 @@ class Arms:
 
     async def ranked(self, dense: list[Hit], words: list[LexicalHit]) -> list[Fused]:
         """What both found as one list, best first: with what threads tell of it, and the times that the query names."""
-        if self._times is None:
-            self._times = await self._named_times()
-            self._then = await self._written(self._times[0]) if len(self._times) == 1 else []
-        times, words = self._times, _together(words, self._then)
+        times = self._times
+        if self._then is None:
+            self._then = await self._written(times[0]) if len(times) == 1 else []
+        words = _together(words, self._then)
         if self._query.explain:
             dense, words = await self._readable(dense, words)
         fused = hits = relevant(fuse(dense, words), self.floor)
@@ -165,15 +166,10 @@ class Arms:
             left_out=[] if meant is None else left_out(self._query.text, meant),
             dense_share=shared(last) if last.dense or last.words else None,
             floor=self.floor,
-            times=times_read(self._times or []),
+            times=times_read(self._times),
             candidates={"words": len(last.words), "meaning": len(last.dense)},
             recency=None if self._recency is None else self._recency.half_life / timedelta(days=1),
         )
-
-    @property
-    def times(self) -> list[Period]:
-        """The times that the query names, once something was ranked."""
-        return self._times or []
 
     async def _narrow(self) -> LexicalFilter:
         """Where to look: with the rules of the app, and the ids of what the query is narrowed to, if these are few and
@@ -202,10 +198,6 @@ class Arms:
         where = await self._narrowed
         async with self._database.statement() as tx:
             return await focused(tx, self._query.text, where)
-
-    async def _named_times(self) -> list[Period]:
-        text = self._query.text
-        return await asyncio.to_thread(periods, text, self._now) if names_a_time(text) else []
 
     async def _written(self, then: Period) -> list[LexicalHit]:
         """What was written at a time and holds a word of the query, be it among the best or not."""

@@ -29,6 +29,8 @@ class Method(StrEnum):
     """By meaning and by words."""
     LEXICAL = "database_text"
     """By words only: the embedder or the vector index does not answer."""
+    TIME = "time"
+    """By when it was written: the query holds nothing but a time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,12 +20,15 @@ from app.config import Settings
 from app.database import Database
 from app.index.space import Spaces
 from app.memories import checks
+from app.search import periods
 from app.search.arms import CANDIDATES, Arms, Means
-from app.search.explanation import explained
+from app.search.explanation import AnswerExplanation, Round, explained, times_read
 from app.search.found import Found
 from app.search.fusion import Fused
+from app.search.periods import Period, names_a_time
 from app.search.readback import readback
 from app.search.schemas import Method, ScoreParts, SearchAnswer, SearchQuery, SearchResult
+from app.search.written import written
 
 SPARE = 5
 """Candidates that are read back beyond the limit at first, for those that the caller may not read."""
@@ -53,7 +57,8 @@ class Search:
 
         A caller who may read k relevant memories gets k of them, however many others had to be passed over. One that
         is labelled as giving orders to assistants is put lower, and displaces no better one. Without the embedder or
-        the index the answer comes from text search, and says so.
+        the index the answer comes from text search, and says so. A query that holds nothing but a time is answered
+        with what was written then, newest first.
 
         Raises:
             Invalid: the query or a filter cannot be used.
@@ -70,7 +75,13 @@ class Search:
                 await journal.record(tx, caller, Event.MEMORY_SEARCH)
             return SearchAnswer(results=[], search_method=Method.HYBRID)
         query = replace(query, namespaces=reached)
-        arms = Arms(self._means, caller, query)
+        times: list[Period] = []
+        if names_a_time(query.text):
+            read, _ = await asyncio.gather(asyncio.to_thread(periods.read, query.text, datetime.now(UTC)), pace)
+            if read.alone:
+                return await self._then(caller, query, read.times, limit)
+            times = read.times
+        arms = Arms(self._means, caller, query, times)
         asked = max(CANDIDATES, 3 * limit)
         strict = False
         found = Found(limit)
@@ -90,15 +101,42 @@ class Search:
             asked *= WIDENING
             strict = True
         if not found.logged:
-            async with self._database.statement() as tx:
-                await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
-        self.answered[method, dense.note] += 1
-        best = found.best()
-        answer = SearchAnswer([_result(found.rows[hit.id], hit) for hit in best], method, dense.note)
+            await self._log(caller, method)
+        answer = self._answer(found, method, dense.note)
         if query.explain:
             answer.explanation = arms.explanation(answered=dense.note is None)
-            for result, hit in zip(answer.results, best, strict=True):
-                result.explanation = explained(hit, found.rounds[hit.id])
+        return answer
+
+    def _answer(self, found: Found, method: Method, note: str | None) -> SearchAnswer:
+        """The best of what was found, each with its explanation if there is one."""
+        self.answered[method, note] += 1
+        results = []
+        for hit in found.best():
+            results.append(_result(found.rows[hit.id], hit))
+            if (last := found.rounds.get(hit.id)) is not None:
+                results[-1].explanation = explained(hit, last)
+        return SearchAnswer(results, method, note)
+
+    async def _log(self, caller: Caller, method: Method) -> None:
+        """Note a search that read nothing: one that did has noted it where it read."""
+        async with self._database.statement() as tx:
+            await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
+
+    async def _then(self, caller: Caller, query: SearchQuery, times: list[Period], limit: int) -> SearchAnswer:
+        """What was written at a time, newest first. All of it is as near to the question: no arm is asked."""
+        async with self._database.statement() as tx:
+            some = await written(tx, caller, query, times, limit)
+        found = Found(limit)
+        hits = [Fused(one.id, 1.0, 0.0, 0.0, None, None, time=1.0) for one in some]
+        last = Round([], [], moments=dict(some), times=times, then=1.0) if query.explain else None
+        found.ranked(hits, last)
+        await self._read(caller, query, hits, Method.TIME, found)
+        if not found.logged:
+            await self._log(caller, Method.TIME)
+        answer = self._answer(found, Method.TIME, None)
+        if query.explain:
+            none = {"words": 0, "meaning": 0}
+            answer.explanation = AnswerExplanation(None, [], None, None, times_read(times), none, None)
         return answer
 
     async def _read(

@@ -128,8 +128,10 @@ async def told(services: Services, owner: Caller) -> None:
     await delivered(services, owner, "harbourmaster's note", "My sister plays the cello", f"{ORDER} about tea")
 
 
-QUESTIONS = ["harbour lantern", "where was the lantern in April 2023?", "harbourm", "Downstairs",
-             "what instrument", "harbour lantern since 22 April 2023", "ignore instructions", "zxqv wjkp", "日本語", "the of and"]  # fmt: skip
+QUESTIONS = [
+    "harbour lantern", "where was the lantern in April 2023?", "harbourm", "Downstairs", "what instrument",
+    "harbour lantern since 22 April 2023", "ignore instructions", "zxqv wjkp", "in April 2023", "the of and",
+]  # fmt: skip
 
 
 async def test_many_searches_add_up_and_answer_as_they_do_unexplained(services: Services, owner: Caller):
