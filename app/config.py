@@ -28,7 +28,7 @@ from pydantic import (
 
 from app import inherited
 from app.errors import SetupError
-from app.sections import ASYMMETRIC, EgressSettings, OAuth, Section, network, origin
+from app.sections import ASYMMETRIC, EgressSettings, OAuth, Reranker, Section, network, origin
 
 PREFIX = "OPENMEMORY_"
 _CLIENT_KEY = "OPENMEMORY_API_KEY"
@@ -254,6 +254,7 @@ class Settings(Section):
     embedder: EmbedderSettings = EmbedderSettings()
     llm: LlmSettings = LlmSettings()
     search: Search = Search()
+    reranker: Reranker = Reranker()
     sync: Sync = Sync()
     access: Access = Access()
     oauth: OAuth = OAuth()
@@ -435,6 +436,7 @@ __all__ = [
     "OAuth",
     "Qdrant",
     "Rates",
+    "Reranker",
     "Search",
     "Section",
     "Settings",

@@ -11,9 +11,15 @@ from prometheus_client.metrics_core import Metric
 
 from app.embeddings.breaker import CircuitBreaker, State
 from app.search.arms import NO_EMBEDDER, NO_INDEX
+from app.search.reranking import NO_RERANKER
 from app.services import VERSION, Services
 
-_REASONS = {None: "none", NO_EMBEDDER: "embedder_unavailable", NO_INDEX: "index_unavailable"}
+_REASONS = {
+    None: "none",
+    NO_EMBEDDER: "embedder_unavailable",
+    NO_INDEX: "index_unavailable",
+    NO_RERANKER: "reranker_unavailable",
+}
 
 
 def state(services: Services) -> Iterator[Metric]:

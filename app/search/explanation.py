@@ -103,6 +103,15 @@ class TimeRead:
 
 
 @dataclass(slots=True)
+class RerankedBy:
+    """The second stage: its part of the scores, and how many results it read."""
+
+    name: str
+    weight: float
+    read: int
+
+
+@dataclass(slots=True)
 class AnswerExplanation:
     """What the question was taken for, and what was weighed how."""
 
@@ -123,6 +132,7 @@ class AnswerExplanation:
         Field(description="How many memories each arm found that the caller may read, in the last round."),
     ]
     recency: Annotated[float | None, Field(description="Half-life of the recency in days; null: it is off.")]
+    reranker: Annotated[RerankedBy | None, Field(description="null: there is none, or it did not answer.")] = None
 
 
 @dataclass

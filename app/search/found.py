@@ -20,6 +20,7 @@ class Found:
     """
 
     limit: int
+    """How many are to be read."""
     logged: bool = False
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)

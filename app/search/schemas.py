@@ -77,7 +77,7 @@ class ScoreParts:
         float, Field(description="What is added because it is new (search.recency).", exclude_if=_nothing)
     ] = 0.0
     reranked: Annotated[
-        float, Field(description="What the second stage adds (search.reranker).", exclude_if=_nothing)
+        float, Field(description="What the second stage adds (reranker.provider).", exclude_if=_nothing)
     ] = 0.0
 
 

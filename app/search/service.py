@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,13 +23,16 @@ from app.index.space import Spaces
 from app.memories import checks
 from app.search import periods
 from app.search.arms import CANDIDATES, Arms, Means
-from app.search.explanation import AnswerExplanation, Round, explained, times_read
+from app.search.explanation import AnswerExplanation, Arm, RerankedBy, Round, explained, times_read
 from app.search.found import Found
 from app.search.fusion import Fused
 from app.search.periods import Period, names_a_time
 from app.search.readback import readback
+from app.search.reranking import NO_RERANKER, Reranked, Reranker, RerankerUnavailable, reranked
 from app.search.schemas import Method, ScoreParts, SearchAnswer, SearchQuery, SearchResult
 from app.search.written import written
+
+log = logging.getLogger(__name__)
 
 SPARE = 5
 """Candidates that are read back beyond the limit at first, for those that the caller may not read."""
@@ -44,7 +48,15 @@ make every search read everything."""
 class Search:
     """Finds memories."""
 
-    def __init__(self, database: Database, spaces: Spaces, settings: Settings, rates: Rates) -> None:
+    def __init__(
+        self,
+        database: Database,
+        spaces: Spaces,
+        settings: Settings,
+        rates: Rates,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._reranker = reranker
         self._database = database
         self._settings = settings
         self._rates = rates
@@ -84,7 +96,7 @@ class Search:
         arms = Arms(self._means, caller, query, times)
         asked = max(CANDIDATES, 3 * limit)
         strict = False
-        found = Found(limit)
+        found = Found(limit if self._reranker is None else max(limit, self._reranker.top_n))
         while True:
             dense, words, _ = await asyncio.gather(
                 arms.dense(asked), arms.words(asked, enough=limit, strict=strict), pace
@@ -102,20 +114,41 @@ class Search:
             strict = True
         if not found.logged:
             await self._log(caller, method)
-        answer = self._answer(found, method, dense.note)
+        again, note = await self._read_again(query, found)
+        answer = self._answer(found, method, again.hits[:limit], again.arms)
+        self.answered[method, dense.note or note] += 1
+        answer.note = f"{dense.note}; {note}" if dense.note and note else dense.note or note
         if query.explain:
             answer.explanation = arms.explanation(answered=dense.note is None)
+            if self._reranker is not None and note is None:
+                answer.explanation.reranker = RerankedBy(self._reranker.name, self._reranker.weight, len(again.arms))
         return answer
 
-    def _answer(self, found: Found, method: Method, note: str | None) -> SearchAnswer:
-        """The best of what was found, each with its explanation if there is one."""
-        self.answered[method, note] += 1
+    async def _read_again(self, query: SearchQuery, found: Found) -> tuple[Reranked, str | None]:
+        """The best of what was found in the order of the second stage, if there is one that answers; else in the first
+        one's, and why."""
+        hits, reranker = found.best(), self._reranker
+        if reranker is None or not hits:
+            return Reranked(hits, {}), None
+        texts = [found.rows[hit.id].content for hit in hits[: reranker.top_n]]
+        try:
+            scores = await reranker.scores(query.text, texts)
+        except RerankerUnavailable as error:
+            log.debug("not reranked: %s", error)
+            return Reranked(hits, {}), NO_RERANKER
+        labelled = (hit.id for hit in hits if hit.penalty)
+        return reranked([found.fused[hit.id] for hit in hits], scores, reranker.weight, labelled), None
+
+    def _answer(
+        self, found: Found, method: Method, best: Sequence[Fused], arms: Mapping[UUID, Arm] | None = None
+    ) -> SearchAnswer:
+        """These hits with what was read of them, and with their explanations if there are some."""
         results = []
-        for hit in found.best():
+        for hit in best:
             results.append(_result(found.rows[hit.id], hit))
             if (last := found.rounds.get(hit.id)) is not None:
-                results[-1].explanation = explained(hit, last)
-        return SearchAnswer(results, method, note)
+                results[-1].explanation = explained(hit, last, (arms or {}).get(hit.id))
+        return SearchAnswer(results, method)
 
     async def _log(self, caller: Caller, method: Method) -> None:
         """Note a search that read nothing: one that did has noted it where it read."""
@@ -133,7 +166,8 @@ class Search:
         await self._read(caller, query, hits, Method.TIME, found)
         if not found.logged:
             await self._log(caller, Method.TIME)
-        answer = self._answer(found, Method.TIME, None)
+        self.answered[Method.TIME, None] += 1
+        answer = self._answer(found, Method.TIME, found.best())
         if query.explain:
             none = {"words": 0, "meaning": 0}
             answer.explanation = AnswerExplanation(None, [], None, None, times_read(times), none, None)
