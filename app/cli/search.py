@@ -36,6 +36,12 @@ async def search(
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Results at most.")] = 10,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of", metavar="TIME", help="Answer as if asked then: an ISO date or time, of UTC.", show_default=False
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option(
@@ -57,6 +63,7 @@ async def search(
         "namespace": namespace,
         "filter": None if filter is None else _conditions(filter),
         "app_ids": None if app is None else [await client.app_id(owner, app)],
+        "as_of": as_of,
         "explain": explain or None,
     }
     answer = await client.call("POST", "/api/v1/memories/search", body={k: v for k, v in body.items() if v is not None})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from mcp_types import ToolAnnotations
@@ -33,6 +34,7 @@ class SearchArguments(Arguments):
         " nin, gt, gte, lt, lte, contains, icontains, exists. AND, OR and NOT combine.",
     )
 
+    as_of: datetime | None = Field(None, description="Answer as if asked at this time: an ISO date or time, of UTC.")
     explain: bool = Field(False, description="Tell why each result has its score.")
 
 
@@ -70,6 +72,7 @@ async def _search(services: Services, caller: Caller, arguments: SearchArguments
         kinds=() if arguments.kind is None else (arguments.kind,),
         categories=tuple(arguments.categories),
         filter=filters.parsed(arguments.filter),
+        as_of=arguments.as_of,
         explain=arguments.explain,
     )
     answer = await services.search.search(caller, query)

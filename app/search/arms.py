@@ -22,6 +22,7 @@ from app.index.port import Filter, Hit, IndexUnavailable, Vector
 from app.index.space import Spaces
 from app.memories.models import Memory
 from app.search import lexical
+from app.search.changed import Changed, changed
 from app.search.dated import Recency, dated, moments
 from app.search.explanation import AnswerExplanation, Round, left_out, shared, times_read
 from app.search.filter_sql import Shape, by_shape, filtering, is_usual
@@ -32,6 +33,7 @@ from app.search.matching import matching
 from app.search.periods import Period
 from app.search.readback import conditions, parameters, readable
 from app.search.schemas import SearchQuery
+from app.search.then import as_then
 from app.search.threads import HEARD, heard, links
 
 log = logging.getLogger(__name__)
@@ -76,8 +78,9 @@ class Arms:
         self._narrowed = asyncio.ensure_future(self._narrow())
         self._times = times
         self._then: list[LexicalHit] | None = None
+        self._changed: Changed | None = None
         self._vector: Vector | None = None
-        self._now = datetime.now(UTC)
+        self._now = query.as_of or datetime.now(UTC)
         days = means.settings.search.recency
         self._recency = Recency(timedelta(days=days), self._now) if days else None
         self.asked: str | None = None
@@ -133,7 +136,9 @@ class Arms:
         if self._then is None:
             self._then = await self._written(times[0]) if len(times) == 1 else []
         words = _together(words, self._then)
-        if self._query.explain:
+        if self._query.as_of is not None:
+            dense, words = await self._as_then(dense, words, self._query.as_of)
+        elif self._query.explain:
             dense, words = await self._readable(dense, words)
         fused = hits = relevant(fuse(dense, words), self.floor)
         if not hits:
@@ -141,6 +146,10 @@ class Arms:
             return hits
         async with self._database.statement() as tx:
             near = await links(tx, self._caller, [hit.id for hit in hits[:HEARD]])
+            if self._query.as_of is not None:
+                others = [link.neighbour for link in near if link.neighbour is not None]
+                there = {None, *(await as_then(tx, self._caller, others, self._query.as_of))}
+                near = [link for link in near if link.neighbour in there]
             hits = heard(hits, near, words)
             factor, written = hits[0].scale, {}
             if times or self._recency:
@@ -149,6 +158,24 @@ class Arms:
         if self._query.explain:
             self.round = Round(dense, words, fused, near, factor, written, times, self._recency)
         return hits
+
+    async def _as_then(
+        self, dense: list[Hit], words: list[LexicalHit], as_of: datetime
+    ) -> tuple[list[Hit], list[LexicalHit]]:
+        """Both lists as they were then: without what was not there or said something else, and with what is looked for
+        apart because it was changed since."""
+        ids = [hit.id for hit in dense] + [hit.id for hit in words]
+        async with self._database.statement() as tx:
+            if self._changed is None:
+                vector = self._vector if dense or self.asked is not None else None
+                self._changed = await changed(tx, self._caller, self._query, vector, self._space.model)
+            there = await as_then(tx, self._caller, ids, as_of)
+        # The index may still hold what was put away a moment ago.
+        there -= {hit.id for hit in self._changed.dense} | {hit.id for hit in self._changed.words}
+        near = [*(hit for hit in dense if hit.id in there), *self._changed.dense]
+        said = [*(hit for hit in words if hit.id in there), *self._changed.words]
+        near.sort(key=lambda hit: -hit.score)
+        return near, sorted(said, key=lambda hit: (hit.partial, -hit.score))
 
     async def _readable(self, dense: list[Hit], words: list[LexicalHit]) -> tuple[list[Hit], list[LexicalHit]]:
         """Those of both lists that the caller may read: a place in a list tells how many stand before it."""
@@ -169,6 +196,7 @@ class Arms:
             times=times_read(self._times),
             candidates={"words": len(last.words), "meaning": len(last.dense)},
             recency=None if self._recency is None else self._recency.half_life / timedelta(days=1),
+            as_of=self._query.as_of,
         )
 
     async def _narrow(self) -> LexicalFilter:

@@ -132,6 +132,7 @@ class AnswerExplanation:
         Field(description="How many memories each arm found that the caller may read, in the last round."),
     ]
     recency: Annotated[float | None, Field(description="Half-life of the recency in days; null: it is off.")]
+    as_of: Annotated[datetime | None, Field(description="The time as of which it was answered; null: now.")] = None
     reranker: Annotated[RerankedBy | None, Field(description="null: there is none, or it did not answer.")] = None
 
 

@@ -58,5 +58,7 @@ class Found:
         """Whether lowered ones may be among the best only because they fill the lists; `cut`: more hold the words."""
         if not (lowered := self.lowered()):
             return False
-        unlisted = min(self.fused[hit.id].lexical for hit in words) if cut else 0.0
+        unlisted = (
+            min((self.fused[hit.id].lexical for hit in words if hit.id in self.fused), default=0.0) if cut else 0.0
+        )
         return len(lowered) == self.limit or lowered[-1].score < unlisted

@@ -19,8 +19,10 @@ from app.access.rulebook import Rulebook
 from app.again import again
 from app.config import Settings
 from app.database import Database
+from app.errors import Invalid
 from app.index.space import Spaces
 from app.memories import checks
+from app.memories.injection import LABEL, anywhere, instructs
 from app.search import periods
 from app.search.arms import CANDIDATES, Arms, Means
 from app.search.explanation import AnswerExplanation, Arm, RerankedBy, Round, explained, times_read
@@ -39,6 +41,9 @@ SPARE = 5
 
 WIDENING = 4
 """How many times more candidates are asked for while the caller may read too few of those that were found."""
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+"""The earliest time as of which a search may be answered."""
 
 FLOOD = 500
 """Candidates beyond which no more are asked for because labelled memories fill the lists: who plants a memory must not
@@ -80,6 +85,8 @@ class Search:
         caller.may_read()
         limit = self._checked(query)
         pace = asyncio.ensure_future(self._rates.search(caller))
+        if query.as_of is not None:
+            query = _earlier(query, query.as_of)
         reached = caller.reached(query.namespaces)
         if reached is None:
             await pace
@@ -89,7 +96,9 @@ class Search:
         query = replace(query, namespaces=reached)
         times: list[Period] = []
         if names_a_time(query.text):
-            read, _ = await asyncio.gather(asyncio.to_thread(periods.read, query.text, datetime.now(UTC)), pace)
+            read, _ = await asyncio.gather(
+                asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC)), pace
+            )
             if read.alone:
                 return await self._then(caller, query, read.times, limit)
             times = read.times
@@ -170,7 +179,7 @@ class Search:
         answer = self._answer(found, Method.TIME, found.best())
         if query.explain:
             none = {"words": 0, "meaning": 0}
-            answer.explanation = AnswerExplanation(None, [], None, None, times_read(times), none, None)
+            answer.explanation = AnswerExplanation(None, [], None, None, times_read(times), none, None, query.as_of)
         return answer
 
     async def _read(
@@ -183,6 +192,8 @@ class Search:
             some = hits[start : start + count]
             rows = await self._readback(caller, query, some, limit=wanted, method=method)
             found.logged = True
+            if query.as_of is not None:
+                rows = await asyncio.to_thread(self._labelled, rows)
             found.rows |= {row.id: row for row in rows}
             # The statement stopped at the last of as many as it was asked for.
             tried = rows[-1].position if len(rows) == wanted else len(some)
@@ -196,6 +207,13 @@ class Search:
         async with self._database.statement() as tx:
             return await readback(tx, caller, query, some, limit=limit, method=method)
 
+    def _labelled(self, rows: Sequence[Any]) -> list[Any]:
+        """Rows with labels of texts that may be earlier ones: those that are stored are of today's."""
+        if self._settings.capture.injection == "store":
+            return [row._replace(labels=[]) for row in rows]
+        orders = (instructs(row.content) or anywhere(row.metadata_) for row in rows)
+        return [row._replace(labels=[LABEL] if told else []) for row, told in zip(rows, orders, strict=True)]
+
     def _checked(self, query: SearchQuery) -> int:
         limits = self._settings.limits
         checks.text(query.text, "query", limits.query, "limits.query")
@@ -203,6 +221,16 @@ class Search:
         if query.limit is None:
             return self._settings.search.limit
         return checks.between(query.limit, "limit", 1, self._settings.search.max_limit)
+
+
+def _earlier(query: SearchQuery, as_of: datetime) -> SearchQuery:
+    """A query that is answered as of a time looks at nothing that was written later."""
+    as_of = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
+    if not EARLIEST <= as_of <= datetime.now(UTC):
+        raise Invalid("as_of", "must lie between 1970 and now")
+    as_of = as_of.astimezone(UTC)
+    until = as_of if query.created_to is None else min(query.created_to, as_of)
+    return replace(query, as_of=as_of, created_to=until)
 
 
 def _result(row: Any, hit: Fused) -> SearchResult:

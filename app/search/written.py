@@ -20,6 +20,7 @@ from app.search.filter_sql import Shape, by_shape, filtering, is_usual
 from app.search.periods import Period
 from app.search.readback import conditions, parameters
 from app.search.schemas import SearchQuery
+from app.search.then import states, then, with_then
 
 _TIMES: Any = ARRAY(DateTime(timezone=True))
 
@@ -44,7 +45,7 @@ async def _written(
     tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int, *, labelled: bool
 ) -> list[Written]:
     shape = filtering(query.filter).shape
-    rows = await _statement(caller.owner, caller.default, shape).rows(
+    rows = await _statement(caller.owner, caller.default, query.as_of is not None, shape).rows(
         tx,
         {
             **caller.parameters,
@@ -52,6 +53,7 @@ async def _written(
             "starts": [time.start for time in times],
             "ends": [time.end for time in times],
             "labelled": labelled,
+            "as_of": query.as_of,
             "limit": limit,
         },
     )
@@ -60,7 +62,7 @@ async def _written(
 
 
 @by_shape
-def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
+def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Prepared:
     """The newest of each time, which an index gives in that order."""
     caller = Caller.anyone(owner=owner, default=default)
     when = DateTime(timezone=True)
@@ -70,15 +72,18 @@ def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
         .render_derived()
     )
     label = Memory.labels.contains(literal_column(f"array['{LABEL}']", ARRAY(Text)))
+    was = then(owner) if as_then else None
     of_one = (
         select(Memory.id, Memory.created_at)
+        .select_from(with_then(Memory.__table__, was) if was is not None else Memory)
         .where(
             Memory.user_id == bindparam("caller_user_id", type_=Uuid()),
             Memory.created_at >= func.coalesce(times.c.start, literal_column("'-infinity'::timestamptz")),
             Memory.created_at < func.coalesce(times.c.until, literal_column("'infinity'::timestamptz")),
             label == bindparam("labelled", type_=Boolean()),
-            readable_by(caller, Memory),
+            readable_by(caller, Memory, states=states(owner) if as_then else ("active",)),
             conditions(shape),
+            *(() if was is None else (was.there,)),
         )
         .order_by(Memory.created_at.desc(), Memory.id.desc())
         .limit(bindparam("limit", type_=Integer()))

@@ -61,6 +61,8 @@ async def test_an_app_finds_what_its_rules_allow_and_the_user_everything(client,
         ({"filter": {"metadata.n": {"gte": 2}}}, {"coffee two", "coffee three"}),
         ({"filter": {"NOT": [{"kind": "decision"}]}, "namespaces": ["a", "default"]}, {"coffee one"}),
         ({"limit": 1}, None),
+        ({"as_of": "2020-01-02"}, {"coffee one", "coffee two"}),
+        ({"as_of": "2020-01-02T01:00:00+02:00"}, {"coffee one"}),
     ],
 )
 async def test_a_search_can_be_narrowed(client, new_user, remember, filters, found):
@@ -107,6 +109,8 @@ async def test_a_search_can_be_narrowed_to_what_an_app_wrote(client, new_user, r
             {"filter": {"AND": [{"created_at": {"gte": "soon"}}]}},
             "filter.AND[0].created_at.gte: must be a time such as",
         ),
+        ({"as_of": "soon"}, "as_of: input should be a valid datetime"),
+        ({"as_of": "2999-01-01"}, "as_of: must lie between 1970 and now"),
         ({"app": " "}, "app: must not be empty or blank"),
     ],
 )

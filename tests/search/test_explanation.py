@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from app.access.caller import Caller
 from app.access.grants import GrantCreate
@@ -98,7 +99,7 @@ def test_what_the_model_was_not_asked_for_is_told_in_order() -> None:
 
 
 async def delivered(services: Services, caller: Caller, *texts: str, **fields) -> list[UUID]:
-    added = await services.memories.add_many(caller, [MemoryCreate(text=text, **fields) for text in texts])
+    added = await services.memories.add_many(caller, [MemoryCreate(text=said, **fields) for said in texts])
     await services.deliverer.drain()
     return [one.id for one in added]
 
@@ -136,15 +137,15 @@ QUESTIONS = [
 
 async def test_many_searches_add_up_and_answer_as_they_do_unexplained(services: Services, owner: Caller):
     await told(services, owner)
-    for text in QUESTIONS:
+    for asked in QUESTIONS:
         for limit in (1, 3, 40):
-            plain = await services.search.search(owner, SearchQuery(text, limit=limit))
-            full = await services.search.search(owner, SearchQuery(text, limit=limit, explain=True))
+            plain = await services.search.search(owner, SearchQuery(asked, limit=limit))
+            full = await services.search.search(owner, SearchQuery(asked, limit=limit, explain=True))
             assert plain.explanation is None
             assert [(one.id, one.score, one.parts) for one in plain.results] == [
                 (one.id, one.score, one.parts) for one in sound(full)
             ]
-            assert full == await services.search.search(owner, SearchQuery(text, limit=limit, explain=True))
+            assert full == await services.search.search(owner, SearchQuery(asked, limit=limit, explain=True))
 
 
 async def test_a_search_by_words_alone_adds_up_and_says_that_no_model_was_asked(services: Services, owner: Caller):
@@ -220,3 +221,16 @@ async def test_nothing_is_told_of_what_may_not_be_read(services: Services, new_u
             + [(answer.explanation.dense_share.vectors, *answer.explanation.candidates.values())]
         )
     assert told[0] == told[1]
+
+
+async def test_labelled_ones_and_ones_that_may_not_be_read_are_explained_together(
+    services: Services, owner: Caller, app_caller: Caller
+):
+    await delivered(services, owner, *(f"{ORDER}. tea note {n}" for n in range(60)))
+    gone = await delivered(services, owner, *(f"tea note {n}" for n in range(3)))
+    await delivered(services, owner, *(f"tea note that may be read {n}" for n in range(3)))
+    async with services.database.transaction() as tx:
+        await tx.execute(text("UPDATE memories SET valid_until = now() WHERE id = ANY(:ids)"), {"ids": gone})
+    for asking in (owner, app_caller):
+        answer = await services.search.search(asking, SearchQuery("tea note", limit=5, explain=True))
+        assert len(sound(answer)) == 5

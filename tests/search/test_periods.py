@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from app.access.caller import Caller
 from app.access.grants import GrantCreate
 from app.memories.schemas import MemoryCreate
-from app.search.dated import THEN, dated
+from app.search.dated import FRESH, THEN, Recency, dated
 from app.search.fusion import Fused
 from app.search.periods import HALF_LIFE, YEARS, Period, periods, read
 from app.search.schemas import SearchQuery
+from app.search.service import Search
 from app.services import Services
+from tests.search.test_explanation import adds_up
 
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)  # a Sunday
 A, B, C = (UUID(int=number) for number in range(1, 4))
@@ -103,6 +105,36 @@ def test_the_sum_is_the_formula_of_the_docstring():
     assert [hit.id for hit in found] == [B, A, C]
     assert (found[0].score, found[0].time) == (pytest.approx(0.3 + THEN), THEN)
     assert (found[1].score, found[2].score) == (0.4, 0)
+
+
+def test_what_is_new_gains_by_its_half_life():
+    recency = Recency(timedelta(days=10), NOW)
+    assert recency.of(NOW) == recency.of(NOW + timedelta(days=1)) == 1
+    assert recency.of(NOW - timedelta(days=10)) == pytest.approx(0.5)
+    ranked = [Fused(A, 0.4, 0.4, 0, None, None), Fused(B, 0.38, 0.38, 0, None, None), Fused(C, 0.0, 0, 0, None, None)]
+    written = {A: NOW - timedelta(days=10), B: NOW, C: NOW}
+    found = dated(ranked, written, [], recency)
+    assert [(hit.id, hit.score) for hit in found] == [
+        (B, pytest.approx(0.38 + FRESH)), (A, pytest.approx(0.4 + FRESH / 2)), (C, 0)
+    ]  # fmt: skip
+
+
+async def test_of_two_that_say_the_same_the_newer_one_is_first_only_where_that_is_set(
+    services: Services, owner: Caller
+):
+    now = datetime.now(UTC)
+    texts = [MemoryCreate(text=f"the theatre {n}", created_at=now - timedelta(days=50 * n)) for n in range(5)]
+    added = await services.memories.add_many(owner, texts)
+    for half_life, first in ((30.0, [one.id for one in added]), (0.0, None)):
+        update = {"search": services.settings.search.model_copy(update={"recency": half_life})}
+        search = Search(services.database, services.spaces, services.settings.model_copy(update=update), services.rates)
+        answer = await search.search(owner, SearchQuery("theatre", explain=True))
+        assert first is None or [result.id for result in answer.results] == first
+        assert answer.explanation.recency == (half_life or None)
+        for result in answer.results:
+            adds_up(result.score, result.explanation)
+            assert (result.parts.recency > 0) == bool(half_life)
+            assert result.score <= 1
 
 
 async def test_what_was_written_at_the_time_that_is_asked_about_comes_first(services: Services, owner: Caller):
