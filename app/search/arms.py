@@ -82,7 +82,9 @@ class Arms:
         self._vector: Vector | None = None
         self._now = query.as_of or datetime.now(UTC)
         days = means.settings.search.recency
-        self._recency = Recency(timedelta(days=days), self._now) if days else None
+        # By the hour: what is asked twice has the same scores.
+        hour = self._now.replace(minute=0, second=0, microsecond=0)
+        self._recency = Recency(timedelta(days=days), hour) if days else None
         self.asked: str | None = None
         """What the model was asked, and answered."""
         self.round: Round | None = None

@@ -92,7 +92,10 @@ class Search:
             await pace
             async with self._database.statement() as tx:
                 await journal.record(tx, caller, Event.MEMORY_SEARCH)
-            return SearchAnswer(results=[], search_method=Method.HYBRID)
+            nothing = SearchAnswer(results=[], search_method=Method.HYBRID)
+            if query.explain:
+                nothing.explanation = _unranked(query)
+            return nothing
         query = replace(query, namespaces=reached)
         times: list[Period] = []
         if names_a_time(query.text):
@@ -178,8 +181,7 @@ class Search:
         self.answered[Method.TIME, None] += 1
         answer = self._answer(found, Method.TIME, found.best())
         if query.explain:
-            none = {"words": 0, "meaning": 0}
-            answer.explanation = AnswerExplanation(None, [], None, None, times_read(times), none, None, query.as_of)
+            answer.explanation = _unranked(query, times)
         return answer
 
     async def _read(
@@ -221,6 +223,20 @@ class Search:
         if query.limit is None:
             return self._settings.search.limit
         return checks.between(query.limit, "limit", 1, self._settings.search.max_limit)
+
+
+def _unranked(query: SearchQuery, times: Sequence[Period] = ()) -> AnswerExplanation:
+    """What there is to say of an answer for which no arm was asked."""
+    return AnswerExplanation(
+        embedded=None,
+        left_out=[],
+        dense_share=None,
+        floor=None,
+        times=times_read(times),
+        candidates={"words": 0, "meaning": 0},
+        recency=None,
+        as_of=query.as_of,
+    )
 
 
 def _earlier(query: SearchQuery, as_of: datetime) -> SearchQuery:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -234,3 +235,10 @@ async def test_labelled_ones_and_ones_that_may_not_be_read_are_explained_togethe
     for asking in (owner, app_caller):
         answer = await services.search.search(asking, SearchQuery("tea note", limit=5, explain=True))
         assert len(sound(answer)) == 5
+
+
+async def test_a_search_that_may_look_nowhere_is_explained_too(services: Services, owner: Caller):
+    narrow = replace(owner, principal=replace(owner.principal, namespaces=("a",)))
+    await delivered(services, owner, "tea note", namespace="b")
+    answer = await services.search.search(narrow, SearchQuery("tea", namespaces=("b",), explain=True))
+    assert (answer.results, answer.explanation.candidates) == ([], {"words": 0, "meaning": 0})
