@@ -28,7 +28,7 @@ from pydantic import (
 
 from app import inherited
 from app.errors import SetupError
-from app.sections import ASYMMETRIC, EgressSettings, OAuth, Section, network, origin
+from app.sections import ASYMMETRIC, EgressSettings, OAuth, Reranker, Section, network, origin
 
 PREFIX = "OPENMEMORY_"
 _CLIENT_KEY = "OPENMEMORY_API_KEY"
@@ -126,6 +126,12 @@ class Search(Section):
         "auto",
         description="Cosine (-1 to 1) below which a memory that holds no word of the query is not found. auto: 0.2 for "
         "the packaged model, none for others, whose scales differ.",
+    )
+    recency: float = Field(
+        0.0,
+        ge=0,
+        le=36_500,
+        description="Days after which being new adds half as much to a score, which is 0.1 at most; 0: nothing.",
     )
 
 
@@ -248,6 +254,7 @@ class Settings(Section):
     embedder: EmbedderSettings = EmbedderSettings()
     llm: LlmSettings = LlmSettings()
     search: Search = Search()
+    reranker: Reranker = Reranker()
     sync: Sync = Sync()
     access: Access = Access()
     oauth: OAuth = OAuth()
@@ -429,6 +436,7 @@ __all__ = [
     "OAuth",
     "Qdrant",
     "Rates",
+    "Reranker",
     "Search",
     "Section",
     "Settings",

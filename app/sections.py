@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from app.addresses import Allowed, is_loopback, web_url
 
@@ -112,6 +113,35 @@ class OAuth(Section):
         if strange := [name for name in value if name not in ASYMMETRIC]:
             raise ValueError(f"{strange[0]!r} is not taken: only {', '.join(sorted(ASYMMETRIC))}")
         return value
+
+
+class Reranker(Section):
+    """A second stage that reads the best results again, with the question. Without a provider there is none."""
+
+    provider: Literal["none", "cohere", "tei"] = Field(
+        "none",
+        description="cohere: the /rerank of Cohere, Jina, vLLM, llama.cpp, LocalAI; tei: of Text Embeddings Inference.",
+    )
+    base_url: str = Field(
+        "",
+        description="The server's address, such as https://api.jina.ai/v1, to which /rerank is added; needed with one.",
+    )
+    model: str = Field("", description="The server's model, where it has several.")
+    api_key: SecretStr = Field(SecretStr(""), description="The server's key, if it wants one.")
+    top_n: int = Field(20, ge=1, le=100, description="Results of the first stage that it reads.")
+    weight: float = Field(
+        0.7, gt=0, le=1, description="Its part of a score; 1: the first stage only chooses what it reads."
+    )
+    timeout: float = Field(
+        2.0, gt=0, le=60, description="Seconds that a search waits for it before the first stage's order stands."
+    )
+
+    @field_validator("base_url")
+    @classmethod
+    def _address_goes_with_provider(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("provider", "none") != "none" and not value:
+            raise ValueError("is needed with reranker.provider")
+        return web_url(value) if value else value
 
 
 class EgressSettings(Section):

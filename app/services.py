@@ -46,6 +46,7 @@ from app.memories.maintenance import Maintenance
 from app.memories.models import Memory
 from app.memories.policies import Policies
 from app.memories.service import Memories
+from app.search.reranking import open_reranker
 from app.search.service import Search
 from app.stats.service import Stats
 
@@ -231,6 +232,9 @@ async def open_services(
         tokens = _tokens(settings, egress)
         if tokens is not None:
             stack.push_async_callback(tokens.close)
+        reranker = open_reranker(settings.reranker, egress)
+        if reranker is not None:
+            stack.push_async_callback(reranker.close)
         reconciler = Reconciler(database, spaces, deliverer, source)
         memories = Memories(
             database,
@@ -262,7 +266,7 @@ async def open_services(
             archiving=Archiving(database, directory, deliverer),
             maintenance=maintenance,
             apps=Apps(database),
-            search=Search(database, spaces, settings, rates),
+            search=Search(database, spaces, settings, rates, reranker),
             stats=Stats(database, rates),
             grants=Grants(database, Memory),
             keys=keys,

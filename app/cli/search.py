@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -11,11 +12,9 @@ from app.cli.options import Json, Namespace, User
 from app.errors import Invalid
 
 _COLUMNS = ("score", "id", "created", "app")
-_PARTS = {
-    "score": "score", "words": "lexical", "meaning": "dense", "beside": "beside", "thread": "thread", "time": "time",
-    "penalty": "penalty", "bm25": "bm25", "cosine": "cosine",
-}  # fmt: skip
-"""Columns of an explanation by the names of an answer's parts."""
+_TERMS = ("words", "meaning", "beside", "thread", "time", "recency", "reranker")
+_EXPLAINED = ("score", *_TERMS, "penalty", "bm25", "#", "cosine", "#")
+"""Columns of an explanation: the score, what adds up to it, what is taken off, and what the arms said themselves."""
 
 
 @connected
@@ -37,8 +36,19 @@ async def search(
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Results at most.")] = 10,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of", metavar="TIME", help="Answer as if asked then: an ISO date or time, of UTC.", show_default=False
+        ),
+    ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show what each score is the sum of.", show_default=False)
+        bool,
+        typer.Option(
+            "--explain",
+            help="Show what each score is the sum of, what each arm said, and what the question was taken for.",
+            show_default=False,
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -53,13 +63,17 @@ async def search(
         "namespace": namespace,
         "filter": None if filter is None else _conditions(filter),
         "app_ids": None if app is None else [await client.app_id(owner, app)],
+        "as_of": as_of,
+        "explain": explain or None,
     }
     answer = await client.call("POST", "/api/v1/memories/search", body={k: v for k, v in body.items() if v is not None})
     if json:
         as_json(answer)
         return
-    columns, shown = (_PARTS, _explained) if explain else (_COLUMNS, _found)
+    columns, shown = (_EXPLAINED, _explained) if explain else (_COLUMNS, _found)
     table([*columns, "memory"], [(*shown(hit), hit["memory"]) for hit in answer["results"]], wide="memory")
+    for line in _read(answer["explanation"]) if explain else ():
+        note(line)
     if answer["note"]:
         note(answer["note"])
     elif not answer["results"]:
@@ -73,9 +87,29 @@ def _found(hit: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _explained(hit: dict[str, Any]) -> tuple[str, ...]:
-    """The score, the parts that add up to it, what is taken off, and what the arms said themselves."""
-    numbers = hit["score"], *(hit["parts"][part] for part in list(_PARTS.values())[1:])
-    return tuple("-" if number is None else f"{number:.3f}" for number in numbers)
+    """The columns of an explanation."""
+    why = hit["explanation"]
+    terms = ((why[name] or {}).get("adds") for name in _TERMS)
+    numbers = hit["score"], *terms, why["penalty"]
+    arms = ((_number(why[arm]["score"]), str(why[arm]["rank"] or "-")) for arm in ("words", "meaning"))
+    return *map(_number, numbers), *(cell for arm in arms for cell in arm)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _read(why: dict[str, Any]) -> Iterator[str]:
+    """What the question was taken for, line by line."""
+    if why["embedded"] is not None:
+        left_out = f" (without {', '.join(why['left_out'])})" if why["left_out"] else ""
+        yield f"Embedded as: {why['embedded']}{left_out}"
+    if why["dense_share"] is not None:
+        yield f"Weight of meaning: {why['dense_share']['formula']}"
+    if why["floor"] is not None:
+        yield f"Relevance floor: cosine {why['floor']:g}"
+    for time in why["times"]:
+        yield f"Time: from {time['start'] or 'ever'} until {time['end'] or 'ever'}"
 
 
 def _conditions(text: str) -> Any:

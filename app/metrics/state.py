@@ -11,9 +11,15 @@ from prometheus_client.metrics_core import Metric
 
 from app.embeddings.breaker import CircuitBreaker, State
 from app.search.arms import NO_EMBEDDER, NO_INDEX
+from app.search.reranking import NO_RERANKER
 from app.services import VERSION, Services
 
-_REASONS = {None: "none", NO_EMBEDDER: "embedder_unavailable", NO_INDEX: "index_unavailable"}
+_REASONS = {
+    None: "none",
+    NO_EMBEDDER: "embedder_unavailable",
+    NO_INDEX: "index_unavailable",
+    NO_RERANKER: "reranker_unavailable",
+}
 
 
 def state(services: Services) -> Iterator[Metric]:
@@ -25,8 +31,8 @@ def state(services: Services) -> Iterator[Metric]:
     yield build
     searches = CounterMetricFamily(
         "openmemory_searches",
-        "Searches that this process answered, by how: hybrid, or database_text when only words could be searched, and"
-        " what was missing then.",
+        "Searches that this process answered, by how: hybrid, database_text when only words could be searched, or time"
+        " when the query was nothing but one; and what was missing then.",
         labels=("search_method", "degradation"),
     )
     for (method, note), count in services.search.answered.items():

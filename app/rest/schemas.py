@@ -22,6 +22,17 @@ FILTER = (
     ' contains, icontains, exists; a plain value is eq, a list is in, "*" is exists. AND, OR and NOT combine them.'
 )
 
+AS_OF = (
+    "Answer as if asked at this time: a date or a time in ISO 8601, of UTC unless it says otherwise. What was written"
+    " later is not found, relative times are relative to it, and texts are those of then. The user themself also finds"
+    " what was paused, archived or deleted since."
+)
+
+EXPLAIN = (
+    "Tell of each result the terms that add up to its score, with every arm's rank, raw and normalised score and"
+    " weight, and of the answer what the question was taken for."
+)
+
 Seconds = Annotated[int, Field(ge=_YEAR_1, le=_YEAR_9999, description="Seconds since 1970 (not milliseconds).")]
 
 
@@ -257,6 +268,8 @@ class SearchBody(BaseModel):
     from_date: Seconds | None = None
     to_date: Seconds | None = None
     filter: dict[str, Any] | None = Field(default=None, description=FILTER)
+    as_of: datetime | None = Field(default=None, description=AS_OF)
+    explain: bool = Field(default=False, description=EXPLAIN)
 
 
 def listed(*values: str | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Body, Query
@@ -9,7 +10,7 @@ from fastapi import Body, Query
 from app.rest.caller import Owner, TheAsking, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
-from app.rest.schemas import SearchBody, listed, moment
+from app.rest.schemas import AS_OF, EXPLAIN, SearchBody, listed, moment
 from app.search import filters
 from app.search.schemas import SearchAnswer, SearchQuery
 
@@ -20,12 +21,17 @@ router = Router("/api/v1/memories/search", "search")
 async def search_by_query(
     services: TheServices,
     caller: Owner,
+    *,
     query: Annotated[str, Query(description="What to look for.", examples=["how does she drink her coffee"])],
     limit: Annotated[int | None, Query(ge=1, description="At most this many; left out: search.limit.")] = None,
     filter: Annotated[str | None, Query(description="Conditions in JSON, as the body of POST has them.")] = None,
+    as_of: Annotated[datetime | None, Query(description=AS_OF)] = None,
+    explain: Annotated[bool, Query(description=EXPLAIN)] = False,
 ) -> SearchAnswer:
     """Find a user's memories by meaning and by words, best first."""
-    return await services.search.search(caller, SearchQuery(query, limit, filter=filters.read(filter)))
+    return await services.search.search(
+        caller, SearchQuery(query, limit, filter=filters.read(filter), as_of=as_of, explain=explain)
+    )
 
 
 @router.post("", responses=documented(403, 404, 413))
@@ -45,6 +51,14 @@ async def search_memories(
                         "namespace": "webshop",
                         "limit": 5,
                     }
+                },
+                "explained": {
+                    "summary": "Why each result has its score",
+                    "value": {"user_id": "alice", "query": "what did I decide in May 2026", "explain": True},
+                },
+                "as of a time": {
+                    "summary": "As if asked then",
+                    "value": {"user_id": "alice", "query": "what did we plan last week", "as_of": "2026-05-01"},
                 },
                 "with conditions": {
                     "value": {
@@ -80,5 +94,7 @@ async def search_memories(
         created_from=moment(wanted.from_date),
         created_to=moment(wanted.to_date),
         filter=filters.parsed(wanted.filter),
+        as_of=wanted.as_of,
+        explain=wanted.explain,
     )
     return await services.search.search(caller, query)

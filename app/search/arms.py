@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, and_
@@ -21,15 +22,18 @@ from app.index.port import Filter, Hit, IndexUnavailable, Vector
 from app.index.space import Spaces
 from app.memories.models import Memory
 from app.search import lexical
-from app.search.dated import dated, moments
+from app.search.changed import Changed, changed
+from app.search.dated import Recency, dated, moments
+from app.search.explanation import AnswerExplanation, Round, left_out, shared, times_read
 from app.search.filter_sql import Shape, by_shape, filtering, is_usual
 from app.search.focus import focused
 from app.search.fusion import Fused, fuse, relevant
 from app.search.lexical import LexicalFilter, LexicalHit
 from app.search.matching import matching
-from app.search.periods import Period, names_a_time, periods
-from app.search.readback import conditions, parameters
+from app.search.periods import Period
+from app.search.readback import conditions, parameters, readable
 from app.search.schemas import SearchQuery
+from app.search.then import as_then
 from app.search.threads import HEARD, heard, links
 
 log = logging.getLogger(__name__)
@@ -65,16 +69,26 @@ class Means(NamedTuple):
 class Arms:
     """The arms of one search: each may be asked several times, for more and more."""
 
-    def __init__(self, means: Means, caller: Caller, query: SearchQuery) -> None:
+    def __init__(self, means: Means, caller: Caller, query: SearchQuery, times: Sequence[Period] = ()) -> None:
         self._database = means.database
         self._rulebook = means.rulebook
         self._space = means.spaces.serving
         self._caller = caller
         self._query = query
         self._narrowed = asyncio.ensure_future(self._narrow())
-        self._times: list[Period] | None = None
-        self._then: list[LexicalHit] = []
+        self._times = times
+        self._then: list[LexicalHit] | None = None
+        self._changed: Changed | None = None
         self._vector: Vector | None = None
+        self._now = query.as_of or datetime.now(UTC)
+        days = means.settings.search.recency
+        # By the hour: what is asked twice has the same scores.
+        hour = self._now.replace(minute=0, second=0, microsecond=0)
+        self._recency = Recency(timedelta(days=days), hour) if days else None
+        self.asked: str | None = None
+        """What the model was asked, and answered."""
+        self.round: Round | None = None
+        """What the last round ranked, where that is to be explained."""
         floor = means.settings.search.floor
         self.floor: float | None = FLOORS.get(self._space.model) if floor == "auto" else floor
         """The cosine from which on a memory is near to the query though they share no word."""
@@ -93,7 +107,9 @@ class Arms:
         )
         try:
             if self._vector is None:
-                self._vector = await self._space.query(await self._meant())
+                meant = await self._meant()
+                self._vector = await self._space.query(meant)
+                self.asked = meant
             return Dense(await self._space.search(self._vector, where, limit))
         except EmbedderUnavailable as error:
             log.debug("no dense candidates: %s", error)
@@ -118,18 +134,72 @@ class Arms:
 
     async def ranked(self, dense: list[Hit], words: list[LexicalHit]) -> list[Fused]:
         """What both found as one list, best first: with what threads tell of it, and the times that the query names."""
-        if self._times is None:
-            self._times = await self._named_times()
-            self._then = await self._written(self._times[0]) if len(self._times) == 1 else []
-        times, words = self._times, _together(words, self._then)
-        hits = relevant(fuse(dense, words), self.floor)
+        times = self._times
+        if self._then is None:
+            self._then = await self._written(times[0]) if len(times) == 1 else []
+        words = _together(words, self._then)
+        if self._query.as_of is not None:
+            dense, words = await self._as_then(dense, words, self._query.as_of)
+        elif self._query.explain:
+            dense, words = await self._readable(dense, words)
+        fused = hits = relevant(fuse(dense, words), self.floor)
         if not hits:
+            self.round = Round(dense, words)
             return hits
         async with self._database.statement() as tx:
-            hits = heard(hits, await links(tx, self._caller, [hit.id for hit in hits[:HEARD]]), words)
-            if times:
-                hits = dated(hits, await moments(tx, self._caller.user_id, [hit.id for hit in hits]), times)
+            near = await links(tx, self._caller, [hit.id for hit in hits[:HEARD]])
+            if self._query.as_of is not None:
+                others = [link.neighbour for link in near if link.neighbour is not None]
+                there = {None, *(await as_then(tx, self._caller, others, self._query.as_of))}
+                near = [link for link in near if link.neighbour in there]
+            hits = heard(hits, near, words)
+            factor, written = hits[0].scale, {}
+            if times or self._recency:
+                written = await moments(tx, self._caller.user_id, [hit.id for hit in hits])
+                hits = dated(hits, written, times, self._recency)
+        if self._query.explain:
+            self.round = Round(dense, words, fused, near, factor, written, times, self._recency)
         return hits
+
+    async def _as_then(
+        self, dense: list[Hit], words: list[LexicalHit], as_of: datetime
+    ) -> tuple[list[Hit], list[LexicalHit]]:
+        """Both lists as they were then: without what was not there or said something else, and with what is looked for
+        apart because it was changed since."""
+        ids = [hit.id for hit in dense] + [hit.id for hit in words]
+        async with self._database.statement() as tx:
+            if self._changed is None:
+                vector = self._vector if dense or self.asked is not None else None
+                self._changed = await changed(tx, self._caller, self._query, vector, self._space.model)
+            there = await as_then(tx, self._caller, ids, as_of)
+        # The index may still hold what was put away a moment ago.
+        there -= {hit.id for hit in self._changed.dense} | {hit.id for hit in self._changed.words}
+        near = [*(hit for hit in dense if hit.id in there), *self._changed.dense]
+        said = [*(hit for hit in words if hit.id in there), *self._changed.words]
+        near.sort(key=lambda hit: -hit.score)
+        return near, sorted(said, key=lambda hit: (hit.partial, -hit.score))
+
+    async def _readable(self, dense: list[Hit], words: list[LexicalHit]) -> tuple[list[Hit], list[LexicalHit]]:
+        """Those of both lists that the caller may read: a place in a list tells how many stand before it."""
+        ids = [hit.id for hit in dense] + [hit.id for hit in words]
+        async with self._database.statement() as tx:
+            may_read = await readable(tx, self._caller, ids)
+        return [hit for hit in dense if hit.id in may_read], [hit for hit in words if hit.id in may_read]
+
+    def explanation(self, *, answered: bool) -> AnswerExplanation:
+        """What the question was taken for. `answered`: the model and the index did answer in the last round."""
+        meant = self.asked if answered else None
+        last = self.round or Round([], [])
+        return AnswerExplanation(
+            embedded=meant,
+            left_out=[] if meant is None else left_out(self._query.text, meant),
+            dense_share=shared(last) if last.dense or last.words else None,
+            floor=self.floor,
+            times=times_read(self._times),
+            candidates={"words": len(last.words), "meaning": len(last.dense)},
+            recency=None if self._recency is None else self._recency.half_life / timedelta(days=1),
+            as_of=self._query.as_of,
+        )
 
     async def _narrow(self) -> LexicalFilter:
         """Where to look: with the rules of the app, and the ids of what the query is narrowed to, if these are few and
@@ -158,10 +228,6 @@ class Arms:
         where = await self._narrowed
         async with self._database.statement() as tx:
             return await focused(tx, self._query.text, where)
-
-    async def _named_times(self) -> list[Period]:
-        text = self._query.text
-        return await asyncio.to_thread(periods, text, datetime.now(UTC)) if names_a_time(text) else []
 
     async def _written(self, then: Period) -> list[LexicalHit]:
         """What was written at a time and holds a word of the query, be it among the best or not."""

@@ -38,7 +38,9 @@ class Fused(NamedTuple):
 
     `bm25` and `cosine` are the scores as the arms gave them, None where an arm did not list the memory. `beside` is
     what neighbours in its thread add, `thread` what the words of the whole thread do (see `app.search.threads`), and
-    `time` what being written at a time that the query names does (see `app.search.dated`).
+    `time` what being written at a time that the query names does (see `app.search.dated`). `scale` is what all of these
+    were multiplied by on the way, so that no score is above 1. `recency` is what being new adds, and `reranked` what a
+    second stage does (see `app.search.reranking`); both are off unless they are set.
     """
 
     id: UUID
@@ -51,6 +53,9 @@ class Fused(NamedTuple):
     beside: float = 0.0
     thread: float = 0.0
     time: float = 0.0
+    scale: float = 1.0
+    recency: float = 0.0
+    reranked: float = 0.0
 
     def lowered(self) -> Fused:
         """The same of a memory that is labelled."""
@@ -67,6 +72,9 @@ class Fused(NamedTuple):
             thread=self.thread * factor,
             time=self.time * factor,
             penalty=self.penalty * factor,
+            scale=self.scale * factor,
+            recency=self.recency * factor,
+            reranked=self.reranked * factor,
         )
 
 
@@ -98,23 +106,38 @@ def stands_out(scores: Sequence[float]) -> float:
     return (scores[0] - mean) / spread if spread > 0 else 0.0
 
 
+class Share(NamedTuple):
+    """The weight of the dense arm for a query, and what it follows from: how many `vectors` there are, how much the
+    best hit of either arm stands out, and whether what follows from that is one of the `BOUNDS`."""
+
+    weight: float
+    vectors: int
+    meaning: float
+    words: float
+    bounded: bool
+
+
 def dense_share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> float:
-    """The weight of the dense arm for this query: all of it if the other is empty.
+    """The weight of the dense arm for this query; see `share`."""
+    return share(dense, lexical).weight
+
+
+def share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> Share:
+    """The weight of the dense arm for this query, and its reasons: all of it if the other is empty.
 
         share = n / (n + FEW) · (DENSE_WEIGHT + TILT · (stands_out(cosines) - stands_out(BM25 scores)))
 
     over the first `DEPTH` hits of each, n of them vectors; the second factor stays within BOUNDS. Partial matches tell
     nothing of the words: they are left out.
     """
-    if not lexical:
-        return 1.0
-    if not dense:
-        return 0.0
+    size = min(len(dense), DEPTH)
     cosines = stands_out([hit.score for hit in dense[:DEPTH]])
     words = stands_out([hit.score for hit in lexical[:DEPTH] if not hit.partial])
-    share = min(max(DENSE_WEIGHT + TILT * (cosines - words), BOUNDS[0]), BOUNDS[1])
-    size = min(len(dense), DEPTH)
-    return share * size / (size + FEW)
+    if not lexical or not dense:
+        return Share(0.0 if lexical else 1.0, size, cosines, words, False)
+    tilted = DENSE_WEIGHT + TILT * (cosines - words)
+    within = min(max(tilted, BOUNDS[0]), BOUNDS[1])
+    return Share(within * size / (size + FEW), size, cosines, words, within != tilted)
 
 
 def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float | None = None) -> list[Fused]:
@@ -152,13 +175,13 @@ def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float |
 
     def one(id_: UUID) -> Fused:
         bm25, cosine = words.get(id_), vectors.get(id_)
-        from_words = 0.0 if bm25 is None else (1 - weight) * _share(bm25, 0.0, highest)
-        from_vector = 0.0 if cosine is None else weight * _share(cosine, farthest, nearest)
+        from_words = 0.0 if bm25 is None else (1 - weight) * between(bm25, 0.0, highest)
+        from_vector = 0.0 if cosine is None else weight * between(cosine, farthest, nearest)
         return Fused(id_, from_words + from_vector, from_words, from_vector, bm25, cosine)
 
     return sorted((one(id_) for id_ in words | vectors), key=lambda result: -result.score)
 
 
-def _share(score: float, low: float, high: float) -> float:
+def between(score: float, low: float, high: float) -> float:
     """Where `score` lies between `low` and `high`: 0 to 1. The scores of an arm may all be equal."""
     return (score - low) / (high - low) if high > low else 1.0

@@ -2,7 +2,11 @@
 
 `dateparser` finds the words and the moment that they mean; how long a time they span, and whether it is open at one
 end, is read from the words themselves. English only, offline, and loaded with the first question that looks as if it
-named a time. What only an event tells ("before the move") is not understood.
+named a time.
+
+What only an event tells ("before the move") is not understood. The memory that is nearest to "the move" was written
+when somebody spoke of it, be it a plan months before or a recollection years after, so its time bounds nothing; and
+since half of all memories lie before any bound, a wrong one would move them all.
 """
 
 from __future__ import annotations
@@ -12,13 +16,24 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 YEARS = 10
 """How many years back a month without a year may be."""
 
 HALF_LIFE = timedelta(days=4)
 """What happens is told soon afterwards: so long after a time a memory counts half as much as one within it."""
+
+_WHATEVER = """
+a about after all am an and any anything are as at be been before between by did do does done during event events ever
+every everything find for from give going had happen happened happening happens has have i in information is it know
+list me memories memory my new news note noted notes of on once our out recall record recorded remember remembered
+remind said saved say show since some something stored tell that the then there thing things this to until till up us
+was we went were what when which while who with within write wrote written you
+"""
+_SAYS_NOTHING = frozenset(_WHATEVER.split())
+"""Words that ask for whatever there is: a question of these and a time holds nothing but the time."""
+_NUMBER = re.compile(r"\d+[a-z]{0,2}")
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _MONTH = (
@@ -60,19 +75,39 @@ def names_a_time(question: str) -> bool:
     return _NAMES_A_TIME.search(question) is not None
 
 
-def periods(question: str, now: datetime) -> list[Period]:
-    """The times that a question names, in their order; none if it names none.
+class Reading(NamedTuple):
+    """The times that a question names, in their order, and whether it holds nothing else."""
+
+    times: list[Period]
+    alone: bool
+
+
+def read(question: str, now: datetime) -> Reading:
+    """The times that a question names; none if it names none.
 
     A month without a year is that of each of the last `YEARS` years up to `now`. Times are those of UTC.
     """
     if not names_a_time(question):
-        return []
+        return Reading([], False)
     now = now.astimezone(UTC)
     spans = _spans(question, now)
-    found = [period for at, words, moment in spans for period in _meant(question[:at], words, moment, now)]
+    meant = [_meant(question[:at], words, moment, now) for at, words, moment in spans]
+    found = [period for times in meant for period in times]
+    rest = question
+    for (at, words, _), times in zip(reversed(spans), reversed(meant), strict=True):
+        # A year that stands apart was put behind the words of its span.
+        own = words if question.startswith(words, at) else words[: -len(" 2026")]
+        rest = rest[:at] + " " + rest[at + len(own) :] if times else rest
+    said = re.findall(r"\w+", rest.lower())
+    alone = bool(found) and all(word in _SAYS_NOTHING or _NUMBER.fullmatch(word) for word in said)
     if len(spans) == 2 and len(found) == 2 and _between(question, spans):
-        return [Period(found[0].start, found[1].end)]
-    return found
+        found = [Period(found[0].start, found[1].end)]
+    return Reading(found, alone)
+
+
+def periods(question: str, now: datetime) -> list[Period]:
+    """The times that a question names, as `read` finds them."""
+    return read(question, now).times
 
 
 def _spans(question: str, now: datetime) -> list[tuple[int, str, datetime]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -36,6 +37,7 @@ from app.memories.secrets import redacted
 from app.prepared import Prepared
 from app.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
 from app.search.schemas import SearchQuery
+from app.search.then import states, then, with_then
 
 _IDS: Any = ARRAY(PgUUID(as_uuid=True))
 
@@ -83,6 +85,19 @@ def _time(name: str) -> Any:
     return bindparam(name, type_=Memory.created_at.type)
 
 
+async def readable(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> set[UUID]:
+    """Those of the memories that the caller may read now. Nothing is logged: none of them is shown."""
+    rows = await _may_read(caller.owner, caller.default).rows(tx, {**caller.parameters, "ids": list(ids)})
+    return {id_ for (id_,) in rows}
+
+
+@cache
+def _may_read(owner: bool, default: Default) -> Prepared:
+    caller = Caller.anyone(owner=owner, default=default)
+    asked = Memory.id == func.any(bindparam("ids", type_=_IDS))
+    return Prepared(select(Memory.id).where(asked, readable_by(caller, Memory)), plain=True)
+
+
 async def readback(
     tx: Tx, caller: Caller, query: SearchQuery, candidates: Sequence[tuple[UUID, float]], *, limit: int, method: str
 ) -> list[Any]:
@@ -92,11 +107,12 @@ async def readback(
     repeats a secret that somebody searched for, and an event of the audit log.
     """
     shape = filtering(query.filter).shape
-    return await _statement(caller.owner, caller.default, shape).rows(
+    return await _statement(caller.owner, caller.default, query.as_of is not None, shape).rows(
         tx,
         {
             **caller.parameters,
             **parameters(query),
+            "as_of": query.as_of,
             "ids": [id_ for id_, _ in candidates],
             "scores": [score for _, score in candidates],
             "limit": limit,
@@ -110,8 +126,10 @@ async def readback(
 
 
 @by_shape
-def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
+def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Prepared:
+    """`as_then`: what the memories were at the time that is bound as `as_of`."""
     caller = Caller.anyone(owner=owner, default=default)
+    was = then(owner) if as_then else None
     found = (
         func.unnest(bindparam("ids", type_=_IDS), bindparam("scores", type_=ARRAY(Float)))
         .table_valued(
@@ -119,14 +137,15 @@ def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
         )
         .render_derived()
     )
+    content: Any = Memory.content if was is None else was.content
     readable = (
         select(
             Memory.id,
-            Memory.content,
-            Memory.hash,
+            content.label("content"),
+            (Memory.hash if was is None else func.md5(content)).label("hash"),
             Memory.created_at,
-            Memory.updated_at,
-            Memory.metadata_.label("metadata_"),
+            (Memory.updated_at if was is None else was.updated_at).label("updated_at"),
+            (Memory.metadata_ if was is None else was.metadata).label("metadata_"),
             Memory.namespace,
             Memory.thread_id,
             Memory.kind,
@@ -136,9 +155,14 @@ def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
             found.c.score,
             found.c.position,
         )
+        .select_from(with_then(Memory.__table__, was) if was is not None else Memory)
         .join(found, found.c.id == Memory.id)
         .join(App, App.id == Memory.app_id)
-        .where(readable_by(caller, Memory), conditions(shape))
+        .where(
+            readable_by(caller, Memory, states=states(owner) if as_then else ("active",)),
+            conditions(shape),
+            *(() if was is None else (was.there,)),
+        )
         .order_by(found.c.position)
         .limit(bindparam("limit", type_=Integer))
         .cte("readable")

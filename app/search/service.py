@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -17,14 +19,22 @@ from app.access.rulebook import Rulebook
 from app.again import again
 from app.config import Settings
 from app.database import Database
+from app.errors import Invalid
 from app.index.space import Spaces
 from app.memories import checks
-from app.memories.injection import LABEL
+from app.memories.injection import LABEL, anywhere, instructs
+from app.search import periods
 from app.search.arms import CANDIDATES, Arms, Means
+from app.search.explanation import AnswerExplanation, Arm, RerankedBy, Round, explained, times_read
+from app.search.found import Found
 from app.search.fusion import Fused
-from app.search.lexical import LexicalHit
+from app.search.periods import Period, names_a_time
 from app.search.readback import readback
+from app.search.reranking import NO_RERANKER, Reranked, Reranker, RerankerUnavailable, reranked
 from app.search.schemas import Method, ScoreParts, SearchAnswer, SearchQuery, SearchResult
+from app.search.written import written
+
+log = logging.getLogger(__name__)
 
 SPARE = 5
 """Candidates that are read back beyond the limit at first, for those that the caller may not read."""
@@ -32,56 +42,26 @@ SPARE = 5
 WIDENING = 4
 """How many times more candidates are asked for while the caller may read too few of those that were found."""
 
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+"""The earliest time as of which a search may be answered."""
+
 FLOOD = 500
 """Candidates beyond which no more are asked for because labelled memories fill the lists: who plants a memory must not
 make every search read everything."""
 
 
-@dataclass(slots=True)
-class _Found:
-    """What a search has read back so far: rows that the caller may read by id, and every id that was `tried`.
-
-    `fused` are the scores by id. What is labelled is known, and lowered, only when it has been read back.
-    """
-
-    limit: int
-    logged: bool = False
-    tried: set[UUID] = field(default_factory=set)
-    rows: dict[UUID, Any] = field(default_factory=dict)
-    fused: dict[UUID, Fused] = field(default_factory=dict)
-
-    def best(self) -> list[Fused]:
-        """The best of what was read back, by the scores that they end up with, in order."""
-        hits = [self.fused[id_].lowered() if LABEL in row.labels else self.fused[id_] for id_, row in self.rows.items()]
-        return sorted(hits, key=lambda hit: -hit.score)[: self.limit]
-
-    def lowered(self) -> list[Fused]:
-        """Those of the best that were lowered."""
-        if not any(LABEL in row.labels for row in self.rows.values()):
-            return []
-        return [hit for hit in self.best() if hit.penalty]
-
-    def wanted(self, score: float) -> int:
-        """How many more may be among the best, if none has a higher score than this before it is lowered."""
-        return max(0, self.limit - len(self.rows)) + sum(hit.score < score for hit in self.lowered())
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are as many as were asked for."""
-        return len(self.rows) >= self.limit
-
-    def doubtful(self, words: list[LexicalHit], *, cut: bool) -> bool:
-        """Whether lowered ones may be among the best only because they fill the lists; `cut`: more hold the words."""
-        if not (lowered := self.lowered()):
-            return False
-        unlisted = min(self.fused[hit.id].lexical for hit in words) if cut else 0.0
-        return len(lowered) == self.limit or lowered[-1].score < unlisted
-
-
 class Search:
     """Finds memories."""
 
-    def __init__(self, database: Database, spaces: Spaces, settings: Settings, rates: Rates) -> None:
+    def __init__(
+        self,
+        database: Database,
+        spaces: Spaces,
+        settings: Settings,
+        rates: Rates,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._reranker = reranker
         self._database = database
         self._settings = settings
         self._rates = rates
@@ -94,7 +74,8 @@ class Search:
 
         A caller who may read k relevant memories gets k of them, however many others had to be passed over. One that
         is labelled as giving orders to assistants is put lower, and displaces no better one. Without the embedder or
-        the index the answer comes from text search, and says so.
+        the index the answer comes from text search, and says so. A query that holds nothing but a time is answered
+        with what was written then, newest first.
 
         Raises:
             Invalid: the query or a filter cannot be used.
@@ -104,25 +85,37 @@ class Search:
         caller.may_read()
         limit = self._checked(query)
         pace = asyncio.ensure_future(self._rates.search(caller))
+        if query.as_of is not None:
+            query = _earlier(query, query.as_of)
         reached = caller.reached(query.namespaces)
         if reached is None:
             await pace
             async with self._database.statement() as tx:
                 await journal.record(tx, caller, Event.MEMORY_SEARCH)
-            return SearchAnswer(results=[], search_method=Method.HYBRID)
+            nothing = SearchAnswer(results=[], search_method=Method.HYBRID)
+            if query.explain:
+                nothing.explanation = _unranked(query)
+            return nothing
         query = replace(query, namespaces=reached)
-        arms = Arms(self._means, caller, query)
+        times: list[Period] = []
+        if names_a_time(query.text):
+            read, _ = await asyncio.gather(
+                asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC)), pace
+            )
+            if read.alone:
+                return await self._then(caller, query, read.times, limit)
+            times = read.times
+        arms = Arms(self._means, caller, query, times)
         asked = max(CANDIDATES, 3 * limit)
         strict = False
-        found = _Found(limit)
+        found = Found(limit if self._reranker is None else max(limit, self._reranker.top_n))
         while True:
             dense, words, _ = await asyncio.gather(
                 arms.dense(asked), arms.words(asked, enough=limit, strict=strict), pace
             )
             method = Method.LEXICAL if dense.note else Method.HYBRID
             ranked = await arms.ranked(dense.hits, words)
-            # The scores of a round are relative to its lists, so those of the last round hold for all.
-            found.fused |= {hit.id: hit for hit in ranked}
+            found.ranked(ranked, arms.round)
             await self._read(caller, query, ranked, method, found)
             below = arms.floor is not None and bool(dense.hits) and dense.hits[-1].score < arms.floor
             exhausted = (below or len(dense.hits) < asked) and len(words) < asked
@@ -132,14 +125,67 @@ class Search:
             asked *= WIDENING
             strict = True
         if not found.logged:
-            async with self._database.statement() as tx:
-                await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
-        self.answered[method, dense.note] += 1
-        results = [_result(found.rows[hit.id], hit) for hit in found.best()]
-        return SearchAnswer(results=results, search_method=method, note=dense.note)
+            await self._log(caller, method)
+        again, note = await self._read_again(query, found)
+        answer = self._answer(found, method, again.hits[:limit], again.arms)
+        self.answered[method, dense.note or note] += 1
+        answer.note = f"{dense.note}; {note}" if dense.note and note else dense.note or note
+        if query.explain:
+            answer.explanation = arms.explanation(answered=dense.note is None)
+            if self._reranker is not None and note is None:
+                answer.explanation.reranker = RerankedBy(self._reranker.name, self._reranker.weight, len(again.arms))
+        return answer
+
+    async def _read_again(self, query: SearchQuery, found: Found) -> tuple[Reranked, str | None]:
+        """The best of what was found in the order of the second stage, if there is one that answers; else in the first
+        one's, and why."""
+        hits, reranker = found.best(), self._reranker
+        if reranker is None or not hits:
+            return Reranked(hits, {}), None
+        texts = [found.rows[hit.id].content for hit in hits[: reranker.top_n]]
+        try:
+            scores = await reranker.scores(query.text, texts)
+        except RerankerUnavailable as error:
+            log.debug("not reranked: %s", error)
+            return Reranked(hits, {}), NO_RERANKER
+        labelled = (hit.id for hit in hits if hit.penalty)
+        return reranked([found.fused[hit.id] for hit in hits], scores, reranker.weight, labelled), None
+
+    def _answer(
+        self, found: Found, method: Method, best: Sequence[Fused], arms: Mapping[UUID, Arm] | None = None
+    ) -> SearchAnswer:
+        """These hits with what was read of them, and with their explanations if there are some."""
+        results = []
+        for hit in best:
+            results.append(_result(found.rows[hit.id], hit))
+            if (last := found.rounds.get(hit.id)) is not None:
+                results[-1].explanation = explained(hit, last, (arms or {}).get(hit.id))
+        return SearchAnswer(results, method)
+
+    async def _log(self, caller: Caller, method: Method) -> None:
+        """Note a search that read nothing: one that did has noted it where it read."""
+        async with self._database.statement() as tx:
+            await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
+
+    async def _then(self, caller: Caller, query: SearchQuery, times: list[Period], limit: int) -> SearchAnswer:
+        """What was written at a time, newest first. All of it is as near to the question: no arm is asked."""
+        async with self._database.statement() as tx:
+            some = await written(tx, caller, query, times, limit)
+        found = Found(limit)
+        hits = [Fused(one.id, 1.0, 0.0, 0.0, None, None, time=1.0) for one in some]
+        last = Round([], [], moments=dict(some), times=times, then=1.0) if query.explain else None
+        found.ranked(hits, last)
+        await self._read(caller, query, hits, Method.TIME, found)
+        if not found.logged:
+            await self._log(caller, Method.TIME)
+        self.answered[Method.TIME, None] += 1
+        answer = self._answer(found, Method.TIME, found.best())
+        if query.explain:
+            answer.explanation = _unranked(query, times)
+        return answer
 
     async def _read(
-        self, caller: Caller, query: SearchQuery, ranked: list[Fused], method: Method, found: _Found
+        self, caller: Caller, query: SearchQuery, ranked: list[Fused], method: Method, found: Found
     ) -> None:
         """Read hits that were not tried yet back, best first, until none of the rest can be among the best."""
         hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
@@ -148,6 +194,8 @@ class Search:
             some = hits[start : start + count]
             rows = await self._readback(caller, query, some, limit=wanted, method=method)
             found.logged = True
+            if query.as_of is not None:
+                rows = await asyncio.to_thread(self._labelled, rows)
             found.rows |= {row.id: row for row in rows}
             # The statement stopped at the last of as many as it was asked for.
             tried = rows[-1].position if len(rows) == wanted else len(some)
@@ -161,6 +209,13 @@ class Search:
         async with self._database.statement() as tx:
             return await readback(tx, caller, query, some, limit=limit, method=method)
 
+    def _labelled(self, rows: Sequence[Any]) -> list[Any]:
+        """Rows with labels of texts that may be earlier ones: those that are stored are of today's."""
+        if self._settings.capture.injection == "store":
+            return [row._replace(labels=[]) for row in rows]
+        orders = (instructs(row.content) or anywhere(row.metadata_) for row in rows)
+        return [row._replace(labels=[LABEL] if told else []) for row, told in zip(rows, orders, strict=True)]
+
     def _checked(self, query: SearchQuery) -> int:
         limits = self._settings.limits
         checks.text(query.text, "query", limits.query, "limits.query")
@@ -168,6 +223,30 @@ class Search:
         if query.limit is None:
             return self._settings.search.limit
         return checks.between(query.limit, "limit", 1, self._settings.search.max_limit)
+
+
+def _unranked(query: SearchQuery, times: Sequence[Period] = ()) -> AnswerExplanation:
+    """What there is to say of an answer for which no arm was asked."""
+    return AnswerExplanation(
+        embedded=None,
+        left_out=[],
+        dense_share=None,
+        floor=None,
+        times=times_read(times),
+        candidates={"words": 0, "meaning": 0},
+        recency=None,
+        as_of=query.as_of,
+    )
+
+
+def _earlier(query: SearchQuery, as_of: datetime) -> SearchQuery:
+    """A query that is answered as of a time looks at nothing that was written later."""
+    as_of = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
+    if not EARLIEST <= as_of <= datetime.now(UTC):
+        raise Invalid("as_of", "must lie between 1970 and now")
+    as_of = as_of.astimezone(UTC)
+    until = as_of if query.created_to is None else min(query.created_to, as_of)
+    return replace(query, as_of=as_of, created_to=until)
 
 
 def _result(row: Any, hit: Fused) -> SearchResult:
@@ -188,6 +267,8 @@ def _result(row: Any, hit: Fused) -> SearchResult:
             cosine=hit.cosine,
             bm25=hit.bm25,
             penalty=hit.penalty,
+            recency=hit.recency,
+            reranked=hit.reranked,
         ),
         metadata=row.metadata_,
         categories=row.categories,

@@ -37,12 +37,15 @@ def test_a_text_from_standard_input_is_kept_word_for_word(om: Run, user: str) ->
 
 def test_an_explanation_is_a_table_whose_parts_add_up(om: Run, user: str) -> None:
     om("add", "the ferry leaves at nine", "--user", user)
-    [line] = om("search", "ferry", "--user", user, "--explain").stdout.splitlines()
-    score, words, meaning, beside, thread, time, penalty, bm25, *rest = line.split()
-    parts = sum(map(float, (words, meaning, beside, thread, time))) - float(penalty)
+    told = om("search", "ferry in May 2023", "--user", user, "--explain")
+    [line] = told.stdout.splitlines()
+    score, words, meaning, beside, thread, time, recency, reranker, penalty, bm25, place, *rest = line.split("\t")
+    parts = sum(map(float, (words, meaning, beside, thread, time, recency))) - float(penalty)
     assert float(score) == pytest.approx(parts, abs=0.003)
+    assert (reranker, place, rest[-1]) == ("-", "1", "the ferry leaves at nine")
     assert float(bm25) > 0
-    assert " ".join(rest[1:]) == "the ferry leaves at nine"
+    assert "Time: from 2023-05-01T00:00:00Z until 2023-06-01T00:00:00Z" in told.stderr.splitlines()
+    assert "Embedded as: ferry in May 2023" in told.stderr
 
 
 def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> None:

@@ -97,3 +97,22 @@ async def test_what_was_deleted_is_not_found(call: Call, remember: Remember) -> 
 )
 async def test_what_cannot_be_used_is_said(failure: Failure, arguments: dict[str, Any], said: str) -> None:
     assert said in await failure("search_memory", **arguments)
+
+
+async def test_an_explanation_is_there_only_where_it_is_asked_for(
+    services: Services, call: Call, remember: Remember
+) -> None:
+    await remember("I take my tea without sugar")
+    await services.deliverer.drain()
+    plain = (await call("search_memory", query="tea"))["structuredContent"]
+    full = await call("search_memory", query="tea", explain=True)
+    answer = full["structuredContent"]
+    assert json.loads(full["content"][0]["text"]) == answer
+    [result] = answer["results"]
+    why = result["explanation"]
+    terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "thread", "time", "recency")]
+    assert sum(terms) - why["penalty"] == pytest.approx(result["score"], abs=1e-9)
+    assert answer["explanation"]["embedded"] == "tea"
+    del answer["explanation"], result["explanation"]
+    assert answer == plain
+    assert "recency" not in plain["results"][0]["parts"]

@@ -61,6 +61,8 @@ async def test_an_app_finds_what_its_rules_allow_and_the_user_everything(client,
         ({"filter": {"metadata.n": {"gte": 2}}}, {"coffee two", "coffee three"}),
         ({"filter": {"NOT": [{"kind": "decision"}]}, "namespaces": ["a", "default"]}, {"coffee one"}),
         ({"limit": 1}, None),
+        ({"as_of": "2020-01-02"}, {"coffee one", "coffee two"}),
+        ({"as_of": "2020-01-02T01:00:00+02:00"}, {"coffee one"}),
     ],
 )
 async def test_a_search_can_be_narrowed(client, new_user, remember, filters, found):
@@ -107,6 +109,8 @@ async def test_a_search_can_be_narrowed_to_what_an_app_wrote(client, new_user, r
             {"filter": {"AND": [{"created_at": {"gte": "soon"}}]}},
             "filter.AND[0].created_at.gte: must be a time such as",
         ),
+        ({"as_of": "soon"}, "as_of: input should be a valid datetime"),
+        ({"as_of": "2999-01-01"}, "as_of: must lie between 1970 and now"),
         ({"app": " "}, "app: must not be empty or blank"),
     ],
 )
@@ -115,3 +119,26 @@ async def test_a_search_that_cannot_be_run_is_refused_in_words(client, new_user,
     answer = await client.post(SEARCH, json={"user_id": new_user, "query": "coffee"} | more)
     assert answer.status_code == 422
     assert answer.json()["detail"].startswith(detail)
+
+
+async def test_an_explanation_is_there_only_where_it_is_asked_for(client, services, new_user, remember):
+    await remember(new_user, "Alice drinks her coffee black")
+    await services.deliverer.drain()
+    body = {"user_id": new_user, "query": "coffee"}
+    plain = (await client.post(SEARCH, json=body)).json()
+    full = (await client.post(SEARCH, json=body | {"explain": True})).json()
+    by_address = (await client.get(SEARCH, params=body | {"explain": "true"})).json()
+    assert full == by_address
+    assert full["explanation"].keys() >= {"embedded", "left_out", "dense_share", "floor", "times", "candidates"}
+    (result,) = full["results"]
+    why = result["explanation"]
+    assert why["words"].keys() == {"adds", "weight", "value", "scale", "rank", "score"}
+    terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "thread", "time", "recency")]
+    assert sum(terms) - why["penalty"] == pytest.approx(result["score"], abs=1e-9)
+    del full["explanation"], result["explanation"]
+    assert full == plain
+    assert list(plain["results"][0]["parts"]) == [
+        "dense", "lexical", "beside", "thread", "time", "cosine", "bm25", "penalty"
+    ]  # fmt: skip
+    refused = await client.post(SEARCH, json=body | {"explain": "perhaps"})
+    assert refused.json()["detail"].startswith("explain: input should be a valid boolean")
