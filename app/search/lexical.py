@@ -107,7 +107,7 @@ async def search(
 
 
 def _hit(row: Any, traced: bool) -> LexicalHit:
-    id_, score, namespace, thread, together, *terms = row
+    id_, score, namespace, thread, together, missing, *terms = row
     terms = tuple(terms[0]) if traced else ()
     if thread is None:
         return LexicalHit(id_, score, terms)
@@ -137,6 +137,8 @@ def _candidates(sql: str) -> Subquery:
         "in_excluded": ARRAY(Uuid),
         "needles": ARRAY(Text),
         "found": ARRAY(Uuid),
+        "spelt": ARRAY(Text),
+        "phrases": ARRAY(Text),
     }
     typed = bound(sql, types).columns(
         column("id", Uuid()),
@@ -145,6 +147,7 @@ def _candidates(sql: str) -> Subquery:
         column("namespace", Text()),
         column("thread_id", Text()),
         column("together", Float()),
+        column("missing", ARRAY(Text)),
     )
     return typed.subquery("candidates")
 
@@ -155,7 +158,7 @@ def _best(
 ) -> Prepared:
     """The first `limit` candidates that `readable` lets through, read one by one in the order of their score."""
     candidates = _candidates(sql)
-    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together
+    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together, candidates.c.missing
     found: Select[Any] = select(candidates.c.id, candidates.c.score, *thread)
     if terms is not None or readable is not None:
         row = select(literal_column("1") if terms is None else terms.label("terms"))
