@@ -127,6 +127,12 @@ class Search(Section):
         description="Cosine (-1 to 1) below which a memory that holds no word of the query is not found. auto: 0.2 for "
         "the packaged model, none for others, whose scales differ.",
     )
+    language: str = Field(
+        "english",
+        min_length=1,
+        description="Language of the words in memories and queries: a text search configuration of PostgreSQL, such as "
+        "german, or simple for several. Another one makes the words of all memories anew in the background.",
+    )
 
 
 class Sync(Section):

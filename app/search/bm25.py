@@ -52,15 +52,24 @@ GAP = 3
 """Words of the query that follow each other at such a distance at most belong together."""
 READ = 100
 """The best memories by BM25 whose words' places are looked at."""
+ALIKE = 100
+"""Memories that are read for words spelt like one of the query."""
+SOMEWHAT = 0.45
+"""Trigrams, of those of a word, that a memory holds of it with a letter wrong or two swapped."""
 SPELT = 0.5
 """What a word that is spelt like one of the query weighs, where no memory holds that one."""
-FORMS = "(select form, n = cardinality(forms) as newest from (select former || language as forms from lexicon) x, unnest(forms) with ordinality f(form, n) offset 0) form"
+FORMS = (
+    "(select form, n = cardinality(forms) as newest from (select former || language as forms from lexicon) x,"
+    " unnest(forms) with ordinality f(form, n) offset 0) form"
+)
 """The forms that words of memories have: that of the language that is set, and others while they are made anew."""
 
 
 def words_of(text: str) -> str:
     """The words of a text, an expression of SQL, in a form of `FORMS`."""
-    return f"case form when 'unsplit' then to_tsvector('english', {text}) else lexical_words(form::regconfig, {text}) end"
+    return (
+        f"case form when 'unsplit' then to_tsvector('english', {text}) else lexical_words(form::regconfig, {text}) end"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +217,10 @@ def bm25(shape: Shape, slots: int, spelt: bool = False, quoted: bool = False) ->
     select m.*, {plain} from {shape.rows} where m.state = 'active' and {keys} @> p.keys offset 0) m
   where {shape.filters} and m.plain @@ p.query
     and m.id <> all(array(select id from (table chosen union all table paired) found))
-)"""
-        held = """ + (select count(*) * (select sum(weight) from weighed) from phrase where pool.plain @@ phrase.query)"""
+)"""  # noqa: S608 - as below
+        held = (
+            """ + (select count(*) * (select sum(weight) from weighed) from phrase where pool.plain @@ phrase.query)"""
+        )
     idf = "ln(1 + (greatest(scope.documents - greatest(d{i}, n{i}), 0.0) + 0.5) / (greatest(d{i}, n{i}) + 0.5))"
     tf = "round(1.0::float8 / greatest(1.6449340668 - 16.449340668 * r{i}, 1e-4) - 0.5)"
     holding, choosing = ("m.words @@", "every") if shape.listed else (f"{keys} &&", "rare")
@@ -221,8 +232,8 @@ with {shape.sets}scope as materialized (
   select coalesce(known.documents, (select count(*)::float8 from (
            select from memories m where {shape.counted} and m.state = 'active' limit 5000) m)) as documents,
          coalesce(known.words / known.documents, (select avg(length)::float8 from (
-           select coalesce(m.word_count, length(m.words)) as length from memories m where {shape.counted} and m.state = 'active'
-           order by m.created_at desc limit 200) m), 1.0::float8) as length
+           select coalesce(m.word_count, length(m.words)) as length from memories m
+           where {shape.counted} and m.state = 'active' order by m.created_at desc limit 200) m), 1.0::float8) as length
   from (select sum(s.documents)::float8 as documents, sum(s.words)::float8 as words from lexical_statistics s
         where s.user_id = :in_user and s.namespace = any({shape.scopes}) and s.term = '' offset 0) known
 ), spoken as materialized (
@@ -300,8 +311,8 @@ with {shape.sets}scope as materialized (
     select id, namespace, thread_id, plain, {" + ".join(gain.format(i=i) for i in ids)} as score from weight, pool) s
 )
 select pool.id,
-       pool.score + case when pool.read then coalesce((
-         select sum(gain) from near, unnest(pairs, gains) p(pair, gain) where pool.plain @@ pair), 0) else 0 end{held} as score,
+       pool.score + coalesce((select sum(gain) from near, unnest(pairs, gains) p(pair, gain)
+                              where pool.read and pool.plain @@ pair), 0){held} as score,
        (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together,
        (select array_agg(lexeme) from weighed where missing) as missing
 from scored pool left join (
@@ -309,6 +320,32 @@ from scored pool left join (
   from weight, (select namespace, thread_id, {said} from pool where thread_id is not null group by 1, 2) of_thread
 ) thread using (namespace, thread_id)
 order by score desc, id
+"""  # noqa: S608 - only names and constants of this module are put in
+
+
+@lru_cache(maxsize=256)
+def alike(shape: Shape) -> str:
+    """Lexemes of memories that hold a word spelt somewhat like one of the query that none holds: the word, its lexeme,
+    the other one, and how many of those looked at hold it. Binds needles and missing (null: all are) beside the filters.
+
+    To be executed as a transaction of its own, because it sets for the rest of it how much is somewhat.
+    """
+    return f"""
+with {shape.sets}needle as materialized (
+  select needle, w.lexeme as said
+  from (select language as form from lexicon offset 0) x, unnest(:needles) needle,
+       unnest(lexical_words(form::regconfig, needle)) w
+  where :missing is null or w.lexeme = any(:missing)
+  order by length(needle) desc, needle limit 3
+), looked_for as materialized (
+  select n.*, set_config('pg_trgm.word_similarity_threshold', '{SOMEWHAT}', true) from needle n
+)
+select n.needle, n.said, w.lexeme, count(*)
+from looked_for n cross join lateral (
+  select m.words from {shape.rows}
+  where n.needle <% m.content and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0) m, unnest(m.words) w
+where w.lexeme <> n.said and abs(length(w.lexeme) - length(n.said)) <= 2 and left(w.lexeme, 1) = left(n.said, 1)
+group by 1, 2, 3
 """  # noqa: S608 - only names and constants of this module are put in
 
 
@@ -332,7 +369,7 @@ with {shape.sets}said as materialized (
       and m.id <> all(:found) limit 200 offset 0) m
   union all
   select n.needle, m.id, 1.0::float8
-  from (select * from needle where length(needle) = 2 offset 0) n cross join lateral (
+  from (select * from needle where length(needle) <= 2 offset 0) n cross join lateral (
     select m.id, m.content from {shape.newest} limit {NEWEST} offset 0) m
   where m.id <> all(:found) and m.content ilike n.pattern
 ), alike as materialized (
