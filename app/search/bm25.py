@@ -54,8 +54,11 @@ READ = 100
 """The best memories by BM25 whose words' places are looked at."""
 ALIKE = 100
 """Memories that are read for words spelt like one of the query."""
-SOMEWHAT = 0.45
-"""Trigrams, of those of a word, that a memory holds of it with a letter wrong or two swapped."""
+SOMEWHAT = 0.5
+"""Share of the trigrams of a misspelt word that the right one has, if a letter is wrong. Where two are swapped it has
+fewer than many other words, so these are looked up as they would be right."""
+MISSPELT = 3
+"""Words of a query that are looked for in other spellings: the longest."""
 SPELT = 0.5
 """What a word that is spelt like one of the query weighs, where no memory holds that one."""
 FORMS = (
@@ -326,24 +329,35 @@ order by score desc, id
 @lru_cache(maxsize=256)
 def alike(shape: Shape) -> str:
     """Lexemes of memories that hold a word spelt somewhat like one of the query that none holds: the word, its lexeme,
-    the other one, and how many of those looked at hold it. Binds needles and missing (null: all are) beside the filters.
+    the other one, and how many of those looked at hold it. Binds needles, missing (null: all are) and the filters.
 
     To be executed as a transaction of its own, because it sets for the rest of it how much is somewhat.
     """
+    holding = "m.words @@ n.swapped" if shape.listed else "lexical_keys(m.user_id, m.namespace, m.words) && n.keys"
     return f"""
 with {shape.sets}needle as materialized (
-  select needle, w.lexeme as said
+  select needle, w.lexeme as said, form::regconfig as form
   from (select language as form from lexicon offset 0) x, unnest(:needles) needle,
        unnest(lexical_words(form::regconfig, needle)) w
   where :missing is null or w.lexeme = any(:missing)
-  order by length(needle) desc, needle limit 3
+  order by length(needle) desc, needle limit {MISSPELT}
 ), looked_for as materialized (
-  select n.*, set_config('pg_trgm.word_similarity_threshold', '{SOMEWHAT}', true) from needle n
+  select needle, said, set_config('pg_trgm.word_similarity_threshold', '{SOMEWHAT}', true),
+         string_agg('''' || lexeme || '''', ' | ')::tsquery as swapped,
+         array_agg(hashtextextended(lexeme, seed)) as keys
+  from needle, generate_series(1, length(needle) - 1) i,
+       unnest(to_tsvector(form, overlay(needle placing reverse(substr(needle, i, 2)) from i))),
+       unnest({shape.seeds}) seed
+  group by 1, 2
 )
 select n.needle, n.said, w.lexeme, count(*)
 from looked_for n cross join lateral (
-  select m.words from {shape.rows}
-  where n.needle <% m.content and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0) m, unnest(m.words) w
+  (select m.words from {shape.rows}
+   where {holding} and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0)
+  union all
+  (select m.words from {shape.rows}
+   where n.needle <% m.content and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0)) m,
+  unnest(m.words) w
 where w.lexeme <> n.said and abs(length(w.lexeme) - length(n.said)) <= 2 and left(w.lexeme, 1) = left(n.said, 1)
 group by 1, 2, 3
 """  # noqa: S608 - only names and constants of this module are put in

@@ -41,7 +41,7 @@ def lexemes(query: str) -> int:
         pieces = _PIECE.findall(token)
         count += sum(piece.lower() not in STOP_WORDS for piece in pieces)
         # As a whole; of a version also the first two numbers.
-        count += (len(pieces) > 1) + (len(pieces) > 2)
+        count += (len(pieces) > 1) + (len(pieces) > 2) + ("+" in token or "#" in token)
         count += 0 if token.isascii() else len(pieces) + len(_UNSPACED.findall(token))
     return count + _ADDED_BY_DATE * len(_DATE.findall(query))
 
