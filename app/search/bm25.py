@@ -46,7 +46,7 @@ AMONG = 2 * NEWEST
 SLOTS = (4, 8, 12, 32)
 """Lexemes that a statement can score: the smallest that takes all words of a query but its stop words is used, each
 slot costs 2 % of it. Of queries with more words than the largest, the most common lexemes are left out."""
-NEAR = 0.2
+NEAR = 0.4
 """What two words beside each other as in the query add, of the score of the rarer one."""
 GAP = 3
 """Words of the query that follow each other at such a distance at most belong together."""
@@ -310,7 +310,7 @@ with {shape.sets}scope as materialized (
     where gap <= {GAP} limit {2 * slots}) pair
     join weighed a using (lexeme) join weighed b on b.lexeme = pair.next
 ), scored as materialized (
-  select *, row_number() over (order by score desc) <= {READ} as read from (
+  select *, row_number() over (order by score desc, id) <= {READ} as read from (
     select id, namespace, thread_id, plain, {" + ".join(gain.format(i=i) for i in ids)} as score from weight, pool) s
 )
 select pool.id,

@@ -98,7 +98,7 @@ class Rewording:
         """
         pages = 0
         while (more := await self._step()) is not None:
-            pages += 1
+            pages += more
             if not more or pages % COUNT_EVERY == 0:
                 await self._count()
         return pages
