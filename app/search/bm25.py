@@ -12,6 +12,9 @@ How a search stays within a few milliseconds among 100,000 memories of one user:
 4. If too few were chosen because every lexeme is common, the newest `NEWEST` memories are looked through.
 5. Where only some memories are asked about, all of these that hold a lexeme are candidates instead.
 
+6. The words of the `READ` best that stand beside each other as in the query add to their scores (a part of the
+   sequential dependence model of Metzler and Croft 2005, "A Markov Random Field Model for Term Dependencies").
+
 Score of a memory, natural logarithm, unbounded above (Robertson and Zaragoza 2009, "The Probabilistic Relevance
 Framework: BM25 and Beyond", with the non-negative idf of Lucene):
 
@@ -21,8 +24,9 @@ Framework: BM25 and Beyond", with the non-negative idf of Lucene):
 A thread is scored like one memory that holds a lexeme as often as memories of the thread do, with B = 0.
 
 K1 = 0.9 and B = 0.4 (Trotman, Puurula and Burgess 2014, the defaults of Anserini) beat 1.2 and 0.75 on short texts.
-Length counts distinct lexemes. df is the larger of the statistics and the candidates. tf is read back from `ts_rank`,
-which for one lexeme is 0.1 · Σ(j = 1 … tf) 1/j² · 6/π², and Σ 1/j² is π²/6 - 1/(tf + 0.5) but for a term of tf⁻³.
+Length counts distinct lexemes, without those that `lexical_words` adds (see `app.search.lexicon`). df is the larger of
+the statistics and the candidates. tf is read back from `ts_rank`, which for one lexeme is
+0.1 · Σ(j = 1 … tf) 1/j² · 6/π², and Σ 1/j² is π²/6 - 1/(tf + 0.5) but for a term of tf⁻³.
 """
 
 from __future__ import annotations
@@ -50,13 +54,10 @@ NEAR = 0.4
 """What two words beside each other as in the query add, of the score of the rarer one."""
 GAP = 3
 """Words of the query that follow each other at such a distance at most belong together."""
-READ = 100
+READ = 40
 """The best memories by BM25 whose words' places are looked at."""
 ALIKE = 100
 """Memories that are read for words spelt like one of the query."""
-SOMEWHAT = 0.5
-"""Share of the trigrams of a misspelt word that the right one has, if a letter is wrong. Where two are swapped it has
-fewer than many other words, so these are looked up as they would be right."""
 MISSPELT = 3
 """Words of a query that are looked for in other spellings: the longest."""
 SPELT = 0.5
@@ -207,6 +208,7 @@ def bm25(shape: Shape, slots: int, spelt: bool = False, quoted: bool = False) ->
     guesses = ", ".join(f"bool_or(lexeme = any(:spelt)) filter (where slot = {i}) as f{i}" for i in ids)
     guessed = f", {guesses}" if spelt else ""
     held = ""
+    carried = ", plain" if quoted else ""
     phrases = ""
     if quoted:
         phrases = f""", phrase as materialized (
@@ -290,7 +292,7 @@ with {shape.sets}scope as materialized (
     select m.*, {plain} from {shape.newest} limit {NEWEST} offset 0) m
   where m.plain @@ q.every and m.id <> all(array(select id from ({found}) found))
 ), pool as materialized (
-  select id, namespace, thread_id, plain, {frequencies},
+  select id, namespace, thread_id{carried}, {frequencies},
          {K1}::float8 * ({1 - B}::float8 + {B}::float8 * m.length / scope.mean) as k
   from (select {words}, scope.length as mean from choice, scope offset 0) scope, ({found} union all table newest) m
 ), weight as materialized (
@@ -301,8 +303,7 @@ with {shape.sets}scope as materialized (
   from weight, unnest(array[{", ".join(f"w{i}" for i in ids)}], array[{", ".join(f"n{i}" for i in ids)}])
        with ordinality w(weight, found, slot) join term t using (slot)
 ), near as materialized (
-  select array_agg(concat(a.word, '<', gap, '>', b.word)::tsquery) as pairs,
-         array_agg({NEAR}::float8 * least(a.weight, b.weight)) as gains
+  select concat(a.word, '<', gap, '>', b.word)::tsquery as pair, {NEAR}::float8 * least(a.weight, b.weight) as gain
   from (
     select distinct lexeme, next, gap from (
       select w.lexeme, lead(w.lexeme) over along as next, lead(place) over along - place as gap
@@ -310,15 +311,18 @@ with {shape.sets}scope as materialized (
     where gap <= {GAP} limit {2 * slots}) pair
     join weighed a using (lexeme) join weighed b on b.lexeme = pair.next
 ), scored as materialized (
-  select *, row_number() over (order by score desc, id) <= {READ} as read from (
-    select id, namespace, thread_id, plain, {" + ".join(gain.format(i=i) for i in ids)} as score from weight, pool) s
+  select id, namespace, thread_id{carried}, {" + ".join(gain.format(i=i) for i in ids)} as score from weight, pool
+), raised as materialized (
+  select m.id, sum(near.gain) as gain
+  from (select m.id, {plain} from (select id from scored order by score desc, id limit {READ}) best join memories m using (id)
+        where exists (select from near) offset 0) m
+  join near on m.plain @@ near.pair
+  group by m.id
 )
-select pool.id,
-       pool.score + coalesce((select sum(gain) from near, unnest(pairs, gains) p(pair, gain)
-                              where pool.read and pool.plain @@ pair), 0){held} as score,
+select pool.id, pool.score + coalesce(raised.gain, 0){held} as score,
        (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together,
        (select array_agg(lexeme) from weighed where missing) as missing
-from scored pool left join (
+from scored pool left join raised using (id) left join (
   select namespace, thread_id, {together} as together
   from weight, (select namespace, thread_id, {said} from pool where thread_id is not null group by 1, 2) of_thread
 ) thread using (namespace, thread_id)
@@ -331,9 +335,10 @@ def alike(shape: Shape) -> str:
     """Lexemes of memories that hold a word spelt somewhat like one of the query that none holds: the word, its lexeme,
     the other one, and how many of those looked at hold it. Binds needles, missing (null: all are) and the filters.
 
-    To be executed as a transaction of its own, because it sets for the rest of it how much is somewhat.
+    Where two letters are swapped a word has fewer trigrams of the right one than many other words have, so what it
+    would be with them in their places is looked up first; trigrams are looked at only if that is nowhere.
     """
-    holding = "m.words @@ n.swapped" if shape.listed else "lexical_keys(m.user_id, m.namespace, m.words) && n.keys"
+    holding = "m.words @@ n.words" if shape.listed else "lexical_keys(m.user_id, m.namespace, m.words) && n.keys"
     return f"""
 with {shape.sets}needle as materialized (
   select needle, w.lexeme as said, form::regconfig as form
@@ -341,23 +346,27 @@ with {shape.sets}needle as materialized (
        unnest(lexical_words(form::regconfig, needle)) w
   where :missing is null or w.lexeme = any(:missing)
   order by length(needle) desc, needle limit {MISSPELT}
-), looked_for as materialized (
-  select needle, said, set_config('pg_trgm.word_similarity_threshold', '{SOMEWHAT}', true),
-         string_agg('''' || lexeme || '''', ' | ')::tsquery as swapped,
+), swapped as materialized (
+  select needle, said,
+         string_agg('''' || lexeme || '''', ' | ')::tsquery as words,
          array_agg(hashtextextended(lexeme, seed)) as keys
   from needle, generate_series(1, length(needle) - 1) i,
        unnest(to_tsvector(form, overlay(needle placing reverse(substr(needle, i, 2)) from i))),
        unnest({shape.seeds}) seed
   group by 1, 2
+), near as materialized (
+  select n.needle, n.said, m.words
+  from swapped n cross join lateral (
+    select m.words from {shape.rows}
+    where {holding} and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0) m
+), alike as materialized (
+  select n.needle, n.said, m.words
+  from (select * from needle where needle not in (select needle from near) offset 0) n cross join lateral (
+    select m.words from {shape.rows}
+    where n.needle <% m.content and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0) m
 )
 select n.needle, n.said, w.lexeme, count(*)
-from looked_for n cross join lateral (
-  (select m.words from {shape.rows}
-   where {holding} and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0)
-  union all
-  (select m.words from {shape.rows}
-   where n.needle <% m.content and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0)) m,
-  unnest(m.words) w
+from (table near union all table alike) n, unnest(n.words) w
 where w.lexeme <> n.said and abs(length(w.lexeme) - length(n.said)) <= 2 and left(w.lexeme, 1) = left(n.said, 1)
 group by 1, 2, 3
 """  # noqa: S608 - only names and constants of this module are put in

@@ -129,7 +129,7 @@ def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:
 def _bm25(
     documents: dict[UUID, Counter[str]], lexemes: list[str], places: dict[UUID, dict[str, set[int]]]
 ) -> list[LexicalHit]:
-    """What holds a lexeme of a query, given in their order, best first; words beside each other as in it add to that."""
+    """What holds one of a query's lexemes, which are in their order; those beside each other as in it add to that."""
     if not documents:
         return []
     length = np.mean([len(counts) for counts in list(documents.values())[:200]])
