@@ -188,13 +188,13 @@ def report(collection: Collection, found: dict[str, Answers], worst: int) -> Non
     texts = {document.id: document.text for document in collection.documents}
     for number in order[:worst]:
         question = collection.questions[number]
-        print(f"\n  {question.category} | {question.text}")
+        print(f"\n  {question.id} | {question.category} | {question.text}")
         for id_ in sorted(question.relevant):
             answers = found["ours"][question.id]
             place = answers.index(id_) + 1 if id_ in answers else f"not among {ANSWERS}"
-            print(f"    wanted ({place}): {texts[id_][:160]!r}")
+            print(f"    wanted ({place}): {id_} {texts[id_][:160]!r}")
         for id_ in found["ours"][question.id][:3]:
-            print(f"    found: {texts[id_][:160]!r}")
+            print(f"    found: {id_} {texts[id_][:160]!r}")
     sys.stdout.flush()
 
 

@@ -17,7 +17,9 @@ PAIRS = r"""
 CREATE FUNCTION lexical_pairs(content text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT string_agg(CASE WHEN run ~ '^[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2}' THEN
-        (SELECT ' ' || string_agg(substr(run, i, 2), ' ' ORDER BY i) || ' ' FROM generate_series(1, length(run) - 1) i)
+        (SELECT ' ' || string_agg(one || next, ' ' ORDER BY i) || ' '
+         FROM (SELECT one, lead(one) OVER (ORDER BY i) AS next, i
+               FROM unnest(string_to_array(run, NULL)) WITH ORDINALITY AS characters(one, i)) pairs)
         ELSE run END, '' ORDER BY place)
     FROM (SELECT found[1] AS run, place FROM regexp_matches(content,
         '[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+'

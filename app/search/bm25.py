@@ -314,7 +314,8 @@ with {shape.sets}scope as materialized (
   select id, namespace, thread_id{carried}, {" + ".join(gain.format(i=i) for i in ids)} as score from weight, pool
 ), raised as materialized (
   select m.id, sum(near.gain) as gain
-  from (select m.id, {plain} from (select id from scored order by score desc, id limit {READ}) best join memories m using (id)
+  from (select m.id, {plain}
+        from (select id from scored order by score desc, id limit {READ}) best join memories m using (id)
         where exists (select from near) offset 0) m
   join near on m.plain @@ near.pair
   group by m.id

@@ -31,6 +31,8 @@ COUNT_EVERY = 80
 
 _KNOWN = text("SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid) ORDER BY 1")
 _LANGUAGE = text("SELECT language FROM lexicon")
+# Who waits for a lock on the table makes all writers wait behind it.
+_BRIEFLY = text("SET LOCAL lock_timeout = '5s'")
 # Who writes meanwhile has not committed yet, or writes in the new language.
 _ALONE = text("LOCK TABLE memories IN SHARE ROW EXCLUSIVE MODE")
 _CHOOSE = text(
@@ -79,6 +81,7 @@ async def choose(database: Database, language: str) -> None:
             )
         if await tx.scalar(_LANGUAGE) == language:
             return
+        await tx.execute(_BRIEFLY)
         await tx.execute(_ALONE)
         await tx.execute(_CHOOSE, {"language": language})
     log.info("words of memories are in %s from now on; those of before are made anew in the background", language)
