@@ -54,8 +54,9 @@ NEAR = 0.4
 """What two words beside each other as in the query add, of the score of the rarer one."""
 GAP = 3
 """Words of the query that follow each other at such a distance at most belong together."""
-READ = 40
-"""The best memories by BM25 whose words' places are looked at."""
+READ = 50
+"""The best memories by BM25 whose words' places are looked at, or as many as are asked for if that is more: what is
+asked for because others are put lower must be able to rise as these did."""
 ALIKE = 100
 """Memories that are read for words spelt like one of the query."""
 MISSPELT = 3
@@ -315,7 +316,7 @@ with {shape.sets}scope as materialized (
 ), raised as materialized (
   select m.id, sum(near.gain) as gain
   from (select m.id, {plain}
-        from (select id from scored order by score desc, id limit {READ}) best join memories m using (id)
+        from (select id from scored order by score desc, id limit greatest({READ}, :limit)) best join memories m using (id)
         where exists (select from near) offset 0) m
   join near on m.plain @@ near.pair
   group by m.id
