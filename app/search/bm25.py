@@ -316,7 +316,8 @@ with {shape.sets}scope as materialized (
 ), raised as materialized (
   select m.id, sum(near.gain) as gain
   from (select m.id, {plain}
-        from (select id from scored order by score desc, id limit greatest({READ}, :limit)) best join memories m using (id)
+        from (select id from scored order by score desc, id limit greatest({READ}, :limit)) best
+        join memories m using (id)
         where exists (select from near) offset 0) m
   join near on m.plain @@ near.pair
   group by m.id
