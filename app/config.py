@@ -133,6 +133,12 @@ class Search(Section):
         le=36_500,
         description="Days after which being new adds half as much to a score, which is 0.1 at most; 0: nothing.",
     )
+    language: str = Field(
+        "english",
+        min_length=1,
+        description="Language of the words in memories and queries: a text search configuration of PostgreSQL, such as "
+        "german, or simple for several. Another one makes the words of all memories anew in the background.",
+    )
 
 
 class Sync(Section):

@@ -124,6 +124,8 @@ def _upgrade(url: str, only_ours: bool) -> None:
                 raise SetupError(
                     f"database.url: PostgreSQL {version // 10_000} is too old; needed is {OLDEST} or newer"
                 )
+            if (encoding := connection.scalar(text("SHOW server_encoding"))) != "UTF8":
+                raise SetupError(f"database.url: the database is encoded in {encoding}; create it with ENCODING 'UTF8'")
             available = set(connection.scalars(text("SELECT name FROM pg_available_extensions")))
             if missing := [name for name in EXTENSIONS if name not in available]:
                 raise SetupError(

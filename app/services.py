@@ -46,6 +46,8 @@ from app.memories.maintenance import Maintenance
 from app.memories.models import Memory
 from app.memories.policies import Policies
 from app.memories.service import Memories
+from app.search import lexicon
+from app.search.lexicon import Rewording
 from app.search.reranking import open_reranker
 from app.search.service import Search
 from app.stats.service import Stats
@@ -109,6 +111,7 @@ class Services:
     reconciler: Reconciler
     rebuild: Rebuild
     recut: Recut
+    rewording: Rewording
     deliverer: Deliverer
     maintenance: Maintenance
     spaces: Spaces
@@ -166,6 +169,7 @@ async def open_stores(
         await migrations.upgrade(url, only_ours=("database", "url") in settings.inherited.values)
         database = Database(url, settings.database)
         stack.push_async_callback(database.close)
+        await lexicon.choose(database, settings.search.language)
         if alone:
             async with database.transaction() as tx:
                 await marks.end_leases(tx)
@@ -277,6 +281,7 @@ async def open_services(
             denials=Denials(database, rates),
             health=Health(database, spaces, reconciler, VERSION),
             reconciler=reconciler,
+            rewording=Rewording(database),
             recut=Recut(database, spaces, deliverer, sources),
             rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
             deliverer=deliverer,

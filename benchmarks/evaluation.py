@@ -1,12 +1,13 @@
 """How well searches find what is relevant, on judged collections: the arms alone, fused by ranks, and ours.
 
-    make eval ARGS="FOLDER … [--keep FOLDER] [--ablate] [--worst 10]"
+    make eval ARGS="FOLDER … [--keep FOLDER] [--ablate] [--folds] [--worst 10]"
 
 Each FOLDER holds a collection in the layout of BEIR (see `benchmarks.collections`). Its documents are stored as
 memories of one user, in the namespaces and threads that it tells, in the embedded stores, and embedded by the packaged
 model; every question is asked by the same code that serves a search, in its namespace. Nothing is fitted to what is
 measured. Beside ours stand the two arms as they answer the whole question, and both fused by reciprocal ranks of equal
-weight (k = 60). `--ablate` takes out one ingredient at a time; `--worst` shows questions whose answers stand lowest.
+weight (k = 60). `--ablate` takes out one ingredient at a time (see `benchmarks.ablations`), `--folds` tells what of
+the figures is chance (see `benchmarks.folds`), `--worst` shows questions whose answers stand lowest, with the texts.
 `--keep` names a folder in which the stored collections are kept for another run. Intervals are bootstrapped over the
 questions, 95 %, with a fixed seed.
 """
@@ -17,8 +18,7 @@ import argparse
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -28,10 +28,12 @@ from app.access.caller import Caller
 from app.config import Settings
 from app.index.port import Filter
 from app.memories.schemas import MemoryCreate
-from app.search import arms, fusion, lexical, statistics, threads
+from app.search import fusion, lexical, statistics
 from app.search.lexical import LexicalFilter
 from app.search.schemas import SearchQuery
 from app.services import Services, open_services
+from benchmarks import folds
+from benchmarks.ablations import ABLATIONS
 from benchmarks.collections import MEASURES, Collection, Document, Question, interval, mean, measured, read
 from benchmarks.service import temporary_folder
 
@@ -47,18 +49,8 @@ Answers = dict[str, list[str]]
 """Documents by question, best first."""
 
 
-async def _whole(_: object, query: str, __: object) -> str:
-    return query
-
-
-ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "no focus": lambda: patch.object(arms, "focused", _whole),
-    "no neighbours": lambda: patch.object(threads, "BESIDE", (0.0, 0.0)),
-    "no thread": lambda: patch.object(threads, "THREAD", 0.0),
-    "fixed weight": lambda: patch.object(fusion, "TILT", 0.0),
-    "words only": lambda: patch.object(fusion, "dense_share", lambda _, words: 0.0 if words else 1.0),
-}
-"""Ours without one ingredient each."""
+WEIGHTS = (0.37, 0.47, 0.57, 0.67, 0.77)
+"""Weights of the model that are tried on folds."""
 
 
 @dataclass(slots=True)
@@ -83,7 +75,14 @@ class Asked:
     async def ours(self, question: Question) -> list[UUID]:
         """What a search answers."""
         query = SearchQuery(question.text, limit=ANSWERS, namespaces=(question.namespace,))
-        return [result.id for result in (await self.services.search.search(self.caller, query)).results]
+        answer = await self.services.search.search(self.caller, query)
+        if answer.note:
+            raise RuntimeError(f"this would measure something else: {answer.note}")
+        return [result.id for result in answer.results]
+
+    async def all_of_ours(self) -> Answers:
+        """What a search answers to every question."""
+        return {one.id: self.named(await self.ours(one)) for one in self.collection.questions}
 
     def named(self, ids: Sequence[UUID]) -> list[str]:
         """The documents of these memories."""
@@ -128,8 +127,41 @@ async def answered(asked: Asked, *, ablate: bool) -> dict[str, Answers]:
         found["ours"][question.id] = asked.named(await asked.ours(question))
     for name, without in ABLATIONS.items() if ablate else ():
         with without():
-            found[name] = {one.id: asked.named(await asked.ours(one)) for one in asked.collection.questions}
+            found[name] = await asked.all_of_ours()
     return found
+
+
+async def by_weights(asked: Asked) -> dict[float, Answers]:
+    """The answers of ours with other weights of the model."""
+    found = {}
+    for weight in WEIGHTS:
+        with patch.object(fusion, "DENSE_WEIGHT", weight):
+            found[weight] = await asked.all_of_ours()
+    return found
+
+
+def report_folds(questions: Sequence[Question], ours: Answers, others: dict[float, Answers]) -> None:
+    """Print how the figures differ between folds, and what a weight that is fitted on the other folds would give."""
+    split = folds.folds(questions)
+    print(f"  {len(split)} folds: each of them, and the deviation")
+    for measure in ("recall@10", "hit@5", "nDCG@10"):
+        fixed = [measured(ours[one.id], one.relevant)[measure] for one in questions]
+        means, deviation = folds.spread(fixed, split)
+        print(f"    {measure:10} {' '.join(f'{value:.3f}' for value in means)}  ± {deviation:.3f}")
+        tried = {
+            weight: [measured(answers[one.id], one.relevant)[measure] for one in questions]
+            for weight, answers in others.items()
+        }
+        fitted, chosen = folds.held_out(tried, split)
+        more, low, high = folds.difference(fitted, fixed)
+        weights = ", ".join(f"{weight:g}" for weight in sorted(set(chosen)))
+        print(f"    {'':10} fitted on the others ({weights}): {mean(fitted):.3f}, {more:+.4f} [{low:+.4f},{high:+.4f}]")
+    sys.stdout.flush()
+
+
+def _cell(values: Sequence[float]) -> str:
+    low, high = interval(values)
+    return f"{mean(values):9.3f} [{low:.3f},{high:.3f}]"
 
 
 def report(collection: Collection, found: dict[str, Answers], worst: int) -> None:
@@ -141,36 +173,32 @@ def report(collection: Collection, found: dict[str, Answers], worst: int) -> Non
         for name, answers in found.items()
     }
     for name, figures in scores.items():
-        cells = []
-        for measure in MEASURES:
-            values = [each[measure] for each in figures]
-            low, high = interval(values)
-            cells.append(f"{mean(values):9.3f} [{low:.3f},{high:.3f}]")
+        cells = [_cell([each[measure] for each in figures]) for measure in MEASURES]
         print(f"  {name:14}" + "".join(f"{cell:>22}" for cell in cells))
     by_category: dict[str, list[int]] = defaultdict(list)
     for number, question in enumerate(collection.questions):
         by_category[question.category].append(number)
     if len(by_category) > 1:
-        print("  recall@10 by category")
         for category, numbers in sorted(by_category.items()):
-            figures_of = {name: mean([each[n]["recall@10"] for n in numbers]) for name, each in scores.items()}
-            row = "".join(f"  {name} {value:.3f}" for name, value in figures_of.items())
-            print(f"    {category:14}{len(numbers):5} {row}")
+            print(f"  {category}: {len(numbers)} questions")
+            for name, each in scores.items():
+                cells = [_cell([each[n][measure] for n in numbers]) for measure in MEASURES]
+                print(f"    {name:12}" + "".join(f"{cell:>22}" for cell in cells))
     order = sorted(range(len(collection.questions)), key=lambda n: scores["ours"][n]["nDCG@10"])
     texts = {document.id: document.text for document in collection.documents}
     for number in order[:worst]:
         question = collection.questions[number]
-        print(f"\n  {question.category} | {question.text}")
+        print(f"\n  {question.id} | {question.category} | {question.text}")
         for id_ in sorted(question.relevant):
             answers = found["ours"][question.id]
             place = answers.index(id_) + 1 if id_ in answers else f"not among {ANSWERS}"
-            print(f"    wanted ({place}): {texts[id_][:160]!r}")
+            print(f"    wanted ({place}): {id_} {texts[id_][:160]!r}")
         for id_ in found["ours"][question.id][:3]:
-            print(f"    found: {texts[id_][:160]!r}")
+            print(f"    found: {id_} {texts[id_][:160]!r}")
     sys.stdout.flush()
 
 
-async def evaluate(folder: Path, data: Path, *, ablate: bool, worst: int) -> None:
+async def evaluate(folder: Path, data: Path, *, ablate: bool, cross: bool, worst: int) -> None:
     """Store a collection if it is not stored yet, ask all of its questions and print the table."""
     collection = read(folder)
     longest = max(len(document.text) for document in collection.documents)
@@ -180,14 +208,21 @@ async def evaluate(folder: Path, data: Path, *, ablate: bool, worst: int) -> Non
             "port": 0,
             "limits": {"text": max(16_000, longest)},
             "rates": {"saves": 0, "searches": 0, "requests": 0},
+            # A machine that is busy must not turn a search by meaning into one by words.
+            "embedder": {"timeout": 60},
+            "qdrant": {"timeout": 60},
         }
     )
     async with open_services(settings) as services:
         await services.deliverer.stop()
         caller = await services.directory.caller(USER, "evaluation", owner=True)
+        await services.rewording.run()
         documents = await store(services, caller, collection.documents)
         asked = Asked(services, caller, collection, documents)
-        report(collection, await answered(asked, ablate=ablate), worst)
+        found = await answered(asked, ablate=ablate)
+        report(collection, found, worst)
+        if cross:
+            report_folds(collection.questions, found["ours"], await by_weights(asked))
 
 
 def main() -> None:
@@ -196,11 +231,16 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--keep", type=Path, help="where stored collections are kept")
     parser.add_argument("--ablate", action="store_true", help="take out one ingredient at a time, too")
+    parser.add_argument(
+        "--folds", action="store_true", help="how figures differ by fold, and if a fitted weight is better"
+    )
     parser.add_argument("--worst", type=int, default=0, help="how many of the worst answers to show")
     given = parser.parse_args()
     with temporary_folder("evaluation") as temporary:
         for folder in given.folders:
-            asyncio.run(evaluate(folder, given.keep or temporary, ablate=given.ablate, worst=given.worst))
+            asyncio.run(
+                evaluate(folder, given.keep or temporary, ablate=given.ablate, cross=given.folds, worst=given.worst)
+            )
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ REBUILD_EVERY = 15
 FIRST_RECUT, RECUT_EVERY = 20, 60
 """Seconds after a start, and between two looks for vectors of texts that were cut in another way than now."""
 
+FIRST_REWORDING, REWORDING_EVERY = 5, 60
+"""Seconds after a start, and between two looks for words that were made in another language."""
+
 CLOCK_EVERY = 20.0
 """Seconds between two looks at the clock."""
 
@@ -68,6 +71,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
     add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
     add(services.recut.run, "recut", RECUT_EVERY, first=FIRST_RECUT)
+    add(services.rewording.run, "reword", REWORDING_EVERY, first=FIRST_REWORDING)
     add(partial(refresh_statistics, services), "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
     add(services.maintenance.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "note_use_of_keys", KEYS_EVERY)

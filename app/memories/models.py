@@ -7,7 +7,18 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Computed, Enum, ForeignKey, Index, Text, UniqueConstraint, func, text
+from sqlalchemy import (
+    CheckConstraint,
+    Computed,
+    Enum,
+    FetchedValue,
+    ForeignKey,
+    Index,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -176,7 +187,9 @@ class Memory(Base):
     valid_until: Mapped[datetime | None]
     superseded_by: Mapped[UUID | None] = mapped_column(ForeignKey("memories.id", ondelete="SET NULL"), index=True)
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    words: Mapped[Any] = mapped_column(TSVECTOR, Computed("to_tsvector('english'::regconfig, content)", persisted=True))
+    # What a trigger makes of `content`: see `app.search.lexicon`.
+    words: Mapped[Any] = mapped_column(TSVECTOR, FetchedValue())
+    word_count: Mapped[int | None] = mapped_column(FetchedValue())
     folded: Mapped[str | None] = mapped_column(Computed("lower(content)", persisted=True))
     labels: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 

@@ -12,6 +12,9 @@ How a search stays within a few milliseconds among 100,000 memories of one user:
 4. If too few were chosen because every lexeme is common, the newest `NEWEST` memories are looked through.
 5. Where only some memories are asked about, all of these that hold a lexeme are candidates instead.
 
+6. The words of the `READ` best that stand beside each other as in the query add to their scores (a part of the
+   sequential dependence model of Metzler and Croft 2005, "A Markov Random Field Model for Term Dependencies").
+
 Score of a memory, natural logarithm, unbounded above (Robertson and Zaragoza 2009, "The Probabilistic Relevance
 Framework: BM25 and Beyond", with the non-negative idf of Lucene):
 
@@ -21,8 +24,9 @@ Framework: BM25 and Beyond", with the non-negative idf of Lucene):
 A thread is scored like one memory that holds a lexeme as often as memories of the thread do, with B = 0.
 
 K1 = 0.9 and B = 0.4 (Trotman, Puurula and Burgess 2014, the defaults of Anserini) beat 1.2 and 0.75 on short texts.
-Length counts distinct lexemes. df is the larger of the statistics and the candidates. tf is read back from `ts_rank`,
-which for one lexeme is 0.1 · Σ(j = 1 … tf) 1/j² · 6/π², and Σ 1/j² is π²/6 - 1/(tf + 0.5) but for a term of tf⁻³.
+Length counts distinct lexemes, without those that `lexical_words` adds (see `app.search.lexicon`). df is the larger of
+the statistics and the candidates. tf is read back from `ts_rank`, which for one lexeme is
+0.1 · Σ(j = 1 … tf) 1/j² · 6/π², and Σ 1/j² is π²/6 - 1/(tf + 0.5) but for a term of tf⁻³.
 """
 
 from __future__ import annotations
@@ -46,8 +50,31 @@ AMONG = 2 * NEWEST
 SLOTS = (4, 8, 12, 32)
 """Lexemes that a statement can score: the smallest that takes all words of a query but its stop words is used, each
 slot costs 2 % of it. Of queries with more words than the largest, the most common lexemes are left out."""
-LANGUAGE = "english"
-"""Text search configuration of `memories.words`."""
+NEAR = 0.4
+"""What two words beside each other as in the query add, of the score of the rarer one."""
+GAP = 3
+"""Words of the query that follow each other at such a distance at most belong together."""
+READ = 50
+"""The best memories by BM25 whose words' places are looked at, or as many as are asked for if that is more: what is
+asked for because others are put lower must be able to rise as these did."""
+ALIKE = 100
+"""Memories that are read for words spelt like one of the query."""
+MISSPELT = 3
+"""Words of a query that are looked for in other spellings: the longest."""
+SPELT = 0.5
+"""What a word that is spelt like one of the query weighs, where no memory holds that one."""
+FORMS = (
+    "(select form, n = cardinality(forms) as newest from (select former || language as forms from lexicon) x,"
+    " unnest(forms) with ordinality f(form, n) offset 0) form"
+)
+"""The forms that words of memories have: that of the language that is set, and others while they are made anew."""
+
+
+def words_of(text: str) -> str:
+    """The words of a text, an expression of SQL, in a form of `FORMS`."""
+    return (
+        f"case form when 'unsplit' then to_tsvector('english', {text}) else lexical_words(form::regconfig, {text}) end"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +192,41 @@ class Shape:
 
 
 @lru_cache(maxsize=256)
-def bm25(shape: Shape, slots: int) -> str:
-    """Candidates with their BM25 score, best first. Binds user, query and the shape's filters."""
+def bm25(shape: Shape, slots: int, spelt: bool = False, quoted: bool = False) -> str:
+    """Candidates with their BM25 score, best first. Binds user, query and the shape's filters.
+
+    `spelt`: with further lexemes, bound as such, that weigh `SPELT`. `quoted`: with phrases, bound as such.
+    """
     ids = range(1, slots + 1)
     keys = "lexical_keys(m.user_id, m.namespace, m.words)"
     frequencies = ", ".join(f"ts_rank(m.plain, q{i}) as r{i}" for i in ids)
     # Words of a long memory are compressed: unpacked once per row here rather than once per lexeme.
     plain = "case when pg_column_size(m.words) > 1000 then m.words || ''::tsvector else m.words end as plain"
+    plain += ", coalesce(m.word_count, length(m.words)) as length"
     words = ", ".join(f"q{i}" for i in ids)
-    found = "table chosen union all table paired"
+    found = "table chosen union all table paired" + (" union all table quoted" if quoted else "")
+    factor = f"(case when f{{i}} then {SPELT * (K1 + 1)} else {K1 + 1} end)" if spelt else f"{K1 + 1}"
+    guesses = ", ".join(f"bool_or(lexeme = any(:spelt)) filter (where slot = {i}) as f{i}" for i in ids)
+    guessed = f", {guesses}" if spelt else ""
+    held = ""
+    carried = ", plain" if quoted else ""
+    phrases = ""
+    if quoted:
+        phrases = f""", phrase as materialized (
+  select lexical_phrase(form::regconfig, said) as query, array(
+           select hashtextextended(w.lexeme, seed) from unnest(lexical_words(form::regconfig, said)) w
+           where w.positions is not null) as keys, seed
+  from (select language as form from lexicon offset 0) x, unnest(:phrases) said, unnest({shape.seeds}) seed
+), quoted as materialized (
+  select distinct on (m.id) m.id, m.plain, m.length, m.namespace, m.thread_id
+  from (select * from phrase where query is not null offset 0) p cross join lateral (
+    select m.*, {plain} from {shape.rows} where m.state = 'active' and {keys} @> p.keys offset 0) m
+  where {shape.filters} and m.plain @@ p.query
+    and m.id <> all(array(select id from (table chosen union all table paired) found))
+)"""  # noqa: S608 - as below
+        held = (
+            """ + (select count(*) * (select sum(weight) from weighed) from phrase where pool.plain @@ phrase.query)"""
+        )
     idf = "ln(1 + (greatest(scope.documents - greatest(d{i}, n{i}), 0.0) + 0.5) / (greatest(d{i}, n{i}) + 0.5))"
     tf = "round(1.0::float8 / greatest(1.6449340668 - 16.449340668 * r{i}, 1e-4) - 0.5)"
     holding, choosing = ("m.words @@", "every") if shape.listed else (f"{keys} &&", "rare")
@@ -184,16 +237,19 @@ def bm25(shape: Shape, slots: int) -> str:
 with {shape.sets}scope as materialized (
   select coalesce(known.documents, (select count(*)::float8 from (
            select from memories m where {shape.counted} and m.state = 'active' limit 5000) m)) as documents,
-         coalesce(known.words / known.documents, (select avg(length(m.words))::float8 from (
-           select m.words from memories m where {shape.counted} and m.state = 'active'
-           order by m.created_at desc limit 200) m), 1.0::float8) as length
+         coalesce(known.words / known.documents, (select avg(length)::float8 from (
+           select coalesce(m.word_count, length(m.words)) as length from memories m
+           where {shape.counted} and m.state = 'active' order by m.created_at desc limit 200) m), 1.0::float8) as length
   from (select sum(s.documents)::float8 as documents, sum(s.words)::float8 as words from lexical_statistics s
         where s.user_id = :in_user and s.namespace = any({shape.scopes}) and s.term = '' offset 0) known
+), spoken as materialized (
+  select {words_of(":query")} as words, newest from {FORMS}
 ), lexeme as materialized (
   select l.lexeme, array(select hashtextextended(l.lexeme, seed) from unnest({shape.seeds}) seed) as keys,
          (select coalesce(sum(s.documents), 0)::float8 from lexical_statistics s
           where s.user_id = :in_user and s.namespace = any({shape.scopes}) and s.term = l.lexeme) as documents
-  from unnest(to_tsvector('{LANGUAGE}', :query)) l
+  from (select w.lexeme from spoken, unnest(words) w{" union all select unnest(:spelt)" if spelt else ""}) l
+  group by l.lexeme
 ), term as materialized (
   select t.*, ('''' || replace(replace(lexeme, '\\', '\\\\'), '''', '''''') || '''')::tsquery as word,
          row_number() over up as slot,
@@ -210,17 +266,17 @@ with {shape.sets}scope as materialized (
          string_agg(word::text, ' | ')::tsquery as every, bool_or(common) as some_common,
          string_agg(word::text, ' | ') filter (where not common)::tsquery as choosing,
          {", ".join(f"max(word::text) filter (where slot = {i})::tsquery as q{i}" for i in ids)},
-         {", ".join(f"max(documents) filter (where slot = {i}) as d{i}" for i in ids)}
+         {", ".join(f"max(documents) filter (where slot = {i}) as d{i}" for i in ids)}{guessed}
   from (select t.*, slot - (select count(*) from term where not common) as pair,
                coalesce(t.before, 0) + t.documents * least(1.0, t.after / scope.documents) <= {2 * POOL} as fits
         from term t, scope) t
 ), chosen as materialized (
-  select m.id, m.plain, m.namespace, m.thread_id
+  select m.id, m.plain, m.length, m.namespace, m.thread_id
   from (select m.*, {plain} from {shape.rows}
         where m.state = 'active' and {holding} (select {choosing} from choice) offset 0) m
   where {shape.filters}
 ), paired as materialized (
-  select m.id, m.plain, m.namespace, m.thread_id
+  select m.id, m.plain, m.length, m.namespace, m.thread_id
   from (select choosing from choice where some_common{shape.elsewhere} offset 0) q, (
     select m.*, {plain} from memories m
     where m.state = 'active'
@@ -229,28 +285,93 @@ with {shape.sets}scope as materialized (
     offset 0) m
   where {shape.filters} and (m.plain @@ q.choosing) is not true
   limit {2 * POOL}
-), newest as materialized (
-  select m.id, m.plain, m.namespace, m.thread_id
+){phrases}, newest as materialized (
+  select m.id, m.plain, m.length, m.namespace, m.thread_id
   from (select every from choice
         where some_common{shape.elsewhere} and (select count(*) from ({found}) found) < :limit offset 0) q
   cross join lateral (
     select m.*, {plain} from {shape.newest} limit {NEWEST} offset 0) m
   where m.plain @@ q.every and m.id <> all(array(select id from ({found}) found))
 ), pool as materialized (
-  select id, namespace, thread_id, {frequencies},
-         {K1}::float8 * ({1 - B}::float8 + {B}::float8 * length(plain) / scope.length) as k
-  from (select {words}, scope.length from choice, scope offset 0) scope, ({found} union all table newest) m
+  select id, namespace, thread_id{carried}, {frequencies},
+         {K1}::float8 * ({1 - B}::float8 + {B}::float8 * m.length / scope.mean) as k
+  from (select {words}, scope.length as mean from choice, scope offset 0) scope, ({found} union all table newest) m
 ), weight as materialized (
-  select {", ".join(f"{idf.format(i=i)} * {K1 + 1}::float8 as w{i}" for i in ids)}
+  select {", ".join(f"{idf.format(i=i)} * {factor.format(i=i)}::float8 as w{i}, n{i}" for i in ids)}
   from scope, choice, (select {", ".join(f"count(*) filter (where r{i} > 0) as n{i}" for i in ids)} from pool) found
+), weighed as materialized (
+  select t.lexeme, t.word, t.documents = 0 and w.found = 0 as missing, w.weight
+  from weight, unnest(array[{", ".join(f"w{i}" for i in ids)}], array[{", ".join(f"n{i}" for i in ids)}])
+       with ordinality w(weight, found, slot) join term t using (slot)
+), near as materialized (
+  select concat(a.word, '<', gap, '>', b.word)::tsquery as pair, {NEAR}::float8 * least(a.weight, b.weight) as gain
+  from (
+    select distinct lexeme, next, gap from (
+      select w.lexeme, lead(w.lexeme) over along as next, lead(place) over along - place as gap
+      from spoken, unnest(words) w, unnest(w.positions) place where newest window along as (order by place)) following
+    where gap <= {GAP} limit {2 * slots}) pair
+    join weighed a using (lexeme) join weighed b on b.lexeme = pair.next
+), scored as materialized (
+  select id, namespace, thread_id{carried}, {" + ".join(gain.format(i=i) for i in ids)} as score from weight, pool
+), raised as materialized (
+  select m.id, sum(near.gain) as gain
+  from (select m.id, {plain}
+        from (select id from scored order by score desc, id limit greatest({READ}, :limit)) best
+        join memories m using (id)
+        where exists (select from near) offset 0) m
+  join near on m.plain @@ near.pair
+  group by m.id
 )
-select pool.id, {" + ".join(gain.format(i=i) for i in ids)} as score, (select array_agg(lexeme) from lexeme) as terms,
-       thread.namespace, thread.thread_id, thread.together
-from weight, pool left join (
+select pool.id, pool.score + coalesce(raised.gain, 0){held} as score,
+       (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together,
+       (select array_agg(lexeme) from weighed where missing) as missing
+from scored pool left join raised using (id) left join (
   select namespace, thread_id, {together} as together
   from weight, (select namespace, thread_id, {said} from pool where thread_id is not null group by 1, 2) of_thread
 ) thread using (namespace, thread_id)
 order by score desc, id
+"""  # noqa: S608 - only names and constants of this module are put in
+
+
+@lru_cache(maxsize=256)
+def alike(shape: Shape) -> str:
+    """Lexemes of memories that hold a word spelt somewhat like one of the query that none holds: the word, its lexeme,
+    the other one, and how many of those looked at hold it. Binds needles, missing (null: all are) and the filters.
+
+    Where two letters are swapped a word has fewer trigrams of the right one than many other words have, so what it
+    would be with them in their places is looked up first; trigrams are looked at only if that is nowhere.
+    """
+    holding = "m.words @@ n.words" if shape.listed else "lexical_keys(m.user_id, m.namespace, m.words) && n.keys"
+    return f"""
+with {shape.sets}needle as materialized (
+  select needle, w.lexeme as said, form::regconfig as form
+  from (select language as form from lexicon offset 0) x, unnest(:needles) needle,
+       unnest(lexical_words(form::regconfig, needle)) w
+  where :missing is null or w.lexeme = any(:missing)
+  order by length(needle) desc, needle limit {MISSPELT}
+), swapped as materialized (
+  select needle, said,
+         string_agg('''' || lexeme || '''', ' | ')::tsquery as words,
+         array_agg(hashtextextended(lexeme, seed)) as keys
+  from needle, generate_series(1, length(needle) - 1) i,
+       unnest(to_tsvector(form, overlay(needle placing reverse(substr(needle, i, 2)) from i))),
+       unnest({shape.seeds}) seed
+  group by 1, 2
+), near as materialized (
+  select n.needle, n.said, m.words
+  from swapped n cross join lateral (
+    select m.words from {shape.rows}
+    where {holding} and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0) m
+), alike as materialized (
+  select n.needle, n.said, m.words
+  from (select * from needle where needle not in (select needle from near) offset 0) n cross join lateral (
+    select m.words from {shape.rows}
+    where n.needle <% m.content and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0) m
+)
+select n.needle, n.said, w.lexeme, count(*)
+from (table near union all table alike) n, unnest(n.words) w
+where w.lexeme <> n.said and abs(length(w.lexeme) - length(n.said)) <= 2 and left(w.lexeme, 1) = left(n.said, 1)
+group by 1, 2, 3
 """  # noqa: S608 - only names and constants of this module are put in
 
 
@@ -262,7 +383,8 @@ with {shape.sets}said as materialized (
   select array_agg(distinct w.lexeme) as words from memories m, unnest(m.words) w where m.id = any(:found)
 ), needle as materialized (
   select needle, '%' || replace(replace(replace(needle, '\\', '\\\\'), '%', '\\%'), '_', '\\_') || '%' as pattern
-  from (select needle, to_tsvector('{LANGUAGE}', needle) as words from unnest(:needles) needle) n
+  from (select needle, {words_of("needle")} as words
+        from unnest(:needles) needle, (select language as form from lexicon offset 0) x) n
   where not tsvector_to_array(words) && coalesce((select words from said), array[]::text[])
     and (length(words) > 0 or needle = lower(btrim(:query)))
   order by length(needle) desc, needle limit 4
@@ -273,7 +395,7 @@ with {shape.sets}said as materialized (
       and m.id <> all(:found) limit 200 offset 0) m
   union all
   select n.needle, m.id, 1.0::float8
-  from (select * from needle where length(needle) = 2 offset 0) n cross join lateral (
+  from (select * from needle where length(needle) <= 2 offset 0) n cross join lateral (
     select m.id, m.content from {shape.newest} limit {NEWEST} offset 0) m
   where m.id <> all(:found) and m.content ilike n.pattern
 ), alike as materialized (
@@ -287,7 +409,7 @@ with {shape.sets}said as materialized (
 ), pool as (table part union all table alike)
 select id, sum(similarity * ln(1 + 1000.0::float8 / (0.5 + documents))) as score,
        array_agg(needle order by needle) as terms,
-       null::text as namespace, null::text as thread_id, null::float8 as together
+       null::text as namespace, null::text as thread_id, null::float8 as together, null::text[] as missing
 from (select *, count(*) over (partition by needle) as documents from pool) pool
 group by id
 order by score desc, id

@@ -32,7 +32,7 @@ from app.index.models import Embedding
 from app.index.port import Hit, Vector
 from app.memories.models import Memory
 from app.prepared import Prepared
-from app.search.bm25 import K1, LANGUAGE, B
+from app.search.bm25 import K1, B
 from app.search.filter_sql import Shape, by_shape, filtering, is_usual
 from app.search.lexical import LexicalHit
 from app.search.readback import conditions, parameters
@@ -41,21 +41,24 @@ from app.search.then import AS_OF, states, then, with_then
 
 _ACTIVE: Any = literal_column("'active'::memory_state")
 
+_LANGUAGE: Any = literal_column("(select language from lexicon)::regconfig")
+
 ASIDE = 2_000
 """Memories that were changed since, the latest first, that are looked through."""
 
 _WORDS = Prepared(
     text(
-        f"""
+        """
         select l.lexeme, d.documents, n.documents, n.length
-        from unnest(to_tsvector('{LANGUAGE}', :query)) l, lateral (
+        from unnest(lexical_words((select language from lexicon)::regconfig, :query)) l, lateral (
           select count(*)::float8 as documents from memories m
           where m.state = 'active' and lexical_keys(m.user_id, m.namespace, m.words)
               && array[hashtextextended(l.lexeme, uuid_hash_extended(:user, 0))]) d, (
-          select count(*)::float8 as documents, (select avg(length(s.words))::float8 from (
-              select m.words from memories m where m.user_id = :user order by m.created_at desc limit 200) s) as length
+          select count(*)::float8 as documents, (select avg(length)::float8 from (
+              select coalesce(m.word_count, length(m.words)) as length
+              from memories m where m.user_id = :user order by m.created_at desc limit 200) s) as length
           from memories m where m.user_id = :user) n
-        """  # noqa: S608 - only a constant is put in
+        """
     ).bindparams(bindparam("query", type_=Text()), bindparam("user", type_=Uuid())),
     plain=True,
 )
@@ -139,7 +142,7 @@ def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
     found = (
         select(
             Memory.id,
-            func.to_tsvector(literal_column(f"'{LANGUAGE}'::regconfig"), parts.content).label("words"),
+            func.lexical_words(_LANGUAGE, parts.content).label("words"),
             Embedding.vector,
         )
         .select_from(with_then(aside.join(Memory, Memory.id == aside.c.id), parts).join(Embedding, kept, isouter=True))
@@ -170,7 +173,7 @@ def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
     return Prepared(
         select(
             found.c.id,
-            func.length(found.c.words).label("length"),
+            func.length(func.ts_filter(found.c.words, literal_column("'{a,b,c,d}'"))).label("length"),
             lexemes.label("lexemes"),
             counts.label("times"),
             found.c.vector,

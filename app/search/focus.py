@@ -15,7 +15,7 @@ from sqlalchemy import ARRAY, Text, Uuid
 from app.database import Tx
 from app.prepared import Prepared, bound
 from app.search import ruled
-from app.search.bm25 import LANGUAGE, LexicalFilter, Shape
+from app.search.bm25 import LexicalFilter, Shape
 
 RATE = 0.05
 """Among a memory's words a common one is so frequent at least. A memory of n words holds it with a chance of
@@ -66,8 +66,8 @@ def _statement(shape: Shape) -> Prepared:
       select count(*) * least({MOST}::float8, 1 - power(1 - {RATE}::float8, avg(length(words))::float8)) as least
       from sample having count(*) >= {FEWEST}
     ), said as materialized (
-      select w.place, plainto_tsquery('{LANGUAGE}', w.word) as word
-      from enough, unnest(:words) with ordinality as w(word, place)
+      select w.place, lexical_phrase(x.language::regconfig, w.word) as word
+      from enough, lexicon x, unnest(:words) with ordinality as w(word, place)
     )
     select s.place, (select count(*) from sample where sample.words @@ s.word) > enough.least as common
     from said s, enough where numnode(s.word) > 0 order by s.place

@@ -30,18 +30,11 @@ from app.index.entries import array_of
 from app.memories.models import Memory
 from app.prepared import Prepared, bound
 from app.search import ruled
-from app.search.bm25 import SLOTS, LexicalFilter, Shape, bm25, partial
+from app.search.bm25 import SLOTS, LexicalFilter, Shape, alike, bm25, partial
+from app.search.spelling import lexemes, meant, quoted, unknown
 
 PARTIAL = 0.5
 """What the best match of a part of a word, or of a misspelt one, counts against the last match of a whole word."""
-
-_STOP_WORDS = """
-a about after all am an and any are as at be been before but by can did do does for from had has have he her him his
-how i if in is it its me more my no not of on or our out over she should so some than that the their them then there
-these they this to under up was we were what when where which who why will with you your
-"""
-STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Words of which PostgreSQL makes no lexeme, those that questions are full of: they need no slot of a statement."""
 
 
 class Thread(NamedTuple):
@@ -82,19 +75,25 @@ async def search(
 
     `readable` is a further predicate over `Memory`, and `parameters` what it binds. It is evaluated from the best
     candidate on until `limit` have passed. When fewer than `enough` (else `limit`) hold a whole word of the query,
-    memories follow that hold a part of a word, or a word spelt much like one. `traced` names the terms that matched.
+    memories follow that hold a part of a word, or a word spelt much like one. For a word that none of them holds, the
+    word spelt most like it counts, if there is one. What stands in double quotes is looked for as it stands: whatever
+    holds it comes first. `traced` names the terms that matched.
     `kept`: a statement with this predicate is kept for the next time.
     """
     query = query.replace("\x00", " ")
-    words = re.findall(r"\w+", query)
-    if not words or limit < 1 or where.nothing:
+    if not re.search(r"\w", query) or limit < 1 or where.nothing:
         return []
-    binds = _binds(where) | {"query": query, "limit": limit} | (parameters or {})
+    phrases = quoted(query)
+    binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | (parameters or {})
     shape, best = Shape.of(where), _best if kept else _unkept
-    spoken = sum(word.lower() not in STOP_WORDS for word in words)
-    slots = next((slots for slots in SLOTS if spoken <= slots), SLOTS[-1])
-    statement = best(bm25(shape, slots), _MATCHED if traced else None, readable)
-    hits = [_hit(row, traced) for row in await statement.rows(connection, binds)]
+    terms, many = _MATCHED if traced else None, lexemes(query)
+    rows = await best(bm25(shape, _slots(many), quoted=bool(phrases)), terms, readable).rows(connection, binds)
+    if (not rows or rows[0].missing) and (words := unknown(query)):
+        asked = binds | {"needles": words, "missing": rows[0].missing if rows else None}
+        if spelt := meant(await _alike(shape).rows(connection, asked)):
+            statement = best(bm25(shape, _slots(many + len(spelt)), spelt=True, quoted=bool(phrases)), terms, readable)
+            rows = await statement.rows(connection, binds | {"spelt": spelt})
+    hits = [_hit(row, traced) for row in rows]
     if len(hits) >= (limit if enough is None else enough) or not (needles := _needles(query)):
         return hits
     known = {"needles": needles, "found": [hit.id for hit in hits]}
@@ -106,8 +105,17 @@ async def search(
     return hits + parts[: limit - len(hits)]
 
 
+def _slots(many: int) -> int:
+    return next((slots for slots in SLOTS if many <= slots), SLOTS[-1])
+
+
+@lru_cache(maxsize=256)
+def _alike(shape: Shape) -> Prepared:
+    return Prepared(bound(alike(shape), _TYPES), plain=True)
+
+
 def _hit(row: Any, traced: bool) -> LexicalHit:
-    id_, score, namespace, thread, together, *terms = row
+    id_, score, namespace, thread, together, _, *terms = row
     terms = tuple(terms[0]) if traced else ()
     if thread is None:
         return LexicalHit(id_, score, terms)
@@ -121,30 +129,36 @@ _MATCHED = literal_column(
 _PARTS = literal_column("candidates.terms", ARRAY(Text))
 
 
+_TYPES: dict[str, Any] = {
+    "in_user": Uuid(),
+    "query": Text(),
+    "limit": Integer(),
+    "in_namespaces": ARRAY(Text),
+    "in_thread": Text(),
+    "in_kinds": ARRAY(Text),
+    "in_apps": ARRAY(Uuid),
+    "in_since": DateTime(timezone=True),
+    "in_until": DateTime(timezone=True),
+    "in_excluded": ARRAY(Uuid),
+    "needles": ARRAY(Text),
+    "found": ARRAY(Uuid),
+    "missing": ARRAY(Text),
+    "spelt": ARRAY(Text),
+    "phrases": ARRAY(Text),
+}
+
+
 @lru_cache(maxsize=256)
 def _candidates(sql: str) -> Subquery:
     """The statement's rows as a FROM clause, with the types of all it binds."""
-    types: dict[str, Any] = {
-        "in_user": Uuid(),
-        "query": Text(),
-        "limit": Integer(),
-        "in_namespaces": ARRAY(Text),
-        "in_thread": Text(),
-        "in_kinds": ARRAY(Text),
-        "in_apps": ARRAY(Uuid),
-        "in_since": DateTime(timezone=True),
-        "in_until": DateTime(timezone=True),
-        "in_excluded": ARRAY(Uuid),
-        "needles": ARRAY(Text),
-        "found": ARRAY(Uuid),
-    }
-    typed = bound(sql, types).columns(
+    typed = bound(sql, _TYPES).columns(
         column("id", Uuid()),
         column("score", Float()),
         column("terms", ARRAY(Text)),
         column("namespace", Text()),
         column("thread_id", Text()),
         column("together", Float()),
+        column("missing", ARRAY(Text)),
     )
     return typed.subquery("candidates")
 
@@ -155,7 +169,7 @@ def _best(
 ) -> Prepared:
     """The first `limit` candidates that `readable` lets through, read one by one in the order of their score."""
     candidates = _candidates(sql)
-    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together
+    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together, candidates.c.missing
     found: Select[Any] = select(candidates.c.id, candidates.c.score, *thread)
     if terms is not None or readable is not None:
         row = select(literal_column("1") if terms is None else terms.label("terms"))
@@ -192,7 +206,7 @@ def _binds(where: LexicalFilter) -> dict[str, Any]:
 def _needles(query: str) -> list[str]:
     """Words of the query worth finding inside other words, longest first, and the query itself if it is short."""
     words = {word.strip("-./'_").lower() for word in re.findall(r"[\w\-./']+", query)}
-    worth = {word for word in words if len(word) > 2 or (len(word) == 2 and not word.isascii())}
+    worth = {word for word in words if len(word) > 2 or not word.isascii()}
     whole = query.strip().lower()
     if " " in whole and len(whole) <= 40:
         worth.add(whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +16,9 @@ from app.access.caller import Caller
 from app.memories.models import Memory, State
 from app.memories.schemas import MemoryCreate
 from app.search import statistics
-from app.search.bm25 import K1, NEWEST, POOL, B
-from app.search.lexical import STOP_WORDS, LexicalFilter, LexicalHit, search
+from app.search.bm25 import K1, NEAR, NEWEST, POOL, B
+from app.search.lexical import LexicalFilter, LexicalHit, search
+from app.search.spelling import STOP_WORDS
 from app.services import Services
 
 WORDS = ["apple", "river", "stone", "cloud", "tiger", "violin", "harbor", "candle", "planet", "garden"]
@@ -49,16 +51,20 @@ async def fill(services: Services, caller: Caller, count: int, content: str, nam
 
 
 def bm25(texts: list[str], query: str) -> list[float]:
-    """BM25 of every text, by its definition; all words are their own stems."""
+    """BM25 of every text, by its definition, and what words beside each other add; all words are their own stems."""
     documents = [text.split() for text in texts]
     mean = sum(len(set(words)) for words in documents) / len(documents)
     scores = []
+    terms = query.split()
+    df = {term: sum(term in other for other in documents) for term in terms}
+    weight = {term: (K1 + 1) * math.log(1 + (len(documents) - n + 0.5) / (n + 0.5)) for term, n in df.items()}
     for words in documents:
         score = 0.0
-        for term in set(query.split()):
-            df, tf = sum(term in other for other in documents), words.count(term)
-            idf = math.log(1 + (len(documents) - df + 0.5) / (df + 0.5))
-            score += idf * tf * (K1 + 1) / (tf + K1 * (1 - B + B * len(set(words)) / mean))
+        for term in set(terms):
+            tf = words.count(term)
+            score += weight[term] * tf / (tf + K1 * (1 - B + B * len(set(words)) / mean))
+        for pair in set(pairwise(terms)) & set(pairwise(words)):
+            score += NEAR * min(weight[term] for term in pair)
         scores.append(score)
     return scores
 

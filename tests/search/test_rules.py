@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from app.index.space import Space, Spaces
 from app.memories.models import Memory
 from app.memories.schemas import MemoryCreate, MemoryUpdate
 from app.search.arms import CANDIDATES, FLOORS
-from app.search.bm25 import K1, B
+from app.search.bm25 import K1, NEAR, READ, B
 from app.search.focus import FEWEST, MOST, RATE, SAMPLE
 from app.search.fusion import fuse, relevant
 from app.search.lexical import LexicalHit
@@ -50,6 +51,8 @@ class World:
     vectors: dict[UUID, np.ndarray]
     words: dict[UUID, Counter[str]]
     """How often each memory holds each lexeme, newest memory first."""
+    places: dict[UUID, dict[str, set[int]]]
+    """Where in its text."""
 
 
 async def remember(services: Services, owner: Caller, size: int = 240) -> World:
@@ -57,7 +60,7 @@ async def remember(services: Services, owner: Caller, size: int = 240) -> World:
     chance = random.Random(7)
     news = [
         MemoryCreate(
-            text=" ".join(chance.choices(WORDS, weights=range(1, 13), k=chance.randint(3, 12))) + f" number{number}",
+            text=" ".join(chance.choices(WORDS, weights=range(1, 13), k=chance.randint(3, 12))) + f" number {number}",
             app=chance.choice(APPS),
             namespace=chance.choice(NAMESPACES),
             categories=tuple(chance.sample(CATEGORIES, chance.choice([0, 0, 1, 2]))),
@@ -77,17 +80,18 @@ async def remember(services: Services, owner: Caller, size: int = 240) -> World:
         )
         rows = kept.all()
     assert len(rows) == size
-    words = {row.id: Counter(_lexemes(row.words)) for row in rows}
+    places = {row.id: _lexemes(row.words) for row in rows}
+    words = {id_: Counter({lexeme: len(at) for lexeme, at in held.items()}) for id_, held in places.items()}
     vectors = {row.id: np.frombuffer(row.vector, dtype="<f4") for row in rows}
-    return World(owner, tuple(one.id for one in added), vectors, words)
+    return World(owner, tuple(one.id for one in added), vectors, words, places)
 
 
-def _lexemes(words: str) -> dict[str, int]:
-    """What a tsvector holds, and how often: `'amber':1,4 'garden':2`."""
+def _lexemes(words: str) -> dict[str, set[int]]:
+    """What a tsvector holds, and where: `'amber':1,4 'garden':2`."""
     found = {}
     for part in words.split(" "):
         lexeme, _, places = part.rpartition(":")
-        found[lexeme.strip("'")] = len(places.split(","))
+        found[lexeme.strip("'")] = set(map(int, places.split(",")))
     return found
 
 
@@ -101,11 +105,14 @@ async def exhaustive(
         stems = text("SELECT w, (tsvector_to_array(to_tsvector('english', w)))[1] FROM unnest(:words ::text[]) AS w")
         rows = await tx.execute(stems, {"words": query.split()})
         lexeme_of: dict[str, str] = dict(rows.all())  # type: ignore[arg-type]
-    lexemes = sorted(lexeme_of.values())
     held = [counts for id_, counts in world.words.items() if id_ in readable]
     asked = await services.embedder.query(_meant(held, lexeme_of))
     near = sorted((Hit(id_, float(world.vectors[id_] @ asked)) for id_ in readable), key=lambda hit: -hit.score)
-    said = _bm25({id_: counts for id_, counts in world.words.items() if id_ in readable}, lexemes)
+    said = _bm25(
+        {id_: counts for id_, counts in world.words.items() if id_ in readable},
+        [lexeme_of[word] for word in query.split()],
+        world.places,
+    )
     fused = fuse(near[:CANDIDATES] if dense else [], said[:CANDIDATES])
     return [(hit.id, hit.score) for hit in relevant(fused, FLOORS[services.embedder.model])[:LIMIT]]
 
@@ -119,17 +126,26 @@ def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:
     return " ".join(rare if 2 * len(rare) >= len(held) > 1 and len(newest) >= FEWEST else held)
 
 
-def _bm25(documents: dict[UUID, Counter[str]], lexemes: list[str]) -> list[LexicalHit]:
+def _bm25(
+    documents: dict[UUID, Counter[str]], lexemes: list[str], places: dict[UUID, dict[str, set[int]]]
+) -> list[LexicalHit]:
+    """What holds one of a query's lexemes, which are in their order; those beside each other as in it add to that."""
     if not documents:
         return []
     length = np.mean([len(counts) for counts in list(documents.values())[:200]])
     scores: Counter[UUID] = Counter()
-    for lexeme in lexemes:
+    weights = {}
+    for lexeme in set(lexemes):
         holding = {id_: counts[lexeme] for id_, counts in documents.items() if counts[lexeme]}
         idf = math.log(1 + (len(documents) - len(holding) + 0.5) / (len(holding) + 0.5))
+        weights[lexeme] = idf * (K1 + 1)
         for id_, tf in holding.items():
             k = K1 * (1 - B + B * len(documents[id_]) / length)
             scores[id_] += idf * tf * (K1 + 1) / (tf + k)
+    for id_ in sorted(scores, key=lambda id_: (-scores[id_], id_))[:READ]:
+        for one, other in set(pairwise(lexemes)):
+            if {place + 1 for place in places[id_].get(one, set())} & places[id_].get(other, set()):
+                scores[id_] += NEAR * min(weights[one], weights[other])
     return sorted((LexicalHit(*item) for item in scores.items()), key=lambda hit: (-hit.score, hit.id))
 
 

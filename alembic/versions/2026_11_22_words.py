@@ -1,0 +1,219 @@
+"""Words of memories are found by their parts and as a whole, in a language that can be chosen, and made anew in the background."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from alembic import op
+
+revision = "2026_11_22_words"
+down_revision = "2026_11_22_windows"
+branch_labels = None
+depends_on = None
+
+# Every two neighbours of a run of characters that are written without spaces: `東京都` is `東京 京都`.
+PAIRS = r"""
+CREATE FUNCTION lexical_pairs(content text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT string_agg(CASE WHEN run ~ '^[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2}' THEN
+        (SELECT ' ' || string_agg(one || next, ' ' ORDER BY i) || ' '
+         FROM (SELECT one, lead(one) OVER (ORDER BY i) AS next, i
+               FROM unnest(string_to_array(run, NULL)) WITH ORDINALITY AS characters(one, i)) pairs)
+        ELSE run END, '' ORDER BY place)
+    FROM (SELECT found[1] AS run, place FROM regexp_matches(content,
+        '[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+'
+        '|[^\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+', 'g')
+        WITH ORDINALITY AS runs(found, place)) runs
+$$
+"""
+
+# Words without their accents, in scripts whose writers leave these out: of `café` `cafe`; but `й` stays.
+FOLDED = r"""
+CREATE FUNCTION lexical_folded(content text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT string_agg(translate(normalize(regexp_replace(
+        normalize(found[1], NFD), '([A-Za-zΑ-Ωα-ωЕе])[\u0300-\u036f]+', '\1', 'g'), NFC), 'øØłŁđĐı', 'oOlLdDi'), ' ')
+    FROM regexp_matches(content, '[[:alnum:]]*[\u00c0-\u024f\u0386\u0388-\u0390\u03aa-\u03b0\u03ca-\u03ce\u0401\u0451'
+        '\u1e00-\u1fff][[:alnum:]]*', 'g') found
+$$
+"""
+
+# Dates in digits or English as `2023.05.08`, `05.08` and `2023.05`, with the month's name and the day.
+DATES = r"""
+CREATE FUNCTION lexical_dates(content text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    WITH found AS (
+        SELECT m[1] AS year, m[2]::int AS month, m[3]::int AS day FROM regexp_matches(content,
+            '\m(\d{4})[-/.](0?[1-9]|1[0-2])[-/.](0?[1-9]|[12]\d|3[01])(?!\d)', 'g') m
+        UNION SELECT m[3], strpos('janfebmaraprmayjunjulaugsepoctnovdec', left(lower(m[2]), 3)) / 3 + 1, m[1]::int
+        FROM regexp_matches(content, '\m(\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|'
+            'apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\M'
+            '(?:[.,]*\s+(\d{4})\M)?', 'gi') m
+        UNION SELECT m[3], strpos('janfebmaraprmayjunjulaugsepoctnovdec', left(lower(m[1]), 3)) / 3 + 1, m[2]::int
+        FROM regexp_matches(content, '\m(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|'
+            'aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\M\.?\s+'
+            '(\d{1,2})(?:st|nd|rd|th)?\M(?:\s*,?\s*(\d{4})\M)?', 'gi') m
+        UNION SELECT m[2], strpos('janfebmaraprmayjunjulaugsepoctnovdec', left(lower(m[1]), 3)) / 3 + 1, NULL
+        FROM regexp_matches(content, '\m(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|'
+            'aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\M\.?,?\s+(\d{4})\M', 'gi') m
+    )
+    SELECT string_agg(concat_ws(' ', year || '.' || lpad(month::text, 2, '0') || '.' || lpad(day::text, 2, '0'),
+        lpad(month::text, 2, '0') || '.' || lpad(day::text, 2, '0'), year || '.' || lpad(month::text, 2, '0'),
+        (ARRAY['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October',
+               'November', 'December'])[month], day), ' ')
+    FROM found WHERE day IS NULL OR day BETWEEN 1 AND 31
+$$
+"""
+
+# What is written in one, or with digits, as it is looked up: `getUserById` is `getuserbyid`, `v1-2_x` is `1.2x`.
+WHOLES = r"""
+CREATE FUNCTION lexical_wholes(content text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    WITH run AS (
+        SELECT DISTINCT regexp_replace(lower(found[1]), '^v(?=\d+\.)', '') AS run FROM regexp_matches(content,
+            '[[:alnum:]]+(?:(?:[-_./\\:@]|__|::|://|\\\\)[[:alnum:]]+)+'
+            '|[[:alnum:]]*(?:[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|[[:alpha:]]\d|\d[[:alpha:]])[[:alnum:]]*'
+            '|\m[[:alpha:]](?:\+\+|#)', 'g') found
+    )
+    SELECT string_agg(whole, ' ') FROM (
+        SELECT regexp_replace(regexp_replace(replace(replace(run, '++', 'plusplus'), '#', 'sharp'),
+            '(\d)[-_./\\:@]+(?=\d)', '\1.', 'g'), '[-_/\\:@]|\.(?!\d)|(?<!\d)\.', '', 'g') AS whole
+        FROM run WHERE length(run) <= 100
+        UNION ALL SELECT substring(run FROM '\d+\.\d+') FROM run WHERE run ~ '^\d+(\.\d+){2,}$'
+    ) wholes
+$$
+"""
+
+# What the parts of such words are, between spaces.
+PARTS = r"""
+CREATE FUNCTION lexical_parts(content text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT regexp_replace(regexp_replace(regexp_replace(translate(regexp_replace(regexp_replace(regexp_replace(content,
+        '\mv(?=\d+\.\d)', '', 'gi'),
+        '([[:lower:]])([[:upper:]])', '\1 \2', 'g'),
+        '([[:upper:]])([[:upper:]][[:lower:]]{2,})', '\1 \2', 'g'),
+        '-_/\:@', '      '),
+        '\.(?!\d)|(?<!\d)\.', ' ', 'g'),
+        '\m(\d+)(?:st|nd|rd|th)\M', '\1', 'gi'),
+        '\m(?:([[:alpha:]]{3,})(\d+)|(\d+)([[:alpha:]]{2,}))\M', '\1\3 \2\4', 'g')
+$$
+"""
+
+# The lexemes of a text. Those with places are its words, those without are added and make it no longer.
+WORDS = r"""
+CREATE FUNCTION lexical_words(language regconfig, content text) RETURNS tsvector
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 1000 AS $$
+DECLARE
+    said text := translate(content, '<>&', '   ');
+    added text;
+BEGIN
+    IF octet_length(said) <> length(said) THEN
+        IF said IS NOT NFKC NORMALIZED THEN
+            said := normalize(said, NFKC);
+        END IF;
+        IF said ~ '[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2}' THEN
+            said := lexical_pairs(said);
+        END IF;
+    END IF;
+    IF said ~ '\d' THEN
+        IF said ~ '\d,\d{3}' THEN
+            said := regexp_replace(said, '(?<=\d),(?=\d{3}(?!\d))', '', 'g');
+        END IF;
+        IF said ~* '\d[-/.]\d\d?[-/.]\d|\m(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,?\s+\d'
+           '|\d(st|nd|rd|th)?\s+(of\s+)?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)' THEN
+            added := lexical_dates(said);
+        END IF;
+    END IF;
+    IF said ~ '[[:alnum:]][-_./\\:@][[:alnum:]\\_:/]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|\d[[:alpha:]]|[[:alpha:]](\d|\+\+|#)' THEN
+        added := concat_ws(' ', added, lexical_wholes(said));
+        said := lexical_parts(said);
+    END IF;
+    IF octet_length(said) <> length(said) THEN
+        added := concat_ws(' ', added, lexical_folded(said));
+    END IF;
+    RETURN to_tsvector(language, said) || coalesce(strip(to_tsvector(language, added)), '');
+END
+$$
+"""
+
+# The words of a phrase at their distances, as a query for those who hold it; null of one that says nothing.
+PHRASE = """
+CREATE FUNCTION lexical_phrase(language regconfig, content text) RETURNS tsquery
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT string_agg(coalesce('<' || place - before || '>', '') || word, ' ' ORDER BY place)::tsquery
+    FROM (SELECT '''' || replace(replace(w.lexeme, '\\', '\\\\'), '''', '''''') || '''' AS word, place,
+            lag(place) OVER (ORDER BY place) AS before
+        FROM unnest(lexical_words(language, content)) w, unnest(w.positions) place) words
+$$
+"""
+
+FILL = """
+CREATE FUNCTION memories_words() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.words := lexical_words((SELECT language FROM lexicon)::regconfig, NEW.content);
+    NEW.word_count := length(ts_filter(NEW.words, '{a,b,c,d}'));
+    RETURN NEW;
+END
+$$
+"""
+
+FUNCTIONS = (PAIRS, FOLDED, DATES, WHOLES, PARTS, WORDS, PHRASE, FILL)
+
+
+def upgrade() -> None:
+    op.execute("SET LOCAL lock_timeout = '5s'")
+    for function in FUNCTIONS:
+        op.get_bind().exec_driver_sql(function)  # their patterns hold what would pass for parameters
+    op.create_table(
+        "lexicon",
+        sa.Column("only", sa.Boolean(), server_default=sa.text("true"), nullable=False),
+        sa.Column("language", sa.String(), nullable=False),
+        sa.Column("former", postgresql.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("done", sa.Uuid(), nullable=True),
+        sa.CheckConstraint('"only"', name="ck_lexicon_one"),
+        sa.PrimaryKeyConstraint("only", name="pk_lexicon"),
+    )
+    # No row is rewritten here: until the service has done it, memories are found by the words that they have.
+    op.execute("ALTER TABLE memories ALTER COLUMN words DROP EXPRESSION")
+    op.add_column("memories", sa.Column("word_count", sa.Integer(), nullable=True))
+    op.execute(
+        "INSERT INTO lexicon (language, former)"
+        " SELECT 'english', CASE WHEN EXISTS (SELECT FROM memories) THEN ARRAY['unsplit'] ELSE '{}' END"
+    )
+    op.execute(
+        "CREATE TRIGGER words BEFORE INSERT OR UPDATE OF content ON memories"
+        " FOR EACH ROW EXECUTE FUNCTION memories_words()"
+    )
+
+
+def downgrade() -> None:
+    op.execute("SET LOCAL lock_timeout = '5s'")
+    op.execute("DROP TRIGGER words ON memories")
+    op.drop_index("idx_memory_lexical", table_name="memories")
+    op.drop_column("memories", "word_count")
+    op.drop_column("memories", "words")
+    op.add_column(
+        "memories",
+        sa.Column(
+            "words",
+            postgresql.TSVECTOR(),
+            sa.Computed("to_tsvector('english'::regconfig, content)", persisted=True),
+            nullable=False,
+        ),
+    )
+    op.create_index(
+        "idx_memory_lexical",
+        "memories",
+        [sa.literal_column("lexical_keys(user_id, namespace, words)")],
+        postgresql_using="gin",
+        postgresql_with={"fastupdate": "off"},
+        postgresql_where=sa.text("state = 'active'"),
+    )
+    op.execute("ALTER INDEX idx_memory_lexical ALTER COLUMN 1 SET STATISTICS 0")
+    op.drop_table("lexicon")
+    op.execute("DROP FUNCTION memories_words()")
+    op.execute("DROP FUNCTION lexical_phrase(regconfig, text)")
+    op.execute("DROP FUNCTION lexical_words(regconfig, text)")
+    for name in ("parts", "wholes", "dates", "folded", "pairs"):
+        op.execute(f"DROP FUNCTION lexical_{name}(text)")

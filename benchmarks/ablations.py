@@ -1,0 +1,45 @@
+"""Searches without one of their ingredients each, to see what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from unittest.mock import patch
+
+from app.index import edge
+from app.search import arms, bm25, fusion, lexical, threads
+
+
+async def _whole(_: object, query: str, __: object) -> str:
+    return query
+
+
+def forget_statements() -> None:
+    """Statements are made of constants once; after a change of these they are made again."""
+    for made in (bm25.bm25, lexical._candidates, lexical._best):
+        made.cache_clear()
+
+
+@contextmanager
+def _constant(name: str, value: float) -> Iterator[None]:
+    with patch.object(bm25, name, value):
+        forget_statements()
+        yield
+    forget_statements()
+
+
+ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "no focus": lambda: patch.object(arms, "focused", _whole),
+    "no neighbours": lambda: patch.object(threads, "BESIDE", (0.0, 0.0)),
+    "no thread": lambda: patch.object(threads, "THREAD", 0.0),
+    "no times": lambda: patch.object(arms, "names_a_time", lambda _: False),
+    "no windows": lambda: patch.object(edge, "best", lambda first, _, limit: list(first)[:limit]),
+    "no floor": lambda: patch.object(arms, "FLOORS", {}),
+    "no tilt": lambda: patch.object(fusion, "TILT", 0.0),
+    "no proximity": lambda: _constant("NEAR", 0.0),
+    "no spelling": lambda: patch.object(lexical, "unknown", lambda _: []),
+    "words only": lambda: patch.object(fusion, "dense_share", lambda _, words: 0.0 if words else 1.0),
+}
+"""By the name of what is left out: focus (the query without common words for the model), what neighbours and threads
+add, named times, all windows of a long text but the first, the floor of the model, the tilt of the weights to the arm
+that stands out, words beside each other, misspelt words, and the model altogether."""

@@ -1,0 +1,56 @@
+"""What of a figure is chance."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.ablations import ABLATIONS
+from benchmarks.collections import Question
+from benchmarks.folds import FOLDS, difference, folds, held_out, spread
+
+
+def question(number: int, namespace: str) -> Question:
+    return Question(f"q{number}", "?", namespace, "", frozenset({"d"}))
+
+
+def test_each_conversation_is_a_fold():
+    assert folds([question(n, name) for n, name in enumerate("abab")]) == [[0, 2], [1, 3]]
+
+
+def test_questions_of_one_namespace_are_dealt_out_alike_every_time():
+    questions = [question(n, "one") for n in range(12)]
+    split = folds(questions)
+    assert len(split) == FOLDS
+    assert sorted(place for fold in split for place in fold) == list(range(12))
+    assert split == folds(questions)
+
+
+def test_a_fold_is_judged_by_the_weight_that_the_others_chose():
+    by_weight = {0.3: [1.0, 1.0, 0.0, 0.2], 0.7: [0.0, 0.0, 1.0, 1.0]}
+    found, chosen = held_out(by_weight, [[0, 1], [2, 3]])
+    assert chosen == [0.7, 0.3]
+    assert found == [0.0, 0.0, 0.0, 0.2]
+
+
+def test_the_spread_is_that_of_the_folds_means():
+    means, deviation = spread([1.0, 0.0, 1.0, 1.0], [[0, 1], [2, 3]])
+    assert means == [0.5, 1.0]
+    assert deviation == pytest.approx(0.3536, abs=1e-4)
+
+
+def test_a_difference_is_paired():
+    assert difference([0.2, 0.4], [0.1, 0.3]) == pytest.approx((0.1, 0.1, 0.1))
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_an_ablation_is_undone_afterwards(name: str):
+    from app.search import arms, bm25, fusion, lexical, threads
+
+    def ingredients() -> tuple[object, ...]:
+        return (arms.focused, arms.FLOORS, arms.names_a_time, threads.BESIDE, threads.THREAD, fusion.TILT, bm25.NEAR,
+                lexical.unknown, fusion.dense_share)  # fmt: skip
+
+    before = ingredients()
+    with ABLATIONS[name]():
+        pass
+    assert ingredients() == before
