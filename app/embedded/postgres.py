@@ -36,9 +36,9 @@ _STABLE = 60.0
 
 _SETTINGS = {
     # Small and quiet: a personal service beside other programs. Whatever concerns durability stays at its default.
-    "shared_buffers": "128MB",
+    "shared_buffers": "256MB",
     "maintenance_work_mem": "32MB",
-    "effective_cache_size": "512MB",
+    "effective_cache_size": "1GB",
     "max_wal_size": "256MB",
     "min_wal_size": "32MB",
     "io_method": "sync",
