@@ -23,6 +23,7 @@ from app.backup.service import Backup
 from app.config import Settings, environment
 from app.configuration.embedders import Embedders
 from app.configuration.service import Configuration
+from app.configuration.trials import Trials
 from app.database import Database, most_connections
 from app.egress.clients import Egress
 from app.embedded.folder import DataFolder, default_data_dir
@@ -40,6 +41,7 @@ from app.index.rebuild import Rebuild
 from app.index.reconcile import Reconciler
 from app.index.recut import Recut
 from app.index.space import Deadlines, Spaces
+from app.llm.providers import Llms
 from app.memories.archiving import Archiving
 from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
@@ -102,6 +104,7 @@ class Services:
     audit: Audit
     configuration: Configuration
     embedders: Embedders
+    trials: Trials
     rates: Rates
     denials: Denials
     health: Health
@@ -217,6 +220,8 @@ async def open_services(
         egress = Egress(settings.egress.allow)
         configuration = Configuration(database, settings, egress, environment())
         embedders = Embedders(database, configuration.baseline, stores.folder, egress, environment())
+        llms = Llms(stores.folder, egress)
+        stack.push_async_callback(llms.close)
         keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first()))
         stack.push_async_callback(keeper.close)
         await keeper.follow()
@@ -269,6 +274,7 @@ async def open_services(
             audit=Audit(database, settings.audit),
             configuration=configuration,
             embedders=embedders,
+            trials=Trials(configuration, embedders, llms),
             rates=rates,
             denials=Denials(database, rates),
             health=Health(database, spaces, reconciler, VERSION),

@@ -86,6 +86,7 @@ class Attempts:
             "GET /api/v1/config": self._plain("GET", "/api/v1/config"),
             "PUT /api/v1/config": self._configure("PUT", "", {"openmemory": {"custom_instructions": "none"}}),
             "PATCH /api/v1/config": self._configure("PATCH", "", {"openmemory": {"custom_instructions": None}}),
+            "POST /api/v1/config/test": self._configure("POST", "/test", {"mem0": {"embedder": _EMBEDDER}}),
             "POST /api/v1/config/reset": self._plain("POST", "/api/v1/config/reset"),
             "GET /api/v1/config/mem0/llm": self._plain("GET", "/api/v1/config/mem0/llm"),
             "PUT /api/v1/config/mem0/llm": self._configure("PUT", "/mem0/llm", _LLM),
