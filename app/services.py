@@ -20,6 +20,10 @@ from app.access.keys import Keys
 from app.access.rates import Rates
 from app.audit.service import Audit
 from app.backup.service import Backup
+from app.capture import queue
+from app.capture.extraction import Extractor
+from app.capture.service import Captures
+from app.capture.worker import Worker
 from app.config import Settings, environment
 from app.configuration.embedders import Embedders
 from app.configuration.service import Configuration
@@ -93,6 +97,8 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    captures: Captures
+    capturing: Worker
     backup: Backup
     policies: Policies
     archiving: Archiving
@@ -171,6 +177,7 @@ async def open_stores(
         if alone:
             async with database.transaction() as tx:
                 await marks.end_leases(tx)
+                await queue.end_leases(tx)
         else:
             await stack.enter_async_context(claimed(database, built_in=not settings.qdrant.url))
         if serving:
@@ -220,7 +227,7 @@ async def open_services(
         egress = Egress(settings.egress.allow)
         configuration = Configuration(database, settings, egress, environment())
         embedders = Embedders(database, configuration.baseline, stores.folder, egress, environment())
-        llms = Llms(stores.folder, egress)
+        llms = Llms(stores.folder, egress, environment())
         stack.push_async_callback(llms.close)
         keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first()))
         stack.push_async_callback(keeper.close)
@@ -247,12 +254,23 @@ async def open_services(
             keys=keys,
             capture=settings.capture,
         )
+        search = Search(database, spaces, settings, rates)
+        capturing = Worker(
+            database,
+            Extractor(database, configuration, llms, search, settings),
+            deliverer,
+            intake=memories.intake,
+            maintenance=maintenance,
+            settings=settings,
+        )
         services = Services(
             settings=settings,
             stores=stores,
             database=database,
             directory=directory,
             memories=memories,
+            captures=Captures(database, capturing, deliverer, intake=memories.intake, rates=rates, settings=settings),
+            capturing=capturing,
             backup=Backup(
                 database,
                 memories,
@@ -267,7 +285,7 @@ async def open_services(
             archiving=Archiving(database, directory, deliverer),
             maintenance=maintenance,
             apps=Apps(database),
-            search=Search(database, spaces, settings, rates),
+            search=search,
             stats=Stats(database, rates),
             grants=Grants(database, Memory),
             keys=keys,
@@ -287,6 +305,8 @@ async def open_services(
         )
         deliverer.start()
         stack.push_async_callback(deliverer.stop)
+        capturing.start()
+        stack.push_async_callback(capturing.stop)
         yield services
 
 

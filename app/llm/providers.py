@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -32,12 +31,18 @@ LONGEST_ANSWER = 200_000
 
 
 class ProviderLlm:
-    """Asks one model through mem0's `LlmFactory`. The constructor is instant: mem0 is imported by the first call."""
+    """Asks one model through mem0's `LlmFactory`. The constructor is instant: mem0 is imported by the first call.
 
-    def __init__(self, model: LanguageModel, data_dir: Path, egress: Egress) -> None:
+    `environ`: where the provider's own key and address may be, as its library would look them up.
+    """
+
+    def __init__(
+        self, model: LanguageModel, data_dir: Path, egress: Egress, environ: Mapping[str, str] | None = None
+    ) -> None:
         self.model = model
         self._data_dir = data_dir
         self._egress = egress
+        self._environ = environ or {}
         self._slots = asyncio.Semaphore(model.concurrency)
         self._opening = threading.Lock()
         self._opened: Any = None
@@ -129,9 +134,9 @@ class ProviderLlm:
         if provider.factory == "openai":
             # mem0 would go to OpenRouter instead, wherever the environment has a key of theirs.
             config = catalogue.config(self.model, provider)
-            own = os.environ.get("OPENAI_BASE_URL") or catalogue.PROVIDERS["openai"].own_address
+            own = self._environ.get("OPENAI_BASE_URL") or catalogue.PROVIDERS["openai"].own_address
             options["base_url"] = catalogue.address_of(self.model) or own
-            if key := config.get("api_key") or os.environ.get("OPENAI_API_KEY"):
+            if key := config.get("api_key") or self._environ.get("OPENAI_API_KEY"):
                 options["api_key"] = key
             else:
                 raise LlmUnavailable("llm.api_key: openai needs a key", setup=True)
@@ -174,16 +179,17 @@ class ProviderLlm:
         """What must not be told, longest first: one may be part of another."""
         found = {self.model.api_key.get_secret_value(), urlsplit(self.model.base_url).password or ""} - {""}
         names = ("_KEY", "_SECRET", "_TOKEN")
-        found |= {value for name, value in os.environ.items() if name.endswith(names) and len(value) >= 8}
+        found |= {value for name, value in self._environ.items() if name.endswith(names) and len(value) >= 8}
         return sorted(found, key=len, reverse=True)
 
 
 class Llms:
     """The client of the model that is in force; another one takes its place when the configuration has changed."""
 
-    def __init__(self, data_dir: Path, egress: Egress) -> None:
+    def __init__(self, data_dir: Path, egress: Egress, environ: Mapping[str, str] | None = None) -> None:
         self._data_dir = data_dir
         self._egress = egress
+        self._environ = environ or {}
         self._present: ProviderLlm | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -191,7 +197,7 @@ class Llms:
         """The client of this model, the same for the same configuration."""
         before = self._present
         if before is None or before.model != model:
-            self._present = ProviderLlm(model, self._data_dir, self._egress)
+            self._present = ProviderLlm(model, self._data_dir, self._egress, self._environ)
             if before is not None:
                 task = asyncio.create_task(before.close(), name="close llm")
                 self._closing.add(task)
@@ -201,7 +207,7 @@ class Llms:
 
     def another(self, model: LanguageModel) -> ProviderLlm:
         """A client for a trial; the caller closes it."""
-        return ProviderLlm(model, self._data_dir, self._egress)
+        return ProviderLlm(model, self._data_dir, self._egress, self._environ)
 
     async def close(self) -> None:
         """Close what is open."""

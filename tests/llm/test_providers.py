@@ -163,9 +163,11 @@ async def test_the_environment_sends_nothing_elsewhere(
 async def test_no_key_of_the_environment_goes_to_an_address_that_was_configured(
     server: LlmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "environment-0123456789")
-    async with opened(model(server, api_key=SecretStr("")), tmp_path) as llm:
-        await llm.ask(TURNS, SCHEMA)
+    environ = {"OPENAI_API_KEY": "environment-0123456789"}
+    monkeypatch.setenv("OPENAI_API_KEY", environ["OPENAI_API_KEY"])
+    llm = ProviderLlm(model(server, api_key=SecretStr("")), tmp_path, Egress(), environ)
+    await llm.ask(TURNS, SCHEMA)
+    await llm.close()
     assert server.keys == ["none"]
 
 
