@@ -100,21 +100,35 @@ class EmbedderSettings(Section):
 
 
 class LlmSettings(Section):
-    """What is to extract facts from texts. Nothing asks it yet."""
+    """What extracts facts from texts that are added with infer=true. Without one they are stored verbatim."""
 
-    provider: str = Field("", description="A language model's provider: openai, ollama, anthropic ...; empty: none.")
+    provider: str = Field(
+        "none", description="none, or a language model's provider: openai, ollama, anthropic, gemini, groq ..."
+    )
     model: str = Field("", description="The provider's model; needed with provider.")
     api_key: SecretStr = Field(SecretStr(""), description="The provider's key, if it wants one.")
     base_url: str = Field("", description="The provider's address, for OpenAI-compatible servers and Ollama.")
     temperature: float = Field(0.1, ge=0, le=2, description="How freely it answers.")
     max_tokens: int = Field(2_000, ge=1, le=10_000_000, description="The longest answer.")
+    timeout: float = Field(60.0, gt=0, le=600, description="Seconds that one answer may take.")
+    concurrency: int = Field(4, ge=1, le=100, description="Questions of one process at once; more wait.")
+
+    @field_validator("provider")
+    @classmethod
+    def _empty_is_none(cls, value: str) -> str:
+        return value or "none"
 
     @field_validator("model")
     @classmethod
     def _model_goes_with_provider(cls, value: str, info: ValidationInfo) -> str:
-        if info.data.get("provider") and not value:
+        if info.data.get("provider", "none") != "none" and not value:
             raise ValueError("is needed with llm.provider")
         return value
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the settings name a language model."""
+        return self.provider != "none"
 
 
 class Search(Section):
@@ -222,7 +236,7 @@ class Audit(Section):
 
 
 class Capture(Section):
-    """What is done with texts that should not be remembered as they are."""
+    """What is done with texts that should not be remembered as they are, and how facts are extracted from others."""
 
     secrets: Literal["refuse", "redact", "store"] = Field(
         "refuse",
@@ -231,6 +245,18 @@ class Capture(Section):
     injection: Literal["label", "refuse", "store"] = Field(
         "label",
         description="Memories that read like orders to an assistant: label them as data, refuse, or just store them.",
+    )
+    wait: float = Field(
+        60.0,
+        ge=0,
+        le=600,
+        description="Seconds that whoever adds a text waits for the language model; it goes on after.",
+    )
+    repeat: int = Field(
+        600, ge=0, le=86_400, description="Seconds in which the same text of the same app is answered, not done again."
+    )
+    keep: int = Field(
+        30, ge=1, le=36_500, description="Days that what a language model made of a text is kept, to be undone."
     )
 
 

@@ -176,13 +176,12 @@ class _Reading:
             for name in names.values():
                 self.ignore(name, f"{names['provider']} needs {names['model']} beside it")
             return ""
-        later = "; kept for the extraction of facts, which this version does not have yet" if part == "llm" else ""
         for setting, name in names.items():
             if (value := self._environ.get(name)) is not None:
                 value = provider if setting == "provider" else value
                 if setting == "base_url" and provider == "ollama":
                     value = self._reachable(value)
-                self._take(name, (part, setting), value, f"{part}.{setting}{later}")
+                self._take(name, (part, setting), value, f"{part}.{setting}")
         if provider == "ollama":
             self._ollama(part)
         elif part == "llm" and provider == "openai" and "LLM_MODEL" not in self._environ:

@@ -20,9 +20,14 @@ from app.access.keys import Keys
 from app.access.rates import Rates
 from app.audit.service import Audit
 from app.backup.service import Backup
+from app.capture import queue
+from app.capture.extraction import Extractor
+from app.capture.service import Captures
+from app.capture.worker import Worker
 from app.config import Settings, environment
 from app.configuration.embedders import Embedders
 from app.configuration.service import Configuration
+from app.configuration.trials import Trials
 from app.database import Database, most_connections
 from app.egress.clients import Egress
 from app.embedded.folder import DataFolder, default_data_dir
@@ -40,6 +45,7 @@ from app.index.rebuild import Rebuild
 from app.index.reconcile import Reconciler
 from app.index.recut import Recut
 from app.index.space import Deadlines, Spaces
+from app.llm.providers import Llms
 from app.memories.archiving import Archiving
 from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
@@ -94,6 +100,8 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    captures: Captures
+    capturing: Worker
     backup: Backup
     policies: Policies
     archiving: Archiving
@@ -105,6 +113,7 @@ class Services:
     audit: Audit
     configuration: Configuration
     embedders: Embedders
+    trials: Trials
     rates: Rates
     denials: Denials
     health: Health
@@ -173,6 +182,7 @@ async def open_stores(
         if alone:
             async with database.transaction() as tx:
                 await marks.end_leases(tx)
+                await queue.end_leases(tx)
         else:
             await stack.enter_async_context(claimed(database, built_in=not settings.qdrant.url))
         if serving:
@@ -222,6 +232,8 @@ async def open_services(
         egress = Egress(settings.egress.allow)
         configuration = Configuration(database, settings, egress, environment())
         embedders = Embedders(database, configuration.baseline, stores.folder, egress, environment())
+        llms = Llms(stores.folder, egress, environment())
+        stack.push_async_callback(llms.close)
         keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first()))
         stack.push_async_callback(keeper.close)
         await keeper.follow()
@@ -250,12 +262,23 @@ async def open_services(
             keys=keys,
             capture=settings.capture,
         )
+        search = Search(database, spaces, settings, rates, reranker)
+        capturing = Worker(
+            database,
+            Extractor(database, configuration, llms, search, settings),
+            deliverer,
+            intake=memories.intake,
+            maintenance=maintenance,
+            settings=settings,
+        )
         services = Services(
             settings=settings,
             stores=stores,
             database=database,
             directory=directory,
             memories=memories,
+            captures=Captures(database, capturing, deliverer, intake=memories.intake, rates=rates, settings=settings),
+            capturing=capturing,
             backup=Backup(
                 database,
                 memories,
@@ -270,13 +293,14 @@ async def open_services(
             archiving=Archiving(database, directory, deliverer),
             maintenance=maintenance,
             apps=Apps(database),
-            search=Search(database, spaces, settings, rates, reranker),
+            search=search,
             stats=Stats(database, rates),
             grants=Grants(database, Memory),
             keys=keys,
             audit=Audit(database, settings.audit),
             configuration=configuration,
             embedders=embedders,
+            trials=Trials(configuration, embedders, llms),
             rates=rates,
             denials=Denials(database, rates),
             health=Health(database, spaces, reconciler, VERSION),
@@ -290,6 +314,8 @@ async def open_services(
         )
         deliverer.start()
         stack.push_async_callback(deliverer.stop)
+        capturing.start()
+        stack.push_async_callback(capturing.stop)
         yield services
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.access.models import AccessControl, ApiKey, App, AuditEvent, RateLimit, User
 from app.audit.models import MemoryAccessLog
+from app.capture.models import Capture
 from app.configuration.models import Config
 from app.database import Base
 from app.index.models import Embedding, IndexGeneration, IndexMark, SyncRun
@@ -14,7 +15,7 @@ from app.sessions.models import McpMessage, McpSession
 metadata = Base.metadata
 
 __all__ = [
-    "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Category", "Config", "Embedding",
+    "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "Category", "Config", "Embedding",
     "IndexGeneration", "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog",
     "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
 ]  # fmt: skip

@@ -38,8 +38,8 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     binds `caller_user_id`, `caller_app_id` and `caller_namespaces`: execute with `caller.parameters`. So the statement
     is the same for all callers of one sort, and is compiled once.
 
-    1. The row is the caller's user's, in one of `states`, not expired, still valid, and in a namespace that the
-       caller's credential reaches.
+    1. The row is the caller's user's, in one of `states`, not expired, still valid unless it is archived or deleted (as
+       what was superseded is), and in a namespace that the caller's credential reaches.
     2. The owner reads all of these. For an app, further:
     3. a paused app reads nothing;
     4. of the rules that speak of the row (itself, its app, namespace, categories, or everything) one decides:
@@ -52,7 +52,7 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
         within_reach(rows),
         or_(*(rows.state == _constant(state, "::memory_state") for state in states)),
         or_(rows.expires_at.is_(None), rows.expires_at > func.now()),
-        or_(rows.valid_until.is_(None), rows.valid_until > func.now()),
+        _valid(rows, states),
     )
     if caller.owner:
         return mine
@@ -85,6 +85,13 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     # Evaluated once per statement, not per row: without any rule the verdict is never looked for.
     allowed = case((has_rules, ruled), else_=unruled)
     return and_(mine, app_is_active.correlate(None), allowed)
+
+
+def _valid(rows: Any, states: Sequence[str]) -> ColumnElement[bool]:
+    """What is in use holds now; what was archived or deleted may have held before."""
+    holds = or_(rows.valid_until.is_(None), rows.valid_until > func.now())
+    before = [state for state in states if state in ("archived", "deleted")]
+    return or_(holds, *(rows.state == _constant(state, "::memory_state") for state in before))
 
 
 def reads_most(caller: Caller, states: Sequence[str]) -> bool:

@@ -10,10 +10,11 @@ from sqlalchemy import column, select, table
 from app.access.models import App, User
 from app.database import Database
 
-# By name only: the model of memories stands above this package.
+# By name only: the models of both stand above this package.
 _MEMORIES = table("memories", column("id"), column("user_id"))
+_CAPTURES = table("captures", column("id"), column("user_id"))
 
-Belonging = Literal["memory", "app"]
+Belonging = Literal["memory", "app", "capture"]
 
 
 async def name_of(database: Database, user_id: UUID) -> str | None:
@@ -24,11 +25,12 @@ async def name_of(database: Database, user_id: UUID) -> str | None:
 
 
 async def owner_of(database: Database, what: Belonging, id_: UUID) -> str | None:
-    """The name of the user whose memory or app this is; None if there is none. It decides nothing: only who may speak
-    for every user may be told."""
+    """The name of the user whose memory, app or capture this is; None if there is none. It decides nothing: only who
+    may speak for every user may be told."""
     query = select(User.user_id)
-    if what == "memory":
-        query = query.join(_MEMORIES, _MEMORIES.c.user_id == User.id).where(_MEMORIES.c.id == id_)
+    if what != "app":
+        of = _MEMORIES if what == "memory" else _CAPTURES
+        query = query.join(of, of.c.user_id == User.id).where(of.c.id == id_)
     else:
         query = query.join(App, App.owner_id == User.id).where(App.id == id_)
     async with database.statement() as tx:

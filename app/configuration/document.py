@@ -59,16 +59,16 @@ class Baseline:
         _put(config, known["base_url"], address_field(embedder.provider))
         _put(config, embedder.dimensions, "embedding_dims")
         asked: dict[str, Any] = dict(_PROPOSED)
-        if llm.provider:
+        if llm.chosen:
             asked = {"model": llm.model, "temperature": llm.temperature, "max_tokens": llm.max_tokens}
             _put(asked, llm.api_key.get_secret_value(), "api_key")
             _put(asked, llm.base_url, address_field(llm.provider))
         sections = (
-            {"provider": llm.provider or "openai", "config": asked},
+            {"provider": llm.provider if llm.chosen else "openai", "config": asked},
             {"provider": embedder.provider, "config": config},
         )
         named = (*map(address_of, sections), known["base_url"], llm.base_url)
-        return cls(*sections, bool(llm.provider), tuple(filter(None, named)), embedder)
+        return cls(*sections, llm.chosen, tuple(filter(None, named)), embedder)
 
     def names(self, address: str) -> bool:
         """Whether the settings name the origin of an address."""

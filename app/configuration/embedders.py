@@ -93,6 +93,10 @@ class Embedders:
         stored = await self._read()
         if stored.embedder == self._stored.embedder:
             return None
+        return await self.tried(stored)
+
+    async def tried(self, stored: Stored) -> str | None:
+        """What is wrong with the embedder that this names, found by asking it once; None: nothing."""
         embedder = self._wanted(stored).embedder
         try:
             async with asyncio.timeout(TRIAL):

@@ -34,19 +34,7 @@ from app.database import Database
 from app.egress.clients import Egress
 from app.egress.policy import EgressRefused
 from app.errors import Invalid
-
-
-@dataclass(frozen=True, slots=True)
-class LanguageModel:
-    """The language model that somebody chose. An address that is not `trusted` must be let out like any stranger's."""
-
-    provider: str
-    model: str
-    temperature: float
-    max_tokens: int
-    api_key: SecretStr
-    base_url: str
-    trusted: bool
+from app.llm.port import LanguageModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,29 +99,7 @@ class Configuration:
             Invalid: a field cannot be used.
         """
         principal.must(Scope.ADMIN)
-        fields = sent.model_dump(exclude_unset=True)
-        mem0 = fields.get("mem0", {})
-        if mem0 is None:
-            mem0 = dict.fromkeys(_PARTS)
-        elif sent.mem0 is not None:
-            self._check_vector_store(sent.mem0.vector_store)
-        changes: dict[Part, Section | None] = {part: mem0[part] for part in _PARTS if part in mem0}
-
-        def whole(stored: Stored, part: Part, section: Section | None) -> Section | None:
-            return None if section is None else document.merged(section, document.shown(part, stored, self.baseline))
-
-        await self._check_addresses(changes, whole)
-
-        def change(stored: Stored) -> Stored:
-            for part, sent_part in changes.items():
-                section = whole(stored, part, sent_part)
-                settled = None if section is None else document.settled(part, section, stored, self.baseline)
-                stored = _with(stored, part, settled)
-            if "openmemory" in fields and sent.openmemory is None:
-                return replace(stored, instructions=None)
-            return _instructed(stored, sent.openmemory)
-
-        return self._view(await self._save(principal, Event.CONFIG_CHANGE, change))
+        return self._view(await self._save(principal, Event.CONFIG_CHANGE, await self._merging(sent)))
 
     async def reset(self, principal: Principal) -> ConfigSchema:
         """Forget everything that was saved, so that the settings of this service are in force again.
@@ -193,21 +159,46 @@ class Configuration:
         """
         async with self._database.statement() as tx:
             stored = await row.stored_now(tx)
-        if stored.llm is None and not self.baseline.llm_chosen:
-            return Effective(None, stored.instructions)
-        section = document.present("llm", stored, self.baseline)
+        return Effective(self.language_model(stored), stored.instructions)
+
+    async def proposed(self, principal: Principal, sent: ConfigPatch) -> Stored:
+        """What would be stored if this were saved, which it is not: to be tried.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            Invalid: a field cannot be used.
+        """
+        principal.must(Scope.ADMIN)
+        change = await self._merging(sent)
+        async with self._database.transaction() as tx:
+            stored = change(await row.stored_now(tx))
+            await journal.record(tx, principal, Event.CONFIG_TEST)
+        return stored
+
+    def language_model(self, stored: Stored, *, shown: bool = False) -> LanguageModel | None:
+        """The language model that this names; `shown`: where none was chosen, the one that is proposed.
+
+        Raises:
+            Invalid: the variable that holds the key is not in the environment of this process.
+        """
+        if stored.llm is None and not self.baseline.llm_chosen and not shown:
+            return None
+        section, settings = document.present("llm", stored, self.baseline), self._settings.llm
         config, address = section["config"], document.address_of(section)
         key = document.key_of(section, self.baseline.llm)
-        llm = LanguageModel(
+        by_settings = stored.llm is None and self.baseline.llm_chosen
+        return LanguageModel(
             provider=canonical(section["provider"]),
             model=config["model"],
-            temperature=config.get("temperature", self._settings.llm.temperature),
-            max_tokens=config.get("max_tokens", self._settings.llm.max_tokens),
-            api_key=SecretStr(expanded(key, self._environ) if stored.llm is not None else key or ""),
-            base_url=address if stored.llm is not None else address or self._settings.llm.base_url,
-            trusted=stored.llm is None or self.baseline.names(address),
+            temperature=config.get("temperature", settings.temperature),
+            max_tokens=config.get("max_tokens", settings.max_tokens),
+            api_key=SecretStr(key or "" if by_settings else expanded(key, self._environ)),
+            base_url=address or settings.base_url if by_settings else address,
+            trusted=by_settings or self.baseline.names(address),
+            by_settings=by_settings,
+            timeout=settings.timeout,
+            concurrency=settings.concurrency,
         )
-        return Effective(llm, stored.instructions)
 
     @again
     async def prune(self) -> None:
@@ -229,6 +220,36 @@ class Configuration:
                 await row.write(tx, after)
             await journal.record(tx, principal, event, detail={"fields": _differing(before, after)})
         return after
+
+    async def _merging(self, sent: ConfigPatch) -> Callable[[Stored], Stored]:
+        """What lays the fields that were sent over what is stored; their addresses are checked.
+
+        Raises:
+            Invalid: a field cannot be used.
+        """
+        fields = sent.model_dump(exclude_unset=True)
+        mem0 = fields.get("mem0", {})
+        if mem0 is None:
+            mem0 = dict.fromkeys(_PARTS)
+        elif sent.mem0 is not None:
+            self._check_vector_store(sent.mem0.vector_store)
+        changes: dict[Part, Section | None] = {part: mem0[part] for part in _PARTS if part in mem0}
+
+        def whole(stored: Stored, part: Part, section: Section | None) -> Section | None:
+            return None if section is None else document.merged(section, document.shown(part, stored, self.baseline))
+
+        await self._check_addresses(changes, whole)
+
+        def change(stored: Stored) -> Stored:
+            for part, sent_part in changes.items():
+                section = whole(stored, part, sent_part)
+                settled = None if section is None else document.settled(part, section, stored, self.baseline)
+                stored = _with(stored, part, settled)
+            if "openmemory" in fields and sent.openmemory is None:
+                return replace(stored, instructions=None)
+            return _instructed(stored, sent.openmemory)
+
+        return change
 
     async def _check_addresses(
         self,

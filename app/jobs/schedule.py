@@ -103,6 +103,7 @@ async def prune(services: Services) -> None:
     await services.rates.prune()
     await services.audit.prune()
     await services.configuration.prune()
+    await services.capturing.prune()
 
 
 async def refresh_statistics(services: Services) -> None:

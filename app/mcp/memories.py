@@ -12,6 +12,8 @@ from pydantic import BaseModel, Field
 
 from app import exact_json
 from app.access.caller import Caller
+from app.capture.models import Status
+from app.capture.schemas import CaptureCreate
 from app.errors import Invalid, NotFound
 from app.mcp.tool import Answer, Arguments, Tool
 from app.mcp.untrusted import Untrusted
@@ -19,6 +21,14 @@ from app.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord,
 from app.services import Services
 
 VERBATIM = "No language model is configured: the text was stored verbatim."
+_KEPT = "The text is kept, and facts are extracted from it in the background: do not add it again."
+_LATER = {
+    Status.PENDING: _KEPT,
+    Status.WORKING: _KEPT,
+    Status.FAILED: "No facts could be extracted from the text, which is kept: say it otherwise, or use infer=false.",
+    Status.DONE: None,
+    Status.UNDONE: None,
+}
 LISTED = 1_000
 """The most memories that one call lists: more would fill the model's context and help nobody."""
 
@@ -38,11 +48,23 @@ class AddArguments(Arguments):
 class AddedMemory(BaseModel):
     id: str
     memory: str
-    event: Event = Field(description="ADD: stored. NONE: an active memory says exactly this already.")
+    event: Event = Field(
+        description="ADD: stored. NONE: an active memory says this already. UPDATE, SUPERSEDE and DELETE: what was"
+        " remembered is changed, followed by what is true now, or forgotten."
+    )
+    previous_memory: str | None = None
+
+
+class NotAdded(BaseModel):
+    reason: str
+    memory: str | None = None
+    detail: str | None = None
 
 
 class AddResult(BaseModel):
     results: list[AddedMemory]
+    refused: list[NotAdded] | None = Field(None, description="What was not remembered, and why.")
+    capture_id: str | None = None
     note: str | None = None
 
 
@@ -104,11 +126,42 @@ class Message(BaseModel):
 
 
 async def _add(services: Services, caller: Caller, arguments: AddArguments) -> Answer:
+    if arguments.infer and await services.captures.possible():
+        return await _infer(services, caller, arguments)
     new = MemoryCreate(text=arguments.text, namespace=arguments.namespace, metadata=arguments.metadata)
     added = await services.memories.add(caller, new)
     answer: dict[str, Any] = {"results": [{"id": str(added.id), "memory": added.memory, "event": added.event.value}]}
     if arguments.infer:
         answer["note"] = VERBATIM
+    return Answer(exact_json.dumps(answer).decode(), answer)
+
+
+async def _infer(services: Services, caller: Caller, arguments: AddArguments) -> Answer:
+    like = MemoryCreate(text=arguments.text, namespace=arguments.namespace, metadata=arguments.metadata)
+    outcome = await services.captures.add(caller, CaptureCreate(like, wait=True))
+    untrusted = Untrusted(services.settings.capture.injection)
+
+    def shown(text: str) -> str:
+        return untrusted.text(text, services.memories.intake.labels(text, {}))
+
+    results = []
+    for each in outcome.results:
+        result = {"id": str(each.id), "memory": shown(each.memory), "event": each.event.value}
+        if each.previous_memory is not None:
+            result["previous_memory"] = shown(each.previous_memory)
+        results.append(result)
+    answer: dict[str, Any] = {"results": results, "capture_id": str(outcome.capture_id)}
+    if outcome.refused:
+        answer["refused"] = [
+            {
+                "reason": one.reason,
+                "memory": one.memory and shown(one.memory),
+                "detail": one.detail and shown(one.detail),
+            }
+            for one in outcome.refused
+        ]
+    if note := untrusted.note(_LATER[outcome.status]):
+        answer["note"] = note
     return Answer(exact_json.dumps(answer).decode(), answer)
 
 

@@ -11,7 +11,25 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import ColumnElement, Uuid, and_, delete, exc, exists, func, insert, literal, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exc,
+    exists,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.orm import aliased
 
@@ -43,12 +61,13 @@ _ADD = text(
     f"""
     WITH new AS (
         INSERT INTO memories (id, user_id, app_id, content, metadata, namespace, thread_id, kind, key, importance,
-                              hash, expires_at, created_at, updated_at, labels)
+                              hash, expires_at, valid_from, valid_until, created_at, updated_at, labels)
         SELECT id, :user_id, app_id, content, metadata, namespace, thread_id, kind, key, importance,
-               hash, expires_at, created_at, created_at, labels
+               hash, expires_at, valid_from, valid_until, created_at, created_at, labels
         FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
             id uuid, app_id uuid, content text, metadata jsonb, namespace text, thread_id text, kind text, key text,
-            importance double precision, hash text, expires_at timestamptz, created_at timestamptz, labels text[])
+            importance double precision, hash text, expires_at timestamptz, valid_from timestamptz,
+            valid_until timestamptz, created_at timestamptz, labels text[])
         ON CONFLICT (user_id, namespace, app_id, hash) WHERE state = 'active' DO NOTHING
         RETURNING id, user_id, app_id, content, metadata, revision, created_at
     ), revisions AS (
@@ -70,7 +89,7 @@ _ADD = text(
 
 _TWINS = text(
     """
-    SELECT m.namespace, m.app_id, m.hash, m.id, coalesce(m.expires_at <= now(), false) AS expired
+    SELECT m.namespace, m.app_id, m.hash, m.id, coalesce(least(m.expires_at, m.valid_until) <= now(), false) AS expired
     FROM unnest(CAST(:namespaces AS text[]), CAST(:apps AS uuid[]), CAST(:hashes AS text[]))
         AS t(namespace, app_id, hash)
     JOIN memories AS m ON m.user_id = :user_id AND m.namespace = t.namespace AND m.app_id = t.app_id
@@ -107,8 +126,8 @@ async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[
         present, expired = await _twins(tx, caller, missing)
         if not expired and all(_identity(row) in present for row in missing):
             break
-        # An expired memory is invisible: it must not keep its text from being remembered again. A twin that is gone was
-        # put away by somebody else a moment ago.
+        # One that has expired, or holds no more, is invisible: it must not keep its text from being remembered again. A
+        # twin that is gone was put away by somebody else a moment ago.
         await change_state(tx, caller, Memory.id == func.any(expired), State.ARCHIVED)
         stored |= await _insert(tx, caller, missing, filings)
         missing = [row for row in rows if row["id"] not in stored]
@@ -133,6 +152,8 @@ def _row(new: CheckedMemory, app_id: UUID, now: datetime) -> dict[str, Any]:
         "importance": new.importance,
         "hash": text_hash(new.text),
         "expires_at": new.expires_at,
+        "valid_from": new.valid_from,
+        "valid_until": new.valid_until,
         "created_at": new.created_at or now,
         "labels": new.labels,
     }
@@ -295,12 +316,19 @@ async def change_state(
         .with_for_update(key_share=True)
         .cte("chosen")
     )
-    stamps = {
+    stamps: dict[str, Any] = {
         "state": target,
         "updated_at": func.now(),
         "archived_at": func.now() if target is State.ARCHIVED else None,
         "deleted_at": func.now() if target is State.DELETED else None,
     }
+    if target is State.ACTIVE:
+        # What was superseded, and is brought back, holds again.
+        over = and_(Memory.superseded_by.is_not(None), Memory.valid_until <= func.now())
+        stamps |= {
+            "valid_until": case((over, null()), else_=Memory.valid_until),
+            "superseded_by": case((over, null()), else_=Memory.superseded_by),
+        }
     changed = (
         update(Memory)
         .where(Memory.id == chosen.c.id)
@@ -334,9 +362,15 @@ async def change_state(
 
 
 async def _put_away_expired(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> None:
-    """Archive those that have expired: nobody sees them, so they must not keep others from saying the same."""
-    expired = and_(which, Memory.state == State.ACTIVE, Memory.expires_at <= func.now())
+    """Archive those that have expired, or hold no more: nobody sees them, so they must not keep others from saying the
+    same."""
+    over = func.least(Memory.expires_at, Memory.valid_until) <= func.now()
+    expired = and_(which, Memory.state == State.ACTIVE, over)
     await change_state(tx, caller, expired, State.ARCHIVED)
+
+
+_FORGET_CAPTURES = text("DELETE FROM captures WHERE memory_ids && :ids").bindparams(bindparam("ids", type_=ARRAY(Uuid)))
+"""What was said, and earlier texts, stand there too."""
 
 
 async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
@@ -346,6 +380,7 @@ async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
     await tx.execute(select(Memory.id).where(Memory.id == func.any(list(ids))).order_by(Memory.id).with_for_update())
     found = await tx.scalars(delete(Memory).where(Memory.id == func.any(list(ids))).returning(Memory.id))
     gone = list(found)
+    await tx.execute(_FORGET_CAPTURES, {"ids": gone})
     await tx.execute(delete(Embedding).where(Embedding.kind == Kind.MEMORY.value, Embedding.id == func.any(gone)))
     about = and_(AccessControl.object_type == "memory", AccessControl.object_id == func.any(gone))
     if (await tx.execute(delete(AccessControl).where(about))).rowcount:

@@ -36,7 +36,7 @@ class Intake:
         checks.categories(new.categories, limits)
         if new.importance is not None and not 0 <= new.importance <= 1:
             raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
-        for field in ("created_at", "expires_at"):
+        for field in ("created_at", "expires_at", "valid_from", "valid_until"):
             checks.moment(getattr(new, field), field)
         checks.metadata(new.metadata, limits)
         return self._content.created(new)

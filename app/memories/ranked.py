@@ -160,9 +160,9 @@ def _levels(of: Of, asked: Asked) -> Prepared:
     What may not be read is usually little, so it is that which is looked up and left out. A large level has no ids
     here: a page of it is met soon by looking at one memory after the other.
     """
-    memory_id = _rows(of).memory_id
     hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states))
-    visible = _per_memory(of).where(memory_id.not_in(hidden)).subquery("visible")
+    each = _per_memory(of).subquery("each")
+    visible = select(each).where(each.c.memory_id.not_in(hidden)).subquery("visible")
     size, times = func.count().label("size"), visible.c.times
     upto = cast(func.sum(func.count()).over(order_by=times.desc()), BigInteger).label("upto")
     members = case((func.count() <= _FEW, func.array_agg(visible.c.memory_id))).label("members")

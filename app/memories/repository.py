@@ -34,6 +34,7 @@ COLUMNS = (
     Memory.metadata_.label("metadata_"), Memory.state, Memory.created_at, Memory.updated_at, Memory.archived_at,
     Memory.deleted_at, Memory.namespace, Memory.thread_id, Memory.kind, Memory.key, Memory.importance, Memory.hash,
     Memory.expires_at, Memory.revision, CATEGORY_NAMES.label("categories"), Memory.labels,
+    Memory.valid_from, Memory.valid_until, Memory.superseded_by,
 )  # fmt: skip
 """A memory whole, in the order of the fields of `MemoryRecord`."""
 

@@ -19,6 +19,8 @@ class Event(StrEnum):
 
     ADD = "ADD"
     UPDATE = "UPDATE"
+    SUPERSEDE = "SUPERSEDE"
+    """It takes the place of a memory that was true until now, which is put aside."""
     DELETE = "DELETE"
     NONE = "NONE"
 
@@ -37,6 +39,8 @@ class MemoryCreate:
     categories: tuple[str, ...] = ()
     created_at: datetime | None = None
     expires_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
     app: str | None = None
     """Only for imports by the owner: the app that wrote it, if not the caller's."""
 
@@ -113,6 +117,9 @@ class MemoryRecord(NamedTuple):
     revision: int
     categories: list[str]
     labels: list[str]
+    valid_from: datetime | None
+    valid_until: datetime | None
+    superseded_by: UUID | None
 
 
 class OfRecord(BaseModel):

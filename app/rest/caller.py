@@ -123,6 +123,15 @@ async def _owner_of_app(asking: TheAsking, app_id: AppId, user_id: Annotated[str
     return await asking.as_owner_of("app", app_id, user_id)
 
 
+CaptureId = Annotated[UUID, Path(description="The capture's id.")]
+
+
+async def _owner_of_capture(
+    asking: TheAsking, capture_id: CaptureId, user_id: Annotated[str | None, _WHOSE] = None
+) -> Caller:
+    return await asking.as_owner_of("capture", capture_id, user_id)
+
+
 Owner = Annotated[Caller, Depends(_owner)]
 """The user that `?user_id=` names."""
 
@@ -134,3 +143,6 @@ OwnerOfMemory = Annotated[Caller, Depends(_owner_of_memory)]
 
 OwnerOfApp = Annotated[Caller, Depends(_owner_of_app)]
 """The user that `?user_id=` names, or whose the app in the path is."""
+
+OwnerOfCapture = Annotated[Caller, Depends(_owner_of_capture)]
+"""The user that `?user_id=` names, or whose the capture in the path is."""

@@ -15,6 +15,7 @@ from app.configuration.schemas import (
     OpenMemoryConfig,
     VectorStoreProvider,
 )
+from app.configuration.trials import Trial
 from app.rest.caller import ThePrincipal, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
@@ -66,8 +67,7 @@ async def put_config(
 
     Another embedder takes effect in every process, without a restart: its vectors are made beside the present ones, and
     searches go on with these until it is complete. Header `X-OpenMemory-Note`: it does not answer, and why. Language
-    model and instructions are kept for the extraction of facts, which this version does not have yet. Needs the scope
-    `admin`.
+    model and instructions take effect with the next text that is added with `infer`. Needs the scope `admin`.
     """
     saved = await services.configuration.replace(principal, config)
     await _note(services, response)
@@ -103,6 +103,26 @@ async def reset_config(services: TheServices, principal: ThePrincipal) -> Config
     return await services.configuration.reset(principal)
 
 
+@router.post("/test", responses=documented(403))
+async def test_config(
+    services: TheServices,
+    principal: ThePrincipal,
+    config: Annotated[
+        ConfigPatch,
+        Body(
+            openapi_examples={
+                "a language model": {"value": {"mem0": {"llm": _LLM}}},
+                "what is in force": {"value": {}},
+            }
+        ),
+    ],
+) -> Trial:
+    """Try models before they are saved: fields as `PATCH /api/v1/config` takes them, laid over what is in force. Each
+    model that is sent is asked once, where none is those that are in force; nothing is stored. Needs the scope `admin`.
+    """
+    return await services.trials.run(principal, config)
+
+
 @router.get("/mem0/llm", responses=documented(403))
 async def get_llm_config(services: TheServices, principal: ThePrincipal) -> LLMProvider:
     """Show the language model. Needs the scope `admin`."""
@@ -115,8 +135,8 @@ async def put_llm_config(
     principal: ThePrincipal,
     config: Annotated[LLMProvider, Body(openapi_examples={"OpenAI": {"value": _LLM}})],
 ) -> LLMProvider:
-    """Choose the language model. It is kept for the extraction of facts, which this version does not have yet. Needs
-    the scope `admin`.
+    """Choose the language model that extracts facts from what is added with `infer`. `POST /api/v1/config/test` asks it
+    beforehand. Needs the scope `admin`.
     """
     return LLMProvider.model_validate(await services.configuration.save_section(principal, "llm", config))
 
@@ -175,9 +195,7 @@ async def put_openmemory_config(
     principal: ThePrincipal,
     config: Annotated[OpenMemoryConfig, Body(openapi_examples={"instructions": {"value": _INSTRUCTIONS}})],
 ) -> OpenMemoryConfig:
-    """Save what the language model is told besides. It is kept for the extraction of facts, which this version does not
-    have yet. Needs the scope `admin`.
-    """
+    """Save what the language model is told besides when it extracts facts. Needs the scope `admin`."""
     return await services.configuration.save_instructions(principal, config)
 
 

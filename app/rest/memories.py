@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import Body, HTTPException, Query
+from fastapi import Body, Header, HTTPException, Query, Response
 
 from app.access.caller import Caller
 from app.access.principal import Scope
 from app.audit.schemas import AccessLogPage
+from app.capture.models import Status
+from app.capture.schemas import Outcome
 from app.errors import Invalid
 from app.memories import repository
 from app.memories.list_sql import SORTABLE
@@ -87,10 +89,14 @@ async def list_memories(
     return MemoryPage.of(await services.memories.list(caller, query, export=export))
 
 
-@router.post("", responses=documented(403, 413))
+_LATER = {"model": Outcome, "description": "Kept; the language model is asked in the background, or again."}
+
+
+@router.post("", responses=documented(403, 409, 413) | {202: _LATER})
 async def add_memory(
     services: TheServices,
     asking: TheAsking,
+    response: Response,
     new: Annotated[
         NewMemoryOfUser,
         Body(
@@ -108,12 +114,44 @@ async def add_memory(
                         "metadata": {"source": "standup"},
                     }
                 },
+                "a conversation": {
+                    "value": {
+                        "user_id": "alice",
+                        "messages": [
+                            {"role": "user", "content": "I moved from Lisbon to Porto last week."},
+                            {"role": "assistant", "content": "Congratulations!"},
+                        ],
+                        "async": True,
+                    }
+                },
             }
         ),
     ],
-) -> MemoryRowAdded:
-    """Remember one text. An identical active one of the same app and namespace is answered instead (`NONE`)."""
+    idempotency_key: Annotated[
+        str | None, Header(description="The same key again is the same capture, and has the same answer.")
+    ] = None,
+) -> MemoryRowAdded | Outcome:
+    """Remember one text verbatim: the answer is its row. An identical active one of the same app and namespace is
+    answered instead (`NONE`).
+
+    With `infer` and a language model, facts are extracted from it, and what is remembered already is completed,
+    superseded or deleted accordingly: the answer lists what was done and what was refused. Where that takes long or
+    fails the status is 202 and the text is kept until it was done; `GET /api/v1/captures/{capture_id}` tells how far it
+    is, `POST /api/v1/captures/{capture_id}/undo` takes it back.
+    """
     caller = await asking.as_app(new.user_id, new.app)
+    _check_said(new)
+    if new.infer and await services.captures.possible():
+        outcome = await services.captures.add(caller, new.capture(idempotency_key))
+        response.status_code = 202 if outcome.status in (Status.PENDING, Status.WORKING) else 200
+        return outcome
+    if new.messages:
+        raise Invalid(
+            "messages",
+            "need a language model, with infer=true",
+            code="no_language_model",
+            hint="Choose one (llm.provider in openmemory.toml, or PUT /api/v1/config/mem0/llm), or send texts.",
+        )
     # The time is set here, so that the row of a new memory is known without reading it back.
     created_at = new.created_at or datetime.now(UTC)
     create = services.memories.intake.created(replace(new.create(), created_at=created_at))
@@ -236,6 +274,15 @@ async def get_access_log(
 ) -> AccessLogPage:
     """Show who accessed one memory, newest first. Times are UTC without an offset."""
     return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size)
+
+
+def _check_said(new: NewMemoryOfUser) -> None:
+    if new.messages and new.text:
+        raise Invalid("messages", "must be left out where text is given")
+    if new.messages is not None and not new.messages:
+        raise Invalid("messages", "must hold at least one message")
+    if new.messages is None and "text" not in new.model_fields_set:
+        raise Invalid("text", "is required, or messages")
 
 
 async def _readable(services: Services, caller: Caller, memory_id: UUID) -> MemoryRecord | None:

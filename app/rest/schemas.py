@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.access.caller import Caller
+from app.capture.schemas import CaptureCreate, Turn
 from app.memories.models import State
 from app.memories.schemas import CheckedMemory, Event, MemoryAdded, MemoryCreate, MemoryRecord, OfRecord, Page
 from app.times import EpochSeconds, NaiveTime
@@ -109,6 +110,9 @@ class MemoryDetail(BaseModel):
     expires_at: datetime | None
     revision: int
     labels: list[str] = Field(description=_LABELS)
+    valid_from: datetime | None = Field(description="Since when it holds; null: not said.")
+    valid_until: datetime | None = Field(description="Until when it holds; null: not said.")
+    superseded_by: UUID | None = Field(description="The memory that took its place.")
 
     @classmethod
     def of(cls, record: MemoryRecord) -> MemoryDetail:
@@ -201,13 +205,37 @@ class NewMemory(BaseModel):
 _CREATE = NewMemory.model_fields.keys() - {"app", "categories"}
 
 
-class NewMemoryOfUser(NewMemory):
-    """A text to remember for a user."""
+class SaidMessage(BaseModel):
+    """One message of a conversation."""
 
+    role: Literal["user", "assistant", "system"]
+    content: str
+
+
+class NewMemoryOfUser(NewMemory):
+    """A text to remember for a user, or a conversation to extract from what is worth it."""
+
+    text: str = Field(default="", description="What to remember; needed without `messages`.")
+    messages: list[SaidMessage] | None = Field(
+        default=None, description="A conversation, in place of `text`; needs a language model."
+    )
     user_id: str = Field(description="The user; made on first use.")
     infer: bool | None = Field(
-        default=True, description="Let a language model extract facts first; needs one configured."
+        default=True,
+        description="Let the language model extract facts from it. Without one a text is stored verbatim.",
     )
+    background: bool | None = Field(
+        default=None,
+        alias="async",
+        description="Answer at once, with a capture's id, and go on in the background; left out: for `messages` alone.",
+    )
+
+    def capture(self, key: str | None) -> CaptureCreate:
+        """As it is captured. `key`: the Idempotency-Key."""
+        turns = tuple(Turn(one.role, one.content) for one in self.messages or ())
+        return CaptureCreate(
+            self.create(), turns, wait=None if self.background is None else not self.background, key=key
+        )
 
 
 class MemoryChange(BaseModel):

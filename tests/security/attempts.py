@@ -62,6 +62,9 @@ class Attempts:
             "POST /api/v1/memories/actions/pause": self._pause,
             "POST /api/v1/memories/actions/restore": self._action("restore"),
             "POST /api/v1/memories/actions/erase": self._action("erase"),
+            "GET /api/v1/captures": self._of_user("/api/v1/captures", size=100),
+            "GET /api/v1/captures/{capture_id}": self._of_capture("GET", ""),
+            "POST /api/v1/captures/{capture_id}/undo": self._of_capture("POST", "/undo"),
             "GET /api/v1/apps": self._of_user("/api/v1/apps", page_size=100),
             "GET /api/v1/apps/{app_id}": self._of_app(""),
             "GET /api/v1/apps/{app_id}/memories": self._of_app("/memories"),
@@ -86,6 +89,7 @@ class Attempts:
             "GET /api/v1/config": self._plain("GET", "/api/v1/config"),
             "PUT /api/v1/config": self._configure("PUT", "", {"openmemory": {"custom_instructions": "none"}}),
             "PATCH /api/v1/config": self._configure("PATCH", "", {"openmemory": {"custom_instructions": None}}),
+            "POST /api/v1/config/test": self._configure("POST", "/test", {"mem0": {"embedder": _EMBEDDER}}),
             "POST /api/v1/config/reset": self._plain("POST", "/api/v1/config/reset"),
             "GET /api/v1/config/mem0/llm": self._plain("GET", "/api/v1/config/mem0/llm"),
             "PUT /api/v1/config/mem0/llm": self._configure("PUT", "/mem0/llm", _LLM),
@@ -405,6 +409,20 @@ class Attempts:
         # An administrator may; it is not tried who then does anything with it.
         user = self._user(actor)
         return Attempt("make key", "POST", "/api/v1/keys", None, {"name": "k", "user_id": user, "scopes": []})
+
+    def _of_capture(self, method: str, part: str) -> Callable[[Actor], Attempt]:
+        def make(actor: Actor) -> Attempt:
+            ids = [each for each in self._world.captures if "-" in each]
+            id_ = self._rng.choice([*ids, str(UUID(int=9))])
+            user = self._user(actor) if self._rng.random() < 0.7 else None
+            params = {} if user is None else {"user_id": user}
+            path = f"/api/v1/captures/{id_}{part}"
+            return Attempt(
+                f"capture{part}", method, path, params, user=user, writes=method == "POST",
+                about=None if user is not None else id_,
+            )  # fmt: skip
+
+        return make
 
     def _unknown_key(self, method: str, part: str) -> Callable[[Actor], Attempt]:
         return lambda _: Attempt("key", method, f"/api/v1/keys/{UUID(int=10)}{part}")

@@ -182,12 +182,18 @@ class Trial:
         for row in self.world.rows.values():
             if row.id in readable or (whole and row.user == user):
                 around |= {row.app, row.namespace, *row.categories, self.world.app_id(user, row.app)}
+        # An app has named the namespaces of its own captures.
+        around |= {namespace for by, name, namespace in self.world.captures.values() if (by, name) == (user, app)}
         if whole and each in self.said[user]:
             return True  # as in a rule of theirs about a name that somebody else has too
         if any(name is not None and each in name for name in around):
             return True
         if self.world.owner_of.get(each) != user:
             return False
+        if each in self.world.captures:
+            # Its app has said it, and its user may see all within reach.
+            _, by, namespace = self.world.captures[each]
+            return (app is None or app == by) and (actor.namespaces is None or namespace in actor.namespaces)
         if whole:
             return True  # their own, whatever it is
         if self.world.memory_of.get(each) in readable:

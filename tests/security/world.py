@@ -5,6 +5,7 @@ Every text, name and id of the world is known to it, so that whatever an answer 
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterable
@@ -88,6 +89,8 @@ class World:
     """Any id or token that ever was → its user; what belongs to a memory is looked up in `memory_of` first."""
     memory_of: dict[str, str] = field(default_factory=dict)
     """Id or token of a memory that ever was → the memory's id."""
+    captures: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    """Id of a capture, or token of what was said → user, app, namespace."""
     namespaces: dict[str, list[str]] = field(default_factory=dict)
     categories: dict[str, list[str]] = field(default_factory=dict)
 
@@ -211,6 +214,8 @@ async def populate(services: Services, rng: random.Random) -> World:
         await world.load()
         for _ in range(RULES):
             await services.grants.create(owner, rule_of(rng, world, user, apps))
+        for app in apps:
+            await _captured(world, rng, token, user, app)
         world.actors += await _keys(services, rng, user, apps, spaces)
     everyone = await services.keys.create(LOCAL, KeyCreate(name="everyone", everyone=True))
     admin = await services.keys.create(LOCAL, KeyCreate(name="admin", everyone=True, scopes=["admin"]))
@@ -222,6 +227,33 @@ async def populate(services: Services, rng: random.Random) -> World:
     ]
     await world.load()
     return world
+
+
+async def _captured(world: World, rng: random.Random, token: Any, user: str, app: str) -> None:
+    """A capture of an app that is done: it has added one memory and deleted another, whoever may read them by now."""
+    mine = [row for row in world.rows.values() if row.user == user]
+    added, gone = rng.sample(mine, 2)
+    said, namespace = token(), rng.choice(world.namespaces[user])
+    operations = [
+        {"event": event, "id": row.id, "memory": " ".join(row.tokens), "revision": row.revision, "before": {}}
+        for event, row in (("ADD", added), ("DELETE", gone))
+    ]
+    values = {
+        "user": user, "app": app, "namespace": namespace, "hash": said, "input": json.dumps({"text": said}),
+        "operations": json.dumps(operations), "ids": [UUID(added.id), UUID(gone.id)],
+    }  # fmt: skip
+    async with world.services.database.transaction() as tx:
+        id_ = await tx.scalar(_CAPTURE, values)
+    for each in (str(id_), said):
+        world.captures[each] = (user, app, namespace)
+        world.owner_of[each] = user
+
+
+_CAPTURE = text("""
+INSERT INTO captures (user_id, app_id, namespace, status, input, hash, operations, memory_ids, finished_at)
+SELECT u.id, a.id, :namespace, 'done', CAST(:input AS jsonb), :hash, CAST(:operations AS jsonb), :ids, now()
+FROM users u JOIN apps a ON a.owner_id = u.id WHERE u.user_id = :user AND a.name = :app RETURNING id
+""")
 
 
 def _memory(rng: random.Random, token: Any, apps: list[str], spaces: list[str], filed: list[str]) -> MemoryCreate:

@@ -112,6 +112,7 @@ EVERY = [
     ("PUT", "", {"openmemory": {"custom_instructions": "a"}}, {"openmemory", "mem0"}),
     ("PATCH", "", {"openmemory": {"custom_instructions": "a"}}, {"openmemory", "mem0"}),
     ("POST", "/reset", None, {"openmemory", "mem0"}),
+    ("POST", "/test", {"mem0": {"embedder": PACKAGED}}, {"llm", "embedder"}),
     ("GET", "/mem0/llm", None, {"provider", "config"}),
     ("PUT", "/mem0/llm", llm(), {"provider", "config"}),
     ("GET", "/mem0/embedder", None, {"provider", "config"}),

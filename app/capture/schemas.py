@@ -1,0 +1,131 @@
+"""The shapes of captures: what is said, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+from app.capture.models import Status
+from app.memories.schemas import Event, MemoryCreate
+
+Role = Literal["user", "assistant", "system"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureCreate:
+    """What to make memories of: the text of `like`, or a conversation. `like` says besides what they all get.
+
+    `wait`: whether the caller waits for the language model; None: for a text, not for a conversation. `key`: the same
+    key again is the same capture.
+    """
+
+    like: MemoryCreate
+    messages: tuple[Turn, ...] = ()
+    wait: bool | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """A memory as the language model was shown it."""
+
+    id: UUID
+    content: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One change to be made. `memory` is what it is about; a new one has none."""
+
+    event: Event
+    memory: Noticed | None = None
+    text: str = ""
+    categories: tuple[str, ...] = ()
+    kind: str | None = None
+    importance: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(slots=True)
+class Decided:
+    """What a language model wants changed, and what of it was refused."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+
+class Refusal(BaseModel):
+    """Something that was not done, and why."""
+
+    memory: str | None = Field(default=None, description="What would have been remembered; left out if it is a secret.")
+    id: UUID | None = Field(default=None, description="The memory that it is about.")
+    reason: str = Field(
+        description="A code: known, junk, secret, repeats, repeated_id, unknown_id, changed_meanwhile, not_allowed,"
+        " injection, invalid, too_many, duplicate_memory ..."
+    )
+    detail: str | None = Field(default=None, description="The reason in words.")
+
+
+class CaptureResult(BaseModel):
+    """One change, as OpenMemory told of it."""
+
+    id: UUID
+    memory: str
+    event: Event = Field(
+        description="ADD, UPDATE, DELETE, NONE (it says so already), or SUPERSEDE: it follows `superseded_id`."
+    )
+    previous_memory: str | None = Field(default=None, description="What UPDATE and SUPERSEDE have replaced.")
+    superseded_id: UUID | None = None
+
+
+class Outcome(BaseModel):
+    """What has become of what was said."""
+
+    results: list[CaptureResult]
+    refused: list[Refusal]
+    capture_id: UUID
+    status: Status
+    error: str | None = Field(
+        default=None, description="Why the last attempt failed; the text is kept and tried again."
+    )
+
+
+class CaptureView(Outcome):
+    """A capture whole."""
+
+    app_id: UUID
+    app_name: str
+    namespace: str
+    input: dict[str, Any] = Field(description="The `text` or the `messages` that were sent.")
+    attempts: int
+    next_attempt_at: datetime | None = Field(description="When it is tried next; null: it is over.")
+    model: str | None
+    calls: int = Field(description="Questions to the language model, failed ones included.")
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float = Field(description="Seconds that the language model took in all.")
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class CapturePage(BaseModel):
+    """A page of captures, newest first."""
+
+    items: list[CaptureView]
+    total: int
+    page: int
+    size: int

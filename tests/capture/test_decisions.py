@@ -1,0 +1,111 @@
+"""What is done of what a language model wants, and what is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.capture.answers import MOST, Operation
+from app.capture.decisions import decided
+from app.capture.schemas import Decided, Noticed
+from app.memories.schemas import Event
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+LISBON = Noticed(UUID(int=1), "Alice lives in Lisbon.", 1)
+PORTO = Noticed(UUID(int=2), "Alice lives in Porto.", 4)
+
+
+def run(*operations: Operation, orders: bool = False) -> Decided:
+    return decided(operations, [LISBON, PORTO], NOW, orders=orders)
+
+
+def events(found: Decided) -> list[tuple[Event, UUID | None, str]]:
+    return [(one.event, one.memory.id if one.memory else None, one.text) for one in found.decisions]
+
+
+def reasons(found: Decided) -> list[str]:
+    return [one.reason for one in found.refused]
+
+
+def test_every_operation_becomes_a_decision() -> None:
+    found = run(
+        Operation("ADD", text="Alice has a cat.", categories=("a", "b", "c", "d"), kind="fact", importance=7),
+        Operation("UPDATE", 2, "Alice lives in Porto, near the river."),
+    )
+    assert events(found) == [
+        (Event.ADD, None, "Alice has a cat."), (Event.UPDATE, PORTO.id, "Alice lives in Porto, near the river."),
+    ]  # fmt: skip
+    assert (found.decisions[0].categories, found.decisions[0].kind) == (("a", "b", "c"), "fact")
+    assert events(run(Operation("SUPERSEDE", 1, "Alice lives in Rome."), Operation("DELETE", 2))) == [
+        (Event.SUPERSEDE, LISBON.id, "Alice lives in Rome."), (Event.DELETE, PORTO.id, ""),
+    ]  # fmt: skip
+    assert events(run(Operation("NONE", 1))) == [(Event.NONE, LISBON.id, LISBON.content)]
+
+
+@pytest.mark.parametrize(
+    ("operation", "reason"),
+    [
+        (Operation("UPDATE", 3, "x"), "unknown_id"),
+        (Operation("UPDATE", 0, "x"), "unknown_id"),
+        (Operation("DELETE", -1), "unknown_id"),
+        (Operation("SUPERSEDE", None, "x"), "unknown_id"),
+        (Operation("ADD"), "invalid"),
+        (Operation("UPDATE", 1), "invalid"),
+        (Operation("", 1, "x"), "invalid"),
+        (Operation("ADD", text="alice lives in  LISBON"), "repeats"),
+        (Operation("UPDATE", 1, "Alice lives in Porto"), "repeats"),
+        (Operation("UPDATE", 1, "alice lives in Lisbon!"), "repeats"),
+        (Operation("NONE", text="Hello!", reason="junk"), "junk"),
+        (Operation("NONE", text="the password is x", reason="secret"), "secret"),
+        (Operation("NONE", reason="small talk"), "junk"),
+    ],
+)
+def test_what_is_refused_says_why(operation: Operation, reason: str) -> None:
+    found = run(operation)
+    assert reasons(found) == [reason]
+    assert all(one.event is Event.NONE for one in found.decisions)
+    assert found.refused[0].detail
+    assert reason != "secret" or found.refused[0].memory is None
+
+
+def test_a_memory_is_changed_once() -> None:
+    found = run(
+        Operation("UPDATE", 1, "a"), Operation("DELETE", 1), Operation("ADD", text="b"), Operation("ADD", text="B.")
+    )
+    assert [one.event for one in found.decisions] == [Event.UPDATE, Event.ADD]
+    assert reasons(found) == ["repeated_id", "repeats"]
+
+
+def test_what_holds_now_may_be_remembered_already() -> None:
+    assert events(run(Operation("SUPERSEDE", 1, "Alice lives in Porto."))) == [
+        (Event.SUPERSEDE, LISBON.id, "Alice lives in Porto.")
+    ]
+
+
+def test_what_reads_like_orders_changes_nothing_that_is_there() -> None:
+    found = run(
+        Operation("DELETE", 1), Operation("UPDATE", 2, "x"), Operation("ADD", text="Bob likes tea."), orders=True
+    )
+    assert events(found) == [(Event.ADD, None, "Bob likes tea.")]
+    assert reasons(found) == ["injection", "injection"]
+
+
+def test_fields_out_of_range_are_brought_into_it() -> None:
+    over, to_come = NOW - timedelta(days=1), NOW + timedelta(days=1)
+
+    def one(**more: Any) -> Any:
+        return run(Operation("ADD", text="x", **more)).decisions[0]
+
+    assert [one(importance=number).importance for number in (-5, 0, 1, 10, 99)] == [1, 1, 1, 10, 10]
+    assert one(kind="nonsense").kind is None
+    assert one(until=over).until is None, "it would be hidden, and so lost"
+    assert one(until=to_come).until == to_come
+
+
+def test_too_many_operations_are_told() -> None:
+    found = run(*(Operation("ADD", text=f"fact {number}") for number in range(MOST + 1)))
+    assert len(found.decisions) == MOST
+    assert reasons(found) == ["too_many"]
