@@ -137,6 +137,7 @@ class Worker:
         """Begin as many as there is room for; returns the seconds until the next look."""
         while len(self._working) < self._settings.llm.concurrency:
             if (rest := self._away_until - time.monotonic()) > 0:
+                self._give_up_waiting()
                 return min(rest, IDLE)
             async with self._database.transaction() as tx:
                 claimed = await queue.claim(tx, lease=LEASE)

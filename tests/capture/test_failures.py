@@ -280,3 +280,17 @@ async def test_old_captures_are_forgotten_and_those_that_wait_never(
         await queue.prune(tx, days=30)
         left = set((await tx.scalars(text("SELECT id FROM captures WHERE user_id = :u"), {"u": claude.user_id})).all())
     assert left == {waiting}
+
+
+async def test_while_the_model_is_away_nobody_waits_for_it(
+    inferring: Services, model: LlmServer, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "AWAY", 50.0)
+    monkeypatch.setattr(worker, "LONGEST_AWAY", 50.0)
+    model.script = lambda _: Answer("overloaded", status=500)
+    await say("I like figs, as they know by now.")
+    asked = len(model.asked)
+    async with asyncio.timeout(20):
+        outcome = await say("I like dates, which they do not know yet.")
+    assert outcome.status is Status.PENDING
+    assert len(model.asked) == asked

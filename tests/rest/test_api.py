@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -11,6 +12,9 @@ import pytest
 from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
+
+from app.services import Services
 
 RUBBISH: list[Any] = [
     None, True, "", " ", "\x00", "a\x00b", "é" * 300, "x" * 20_000, "default_user", "-1", "NaN", "1e999", 0, -1,
@@ -40,6 +44,15 @@ def good_body(operation: dict[str, Any]) -> Any:
 
 def is_a_problem(answer: httpx.Response) -> bool:
     return list(answer.json()) == ["error", "detail", "hint"] and bool(answer.json()["detail"])
+
+
+@pytest.fixture(autouse=True)
+async def put_back(client: httpx.AsyncClient, services: Services) -> AsyncIterator[None]:
+    """What a test saves as configuration is gone after it, and so is what waits for a language model of it."""
+    yield
+    assert (await client.post("/api/v1/config/reset")).status_code == 200
+    async with services.database.transaction() as tx:
+        await tx.execute(text("DELETE FROM captures WHERE status IN ('pending', 'failed')"))
 
 
 async def test_every_path_answers_with_and_without_a_trailing_slash(client, rest_app):
