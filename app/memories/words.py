@@ -15,14 +15,20 @@ FUNCTION = _set(
     i'm i've i'd he's she's it's they're we're we've
     of in on at to for by with from as into onto about and or so very really quite also too just then when while where
     how if than over under s t 's up out off via per own currently now still always usually generally typically
+    till until should ought shall must instead
     please remember note fact person someone people thing things something make makes made made go goes
     """
 )
 """Words that carry nothing of what is told. Who acts is told apart otherwise."""
 
-NEGATIONS = _set(
+GRAMMAR = _set(
+    "not no never none nothing nobody neither nor without cannot cant dont doesnt didnt wont isnt arent wasnt"
+)
+"""Negations that carry nothing else."""
+
+NEGATIONS = GRAMMAR | _set(
     """
-    not no never none nothing nobody neither nor without cannot cant dont doesnt didnt wont isnt arent wasnt avoid
+    avoid
     avoids avoided avoiding refuse refuses refused dislike dislikes disliked hate hates hated detest detests lack lacks
     stop stops stopped stopping quit quits cancelled canceled cancels unable disable disables disabled forbid forbids
     forbidden exclude excludes excluded skip skips skipped against
@@ -34,22 +40,22 @@ NEGATIONS = _set(
 LIMITING = _set(
     """
     only solely merely except unless rarely seldom hardly barely sometimes occasionally less fewer least almost nearly
-    half partly partially mostly unlike instead
+    half partly partially mostly unlike
     """
 )
 """What one of two texts says less by."""
 
 UNCERTAIN = _set(
     """
-    plan plans planned planning might may could would should want wants wanted hope hopes hoping hoped consider
-    considers considering considered thinking maybe perhaps probably possibly try tries tried trying intend intends
+    plan plans planned planning might may could would want wants wanted hope hopes hoping hoped consider
+    considers considering considered thinking maybe perhaps probably possibly trying intend intends
     intended wish wishes wished dream dreams dreamed wonder wonders unsure uncertain undecided if proposed proposes
-    suggests suggested applied applying going soon eventually someday
+    suggests suggested applied applying soon eventually someday
     """
 )
 """Plans, wishes and guesses, which are not what is."""
 
-FORMER = _set("used formerly previously former ex once earlier anymore longer past ago originally")
+FORMER = _set("formerly previously former ex once earlier anymore longer past ago originally")
 """What tells that something is over."""
 
 ROLES = _set(
