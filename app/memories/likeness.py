@@ -166,7 +166,7 @@ class _Text:
     @cached_property
     def roles(self) -> frozenset[str]:
         """Whom it tells of, if not of the user."""
-        return frozenset(_canonical(word) for word in self.words if _bare(word) in ROLES)
+        return frozenset(map(_canonical, self.words)) & _ROLES
 
     def has(self, some: frozenset[str]) -> frozenset[str]:
         """Those of the words that stand in it."""
@@ -182,7 +182,7 @@ def _contrary(old: _Text, new: _Text) -> str:
         ("number", _exclusive(old.numbers, new.numbers)),
         ("name", _exclusive(old.identifiers, new.identifiers) or _renamed(old, new)),
         ("who", old.roles != new.roles),
-        ("opposite", any(_exclusive(_members(old, groups), _members(new, groups)) for groups in APART)),
+        ("opposite", any(_exclusive(_members(old, groups), _members(new, groups)) for groups in _APART)),
         ("time", _over(old) != _over(new) or _tense(old, new)),
     )
     return next((because for because, differs in checks if differs), "")
@@ -322,3 +322,7 @@ def _stem(word: str) -> str:
     if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
         word = word[:-1]
     return word.removesuffix("e") if len(word) > 3 else word
+
+
+_ROLES = frozenset(map(_canonical, ROLES))
+_APART = tuple(tuple(group | frozenset(map(_canonical, group)) for group in groups) for groups in APART)

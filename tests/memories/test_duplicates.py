@@ -19,7 +19,7 @@ from app.embeddings.port import EmbedderUnavailable
 from app.index.port import IndexUnavailable
 from app.memories import duplicates
 from app.memories.models import State
-from app.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery
+from app.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
 from app.memories.service import Memories
 from app.services import Services
 from tests.mcp.conftest import serving
@@ -144,7 +144,8 @@ async def test_what_is_of_another_place_or_time_stays_apart(
 @pytest.mark.parametrize("policy", ["merge", "supersede", "ask"])
 async def test_nobody_meets_what_they_may_not_read(services: Services, new_user: str, memories: With, policy: str):
     owner = await services.directory.caller(new_user, None, owner=True)
-    claude, cursor = (await services.directory.caller(new_user, name) for name in ("claude", "cursor"))
+    claude = await services.directory.caller(new_user, "claude")
+    cursor = await services.directory.caller(new_user, "cursor")
     old = await remembered(services, claude)
     rule = GrantCreate(app="cursor", effect="deny", object_type="memory", object=str(old))
     await services.grants.create(owner, rule)
@@ -204,8 +205,6 @@ async def test_what_was_changed_meanwhile_is_no_candidate(services: Services, ap
     async def near(caller: Caller, new: object) -> object:
         found = await looked(caller, new)  # type: ignore[arg-type]
         assert found.alike
-        from app.memories.schemas import MemoryUpdate
-
         await services.memories.update(app_caller, old, MemoryUpdate(text=OTHER))
         return found
 

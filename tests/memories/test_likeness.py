@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from benchmarks import likeness
     [
         ("I like tea.", "i  like tea!", Said.SAME),
         ("The user is allergic to peanuts.", "User has a peanut allergy.", Said.SAME),
-        ("The budget is 12,000 euros.", "The budget is €12000.", None),  # in doubt they differ
+        ("The budget is 12,000 euros.", "The budget is €12000.", Said.SAME),
         ("The budget is $12,000.", "The budget is $12000.", Said.SAME),
         ("Backups run for 10 minutes.", "Backups run for ten minutes.", Said.SAME),
         ("User likes hiking.", "User likes hiking in the Alps with Maria.", Said.MORE),
@@ -45,7 +47,7 @@ def test_words_decide_what_vectors_do_not(old: str, new: str, said: Said | None)
         ("User drinks wine.", "User rarely drinks wine.", "limit"),
         ("User runs marathons.", "User hopes to run marathons.", "certainty"),
         ("Alice works at Acme.", "Alice used to work at Acme.", "time"),
-        ("The flag is enabled by the admin.", "The admin has disabled the flag.", "opposite"),
+        ("The shop is open on Sundays.", "On Sundays the shop is closed.", "opposite"),
         ("His wife works in Rome.", "He works in Rome.", "who"),
         ("User prefers tea over coffee.", "User prefers coffee over tea.", "order"),
         ("User collects stamps of Peru.", "User collects coins of Peru.", "word"),
@@ -63,12 +65,10 @@ def test_any_text_is_judged_and_says_what_it_says(one: str, other: str):
 
 
 @pytest.mark.parametrize("text", ["a_" * 500, "1-" * 500, "'" * 1_000, "A b. " * 200, "x." * 500, "/" * 1_000])
-def test_texts_made_to_be_slow_are_not(text: str, benchmark_seconds: float = 1.0):
-    import time
-
+def test_texts_made_to_be_slow_are_not(text: str):
     started = time.perf_counter()
     judged(text, text + " and more")
-    assert time.perf_counter() - started < benchmark_seconds
+    assert time.perf_counter() - started < 1
 
 
 async def test_the_packaged_model_and_the_words_agree_with_those_who_labelled_the_pairs():
