@@ -6,7 +6,7 @@ FILE holds a pair a line: `{"old", "new", "same", "sort"}`; left out: the pairs 
 The packaged model tells how near they are. `words` are the guards of `app.memories.likeness` alone, `cosine` the
 threshold alone, `both` what the service does. The guards were written looking at every second pair; `unseen` are the
 others.
-`--wrong` lists what is taken for the same at the service's threshold and is not, and what is missed.
+`--wrong` lists what is taken for the same at the service's threshold and is not, and what is missed, of the pairs seen.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ def read(file: Path = PAIRS) -> list[dict[str, Any]]:
 
 
 def unseen(pairs: list[Pair]) -> list[Pair]:
-    """Every second pair, which nobody looked at when the guards were written."""
-    return pairs[1::2]
+    """Every second pair, which nobody looked at when the guards were written, without those that were thought up to
+    deceive them."""
+    return [pair for pair in pairs if pair.sort != "order"][1::2]
 
 
 def _show(name: str, pairs: list[Pair]) -> None:
@@ -117,8 +118,9 @@ def main() -> None:
     for sort, count in of.items():
         print(f"  {sort:<12} {counts[sort]:>4} of {count} held to say the same")
     if arguments.wrong:
-        for pair in pairs[::2]:
-            if (pair in held) != pair.same:
+        hidden = set(unseen(pairs))
+        for pair in pairs:
+            if pair not in hidden and (pair in held) != pair.same:
                 print(f"{pair.sort} {pair.cosine:.3f} {pair.because or '-'}: {pair.old} | {pair.new}")
 
 

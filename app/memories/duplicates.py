@@ -8,6 +8,7 @@ is stored. Two such texts that come at the same time may both be stored: none is
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -119,14 +120,8 @@ class Duplicates:
         query = select(Memory.id, Memory.content, Memory.revision).where(_candidates(caller, new, [h.id for h in hits]))
         async with self._database.statement() as tx:
             rows = {row.id: row for row in await tx.execute(query, caller.parameters)}
-        found = []
-        for hit in hits:
-            if (row := rows.get(hit.id)) is None:
-                continue
-            judgement = judged(row.content, new.text)
-            if judgement.said is not None:
-                found.append(Alike(row.id, row.content, row.revision, round(hit.score, 4), judgement.said))
-        return found
+        # In a thread: comparing long texts takes milliseconds each.
+        return await asyncio.to_thread(_judged, new.text, [(hit, rows[hit.id]) for hit in hits if hit.id in rows])
 
     async def add(
         self, tx: Tx, caller: Caller, new: CheckedMemory, near: Near, apps: dict[str, UUID]
@@ -197,6 +192,15 @@ class Duplicates:
             return False
         await trail.record(tx, caller, Access.UPDATE, [row.id])
         return True
+
+
+def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[Alike]:
+    """Those that say the same as the text. Each hit comes with its row."""
+    found = []
+    for hit, row in near:
+        if (said := judged(row.content, text).said) is not None:
+            found.append(Alike(row.id, row.content, row.revision, round(hit.score, 4), said))
+    return found
 
 
 def _comparable(new: CheckedMemory) -> bool:

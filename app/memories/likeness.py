@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 from app.embeddings.port import PACKAGED
 from app.memories.words import (
+    AGENT,
     APART,
+    CONTRARY,
     FORMER,
     FUNCTION,
     GRAMMAR,
@@ -27,10 +29,12 @@ from app.memories.words import (
     NEGATIONS,
     NUMBERS,
     ORDERING,
+    RELATIONS,
     ROLES,
     SYNONYMS,
     UNCERTAIN,
     UNITS,
+    USER,
 )
 
 LIKENESS = {PACKAGED: 0.75}
@@ -54,6 +58,7 @@ _SENTENCE = re.compile(r"(?:^|[.!?;:\n]\s*|[-*•]\s+)[\"'“(]*$")
 _SUFFIXES = ("ingly", "ing", "edly", "ed", "ies", "ied", "es", "s", "ly")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _SCALES = {"k": 1_000, "thousand": 1_000, "m": 1_000_000, "million": 1_000_000, "bn": 10**9, "billion": 10**9}
+_ACTING = re.compile(r"\b([A-Z][\w'-]*) (?=([a-z']+))")
 _USED_TO = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bget )(?<!\bgot )(?<!\bbe )\bused to\b", re.IGNORECASE)
 _PRESENT, _PAST = frozenset({"is", "are", "am", "'s"}), frozenset({"was", "were"})
 
@@ -84,19 +89,14 @@ def judged(old: str, new: str) -> Judgement:
     if _plain(old) == _plain(new):
         return Judgement(Said.SAME)
     before, after = _Text(old), _Text(new)
-    if because := _contrary(before, after):
+    because = _contrary(before, after)
+    if not because:
+        only_old, only_new = before.content - after.content, after.content - before.content
+        because = (_apart if only_old and only_new else _rearranged)(before, after, only_old, only_new)
+    if because:
         return Judgement(None, because)
-    only_old, only_new = before.content - after.content, after.content - before.content
-    if only_old and only_new:
-        because = _apart(before, after, only_old, only_new)
-        return Judgement(None, because) if because else Judgement(Said.SAME)
-    if not only_old and not only_new and before.numbers == after.numbers:
-        return Judgement(None, "order") if _turned(before, after) else Judgement(Said.SAME)
-    # One of them holds all words of the other.
-    if only_new or after.numbers - before.numbers:
-        lost = only_old or before.numbers - after.numbers
-        return Judgement(None, "number") if lost else Judgement(Said.MORE)
-    return Judgement(Said.SAME)
+    more = not only_old and (only_new or after.numbers - before.numbers)
+    return Judgement(Said.MORE if more else Said.SAME)
 
 
 class _Text:
@@ -164,6 +164,37 @@ class _Text:
         return names, frozenset(first)
 
     @cached_property
+    def arguments(self) -> list[str]:
+        """The words that carry what is said, and the user where they are not just the owner of something."""
+        return [
+            "\0user" if word in USER else _canonical(word)
+            for word in self.words
+            if word in USER or (_bare(word) not in FUNCTION and word not in GRAMMAR)
+        ]
+
+    @cached_property
+    def relations(self) -> dict[str, str]:
+        """For each such word the preposition that it follows, beside articles and the like."""
+        found: dict[str, str] = {}
+        relation = ""
+        for word in self.words:
+            if word in RELATIONS:
+                relation = word
+            elif word in USER or (_bare(word) not in FUNCTION and word not in GRAMMAR):
+                found.setdefault("\0user" if word in USER else _canonical(word), relation)
+                relation = ""
+        return found
+
+    @cached_property
+    def acting(self) -> frozenset[str]:
+        """Who is named as doing something."""
+        return frozenset(
+            _canonical(_bare(match.group(1).casefold()))
+            for match in _ACTING.finditer(self.text)
+            if match.group(2) in NAMING and _bare(match.group(1).casefold()) not in FUNCTION
+        )
+
+    @cached_property
     def roles(self) -> frozenset[str]:
         """Whom it tells of, if not of the user."""
         return frozenset(map(_canonical, self.words)) & _ROLES
@@ -200,6 +231,15 @@ def _apart(old: _Text, new: _Text, only_old: frozenset[str], only_new: frozenset
     if _turned(old, new):
         return "order"
     return "word" if _replaced(old.sequence, new.sequence) else ""
+
+
+def _rearranged(old: _Text, new: _Text, only_old: frozenset[str], only_new: frozenset[str]) -> str:
+    """What sets texts apart of which one holds all words of the other; empty: it says what the other says."""
+    if (only_new or new.numbers - old.numbers) and (only_old or old.numbers - new.numbers):
+        return "number"
+    if (only_new or only_old) and not _within(old, new):
+        return "order"
+    return "order" if _turned(old, new) else ""
 
 
 def _exclusive(old: Any, new: Any) -> bool:
@@ -249,13 +289,41 @@ def _tense(old: _Text, new: _Text) -> bool:
 
 
 def _turned(old: _Text, new: _Text) -> bool:
-    """Whether what stands on one side of a word such as "than" stands on its other side there."""
+    """Whether what stands on the two sides of a word has changed places, or words stand in another relation."""
+    before, after = old.relations, new.relations
+    if any({before[word], after[word]} in CONTRARY for word in before.keys() & after.keys()):
+        return True
     for word in ORDERING:
-        if word in old.words and word in new.words:
-            (left, right), (left_of_new, right_of_new) = _sides(old, word), _sides(new, word)
-            if (left - right) & (right_of_new - left_of_new) and (right - left) & (left_of_new - right_of_new):
-                return True
-    return False
+        if word in old.words and word in new.words and _crossed(_sides(old, word), _sides(new, word)):
+            return True
+    mine, theirs = old.arguments, new.arguments
+    moves = (_crossed(_around(mine, word), _around(theirs, word)) for word in set(mine) & set(theirs))
+    # "The site is hosted on Netlify" and "Netlify hosts the site" are the same.
+    return any(
+        any(before.get(each) in AGENT for each in moved) == any(after.get(each) in AGENT for each in moved)
+        for moved in moves
+        if moved
+    )
+
+
+def _crossed(old: tuple[set[str], set[str]], new: tuple[set[str], set[str]]) -> set[str]:
+    """What stands on the left in one and on the right in the other, if there is something both ways."""
+    (left, right), (left_of_new, right_of_new) = old, new
+    there, back = (left - right) & (right_of_new - left_of_new), (right - left) & (left_of_new - right_of_new)
+    return there | back if there and back else set()
+
+
+def _around(words: list[str], word: str) -> tuple[set[str], set[str]]:
+    at = words.index(word)
+    return set(words[:at]), set(words[at + 1 :])
+
+
+def _within(old: _Text, new: _Text) -> bool:
+    """Whether the longer text can say what the shorter one says, whose words it holds: they come in the same order, and
+    nobody else acts. "Alice likes tea" is not within "Bob likes tea and Alice likes coffee"."""
+    short, long = sorted((old, new), key=lambda text: len(text.sequence))
+    rest = iter(long.sequence)
+    return all(word in rest for word in short.sequence) and long.acting == short.acting
 
 
 def _sides(text: _Text, word: str) -> tuple[set[str], set[str]]:

@@ -16,7 +16,7 @@ FUNCTION = _set(
     of in on at to for by with from as into onto about and or so very really quite also too just then when while where
     how if than over under s t 's up out off via per own currently now still always usually generally typically
     till until should ought shall must instead
-    please remember note fact person someone people thing things something make makes made made go goes
+    please remember note fact person someone people thing things something make makes made
     """
 )
 """Words that carry nothing of what is told. Who acts is told apart otherwise."""
@@ -68,8 +68,20 @@ ROLES = _set(
 )
 """About whom something is told, if not about the user."""
 
-ORDERING = ("than", "over", "before", "after", "from", "to", "into", "reports", "instead", "above", "below")
+ORDERING = ("than", "over", "before", "after", "then", "from", "to", "into", "reports", "instead", "above", "below")
 """What stands before these words and what stands after them cannot change places."""
+
+RELATIONS = _set("to from with for by on at in out of into without against about under over inside outside near until")
+"""Words that say how what follows them belongs to the rest."""
+
+AGENT = _set("by on with at")
+"""What may stand before who or what does something, where the rest stands first."""
+
+CONTRARY = tuple({one, other} for one, other in map(str.split, ("to from", "with for", "to out", "of to", "into from")))
+"""Relations of one word that cannot be both."""
+
+USER = _set("user i me we us he him she her they them")
+"""The user, or whoever a memory is about, where they do something or something is done to them."""
 
 NAMING = _set(
     """
