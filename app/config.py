@@ -246,6 +246,16 @@ class Capture(Section):
         "label",
         description="Memories that read like orders to an assistant: label them as data, refuse, or just store them.",
     )
+    duplicates: Literal["keep", "merge", "supersede", "ask"] = Field(
+        "keep",
+        description="Texts added verbatim that say in other words what is remembered: keep both, merge: keep the one "
+        "that says more, supersede: put the older aside, or ask: keep both and name the older ones.",
+    )
+    likeness: Literal["auto"] | Annotated[float, Field(gt=0, le=1)] = Field(
+        "auto",
+        description="Cosine (0 to 1) from which on two texts may say the same, if their words agree. auto: as measured "
+        "for the packaged model, none for others, whose scales differ: with these nothing is compared.",
+    )
     wait: float = Field(
         60.0,
         ge=0,

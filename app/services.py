@@ -261,6 +261,7 @@ async def open_services(
             rates=rates,
             keys=keys,
             capture=settings.capture,
+            spaces=spaces,
         )
         search = Search(database, spaces, settings, rates, reranker)
         capturing = Worker(

@@ -27,7 +27,7 @@ async def add(
     json: Json = False,
 ) -> None:
     """Remember one text, word for word."""
-    from app.cli.output import as_json, read_stdin
+    from app.cli.output import as_json, note, plain, read_stdin
 
     body = {
         "user_id": client.user(user),
@@ -42,4 +42,11 @@ async def add(
     if json:
         as_json(added)
     else:
-        print(f"{'Already remembered' if added['event'] == 'NONE' else 'Remembered'}: {added['id']}")
+        print(f"{_DONE.get(added['event'], 'Remembered')}: {added['id']}")
+        for one in added.get("possible_duplicates", []):
+            print(f"  says the same? {one['id']}: {plain(one['memory'])}")
+        if added.get("note"):
+            note(added["note"])
+
+
+_DONE = {"NONE": "Already remembered", "UPDATE": "Completed", "SUPERSEDE": "Remembered in place of an older one"}

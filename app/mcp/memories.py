@@ -61,8 +61,17 @@ class NotAdded(BaseModel):
     detail: str | None = None
 
 
+class PossiblySame(BaseModel):
+    id: str
+    memory: str
+    likeness: float
+
+
 class AddResult(BaseModel):
     results: list[AddedMemory]
+    possible_duplicates: list[PossiblySame] | None = Field(
+        None, description="Memories that seem to say the same: correct or delete what is not needed."
+    )
     refused: list[NotAdded] | None = Field(None, description="What was not remembered, and why.")
     capture_id: str | None = None
     note: str | None = None
@@ -130,9 +139,25 @@ async def _add(services: Services, caller: Caller, arguments: AddArguments) -> A
         return await _infer(services, caller, arguments)
     new = MemoryCreate(text=arguments.text, namespace=arguments.namespace, metadata=arguments.metadata)
     added = await services.memories.add(caller, new)
-    answer: dict[str, Any] = {"results": [{"id": str(added.id), "memory": added.memory, "event": added.event.value}]}
-    if arguments.infer:
-        answer["note"] = VERBATIM
+    untrusted = Untrusted(services.settings.capture.injection)
+
+    def shown(text: str) -> str:
+        return untrusted.text(text, services.memories.intake.labels(text, {}))
+
+    # What the assistant has just said itself is no news to it; a memory that is kept instead may be of another one.
+    text = shown(added.memory) if added.event is Event.NONE and added.note else added.memory
+    result = {"id": str(added.id), "memory": text, "event": added.event.value}
+    if added.previous_memory is not None:
+        result["previous_memory"] = shown(added.previous_memory)
+    answer: dict[str, Any] = {"results": [result]}
+    if added.possible_duplicates:
+        answer["possible_duplicates"] = [
+            {"id": str(one.id), "memory": shown(one.memory), "likeness": one.likeness}
+            for one in added.possible_duplicates
+        ]
+    said = " ".join(part for part in (VERBATIM if arguments.infer else None, added.note) if part)
+    if note := untrusted.note(said or None):
+        answer["note"] = note
     return Answer(exact_json.dumps(answer).decode(), answer)
 
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Self, cast
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.memories.models import State
 
@@ -132,13 +132,28 @@ class OfRecord(BaseModel):
         return cast(Self, cls.model_construct(**values))
 
 
+class PossibleDuplicate(BaseModel):
+    """A memory that seems to say what a new one says."""
+
+    id: UUID
+    memory: str
+    likeness: float = Field(description="Similarity of the vectors, up to 1.")
+
+
 class MemoryAdded(Shape):
-    """What became of one text: ADD with the new memory, or NONE with the one that says it already."""
+    """What became of one text: ADD with the new memory, or NONE with the one that says it already.
+
+    By `capture.duplicates` also UPDATE with a memory that said less, and SUPERSEDE with the new memory in the place of
+    an older one; `previous_memory` is what that said, and `note` says why.
+    """
 
     id: UUID
     memory: str
     event: Event
     state: State = State.ACTIVE
+    previous_memory: str | None = None
+    note: str | None = None
+    possible_duplicates: Sequence[PossibleDuplicate] = ()
 
 
 @dataclass(frozen=True, slots=True)

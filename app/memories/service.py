@@ -25,8 +25,10 @@ from app.config import Capture, Limits
 from app.database import Database, Tx
 from app.errors import Forbidden, NotFound
 from app.index.deliver import Deliverer
+from app.index.space import Spaces
 from app.memories import changes, checks, listing, ranked, repository, transitions
 from app.memories.asked import Asked, parameters
+from app.memories.duplicates import Duplicates, Near
 from app.memories.intake import Intake
 from app.memories.listing import Look, Slice
 from app.memories.maintenance import Maintenance
@@ -63,6 +65,7 @@ class Memories:
         rates: Rates,
         keys: Keys,
         capture: Capture,
+        spaces: Spaces,
     ) -> None:
         self._database = database
         self._directory = directory
@@ -72,20 +75,30 @@ class Memories:
         self._rates = rates
         self._keys = keys
         self.intake = Intake(limits, capture)
+        self._duplicates = Duplicates(database, spaces, capture, self.intake)
         self.written: Counter[str] = Counter()
-        """Memories written since the start, by operation: add, duplicate, update, erase, or the new state."""
+        """Memories written since the start, by operation: add, duplicate, update, supersede, erase or a state."""
 
     async def add(self, caller: Caller, new: MemoryCreate) -> MemoryAdded:
         """Remember one text verbatim; an identical active one of the same app and namespace is answered instead.
+
+        What one that says the same in other words means is told by `capture.duplicates`.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
             Forbidden: the app is paused.
         """
-        return (await self.add_many(caller, [new]))[0]
+        checked, apps = await self._taken(caller, [new])
+        near = await self._duplicates.near(caller, checked[0])
+        return self._told(await self._add(caller, checked, apps, near))[0]
 
     async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
-        """Remember texts verbatim, all or none, in order."""
+        """Remember texts verbatim, all or none, in order. They are not compared with what is remembered but for
+        identical ones: they come from an import, which loses nothing."""
+        return self._told(await self._add(caller, *await self._taken(caller, news), Near()))
+
+    async def _taken(self, caller: Caller, news: Sequence[MemoryCreate]) -> tuple[list[CheckedMemory], dict[str, UUID]]:
+        """What is to be stored, and the ids of the apps that wrote it. Counts against the caller's limit."""
         checks.count(news, "memories", self._limits.batch, "limits.batch")
         caller.may_write(*{new.namespace for new in news})
         checked = [new if isinstance(new, CheckedMemory) else self.intake.created(new) for new in news]
@@ -95,24 +108,33 @@ class Memories:
                 raise Forbidden("Only the user may write in the name of another app.", code="not_your_app")
             apps[name] = (await self._directory.caller(caller.user, name, owner=True)).app_id
         await self._rates.save(caller, len(news))
-        added = await self._add(caller, checked, apps)
+        return checked, apps
+
+    def _told(self, added: list[MemoryAdded]) -> list[MemoryAdded]:
+        """Wake and count, now that it is stored."""
         self._delivery.wake()
         self._maintenance.wrote(len(added))
         for each in added:
-            self.written["add" if each.event is Event.ADD else "duplicate"] += 1
+            self.written["duplicate" if each.event is Event.NONE else each.event.value.lower()] += 1
         return added
 
     @again
-    async def _add(self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> list[MemoryAdded]:
+    async def _add(
+        self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID], near: Near
+    ) -> list[MemoryAdded]:
+        """`near`: what says the same as `news`, which is one then."""
         async with self._database.transaction() as tx:
             await self._refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in news})
             try:
-                added = await changes.add(tx, caller, news, apps)
+                done = await self._duplicates.add(tx, caller, news[0], near, apps)
+                added = await changes.add(tx, caller, news, apps) if done is None else [done]
             except NotFound:
                 self._directory.forget(caller.user)
                 raise
             if twins := [each.id for each in added if each.event is Event.NONE]:
                 await journal.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
+        if near.note:
+            return [each.model_copy(update={"note": near.note}) for each in added]
         return added
 
     @again

@@ -132,7 +132,7 @@ async def add_memory(
     ] = None,
 ) -> MemoryRowAdded | Outcome:
     """Remember one text verbatim: the answer is its row. An identical active one of the same app and namespace is
-    answered instead (`NONE`).
+    answered instead (`NONE`). `capture.duplicates` tells what becomes of one that says the same in other words.
 
     With `infer` and a language model, facts are extracted from it, and what is remembered already is completed,
     superseded or deleted accordingly: the answer lists what was done and what was refused. Where that takes long or
@@ -156,12 +156,13 @@ async def add_memory(
     created_at = new.created_at or datetime.now(UTC)
     create = services.memories.intake.created(replace(new.create(), created_at=created_at))
     added = await services.memories.add(caller, create)
-    note = NO_LLM if new.infer else None
-    twin = None if added.event is Event.ADD else await _readable(services, caller, added.id)
+    note = " ".join(part for part in (NO_LLM if new.infer else None, added.note) if part) or None
+    is_new = added.event in (Event.ADD, Event.SUPERSEDE)
+    twin = None if is_new else await _readable(services, caller, added.id)
     if twin is None:
         # Of a memory that says the same and that the caller may not see, it is told what the caller has said.
         return MemoryRowAdded.new(caller, added, create, created_at, note)
-    return MemoryRowAdded.of_twin(twin, added.event, note)
+    return MemoryRowAdded.of_twin(twin, added, note)
 
 
 @router.delete("", responses=documented(403, 404, 413))

@@ -12,7 +12,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from app.access.caller import Caller
 from app.capture.schemas import CaptureCreate, Turn
 from app.memories.models import State
-from app.memories.schemas import CheckedMemory, Event, MemoryAdded, MemoryCreate, MemoryRecord, OfRecord, Page
+from app.memories.schemas import (
+    CheckedMemory,
+    Event,
+    MemoryAdded,
+    MemoryCreate,
+    MemoryRecord,
+    OfRecord,
+    Page,
+    PossibleDuplicate,
+)
 from app.times import EpochSeconds, NaiveTime
 
 _YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
@@ -146,8 +155,21 @@ class MemoryRow(BaseModel):
 class MemoryRowAdded(MemoryRow):
     """The stored memory, and what became of the text."""
 
-    event: Event = Field(description="ADD: stored. NONE: this active memory says exactly the same already.")
+    event: Event = Field(
+        description="ADD: stored. NONE: this active memory says the same already. UPDATE: this memory said less, and"
+        " says what was added now. SUPERSEDE: stored in the place of another one."
+    )
     note: str | None = Field(description="Says how the text was stored, if not as asked.")
+    previous_memory: str | None = Field(
+        default=None,
+        description="What the memory said that was updated or superseded.",
+        exclude_if=lambda value: value is None,
+    )
+    possible_duplicates: list[PossibleDuplicate] = Field(
+        default=[],
+        description="Memories that seem to say the same, with capture.duplicates at ask.",
+        exclude_if=lambda value: not value,
+    )
 
     @classmethod
     def new(
@@ -169,12 +191,21 @@ class MemoryRowAdded(MemoryRow):
             labels=list(create.labels),
             event=added.event,
             note=note,
+            previous_memory=added.previous_memory,
+            possible_duplicates=list(added.possible_duplicates),
         )
 
     @classmethod
-    def of_twin(cls, record: MemoryRecord, event: Event, note: str | None) -> MemoryRowAdded:
+    def of_twin(cls, record: MemoryRecord, added: MemoryAdded, note: str | None) -> MemoryRowAdded:
         """The row of the memory that says the text already."""
-        return cls.model_construct(vector=None, event=event, note=note, **_row(record))
+        return cls.model_construct(
+            vector=None,
+            event=added.event,
+            note=note,
+            previous_memory=added.previous_memory,
+            possible_duplicates=[],
+            **_row(record),
+        )
 
 
 def _row(record: MemoryRecord) -> dict[str, Any]:

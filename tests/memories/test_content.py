@@ -38,6 +38,7 @@ def remembering(services: Services) -> Remembering:
             rates=services.rates,
             keys=services.keys,
             capture=Capture.model_validate(policies),
+            spaces=services.spaces,
         )
 
     return make

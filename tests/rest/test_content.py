@@ -29,6 +29,7 @@ async def redacting(services: Services) -> AsyncIterator[httpx.AsyncClient]:
         rates=services.rates,
         keys=services.keys,
         capture=Capture(secrets="redact"),
+        spaces=services.spaces,
     )
     transport = httpx.ASGITransport(create_app(replace(services, memories=memories)))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8765") as http:

@@ -1,0 +1,305 @@
+"""English words by what they mean for whether two memories say the same, for `likeness`."""
+
+from __future__ import annotations
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+FUNCTION = _set(
+    """
+    a an the this that these those it its he him his she her hers they them their theirs we us our ours i me my mine you
+    your yours user users user's himself herself themselves myself who whom whose which what there here
+    is are am was were be been being do does did done doing have has had having will shall can get gets got gotten
+    i'm i've i'd he's she's it's they're we're we've
+    of in on at to for by with from as into onto about and or so very really quite also too just then when while where
+    how if than over under s t 's up out off via per own currently now still always usually generally typically
+    till until should ought shall must instead
+    please remember note fact person someone people thing things something make makes made
+    """
+)
+"""Words that carry nothing of what is told. Who acts is told apart otherwise."""
+
+GRAMMAR = _set(
+    "not no never none nothing nobody neither nor without cannot cant dont doesnt didnt wont isnt arent wasnt"
+)
+"""Negations that carry nothing else."""
+
+NEGATIONS = GRAMMAR | _set(
+    """
+    avoid
+    avoids avoided avoiding refuse refuses refused dislike dislikes disliked hate hates hated detest detests lack lacks
+    stop stops stopped stopping quit quits cancelled canceled cancels unable disable disables disabled forbid forbids
+    forbidden exclude excludes excluded skip skips skipped against
+    nicht kein keine keinen nie niemals ohne ne pas jamais sans sin nunca ningún não nem senza non mai niet geen nooit
+    inte ingen ikke aldrig нет не никогда
+    """
+)
+
+LIMITING = _set(
+    """
+    only solely merely except unless rarely seldom hardly barely sometimes occasionally less fewer least almost nearly
+    half partly partially mostly unlike
+    """
+)
+"""What one of two texts says less by."""
+
+UNCERTAIN = _set(
+    """
+    plan plans planned planning might may could would want wants wanted hope hopes hoping hoped consider
+    considers considering considered thinking maybe perhaps probably possibly trying intend intends
+    intended wish wishes wished dream dreams dreamed wonder wonders unsure uncertain undecided if proposed proposes
+    suggests suggested applied applying soon eventually someday
+    """
+)
+"""Plans, wishes and guesses, which are not what is."""
+
+FORMER = _set("formerly previously former ex once earlier anymore longer past ago originally")
+"""What tells that something is over."""
+
+ROLES = _set(
+    """
+    brother sister mother father mum mom dad parent parents wife husband spouse son daughter child children kid kids
+    uncle aunt cousin nephew niece grandmother grandfather grandma grandpa boss manager colleague coworker friend
+    neighbor neighbour roommate flatmate girlfriend boyfriend fiance fiancee partner team teammate client customer
+    landlord tenant teacher student dog cat twin ex-wife ex-husband stepfather stepmother
+    """
+)
+"""About whom something is told, if not about the user."""
+
+ORDERING = ("than", "over", "before", "after", "then", "from", "to", "into", "reports", "instead", "above", "below")
+"""What stands before these words and what stands after them cannot change places."""
+
+RELATIONS = _set("to from with for by on at in out of into without against about under over inside outside near until")
+"""Words that say how what follows them belongs to the rest."""
+
+AGENT = _set("by on with at")
+"""What may stand before who or what does something, where the rest stands first."""
+
+CONTRARY = tuple({one, other} for one, other in map(str.split, ("to from", "with for", "to out", "of to", "into from")))
+"""Relations of one word that cannot be both."""
+
+USER = _set("user i me we us he him she her they them")
+"""The user, or whoever a memory is about, where they do something or something is done to them."""
+
+NAMING = _set(
+    """
+    is was has had likes loves hates prefers lives lived works worked wants needs uses used plays played plans owns
+    moved went said says told and bought sold started studies studied speaks knows teaches taught manages reports
+    runs drives drinks eats enjoys thinks met married will can does did never always should wrote writes leads owes
+    helps helped hired beat visited called joined left gave got keeps takes brought doesn't isn't
+    """
+)
+"""A capitalised word before one of these, at the beginning of a sentence, is who does it."""
+
+_SAME = """
+    like love enjoy adore fond fan enjoyable loves enjoys appreciate
+    prefer preference favor favour preferred
+    favorite favourite
+    live reside residence home lives living based dwell
+    work job employed employment working career
+    employer company firm
+    buy bought purchase purchased buying
+    begin start began begun started launch commence
+    big large huge
+    car automobile
+    phone mobile cellphone smartphone
+    kid child children kids
+    movie film
+    photo picture image photograph
+    bike bicycle cycling cycle biking
+    quick fast rapid speedy quickly
+    reply answer response respond
+    use utilize utilise employ using used
+    need require requires necessity must needs
+    speak talk
+    study learn studying learning
+    allergic allergy allergies
+    mom mother mum
+    dad father
+    apartment flat
+    vacation holiday
+    doctor physician
+    repo repository
+    db database
+    config configuration configure
+    docs documentation
+    app application
+    prod production
+    env environment
+    auth authentication
+    postgres postgresql
+    js javascript
+    k8s kubernetes
+    run running runs ran jog jogging
+    write wrote written writing
+    drink drank drunk drinks drinking
+    eat ate eaten eating consume
+    take took taken taking
+    meet met meeting meetings
+    teach taught
+    sleep slept sleeping
+    drive drove driven driving
+    swim swam swimming
+    keep kept
+    hold held
+    store save stored saved
+    happy glad
+    finish complete end completed finished
+    deploy deployment deployed release ship
+    colleague coworker
+    city town
+    road street
+    shop store
+    gym workout exercise
+    gift present
+    coffee espresso
+    language lang
+    short brief concise succinct
+    detailed thorough
+    morning mornings
+    evening evenings
+    name called named
+    celebrate celebrates
+    wake wakes woke
+    cook cooking cooks
+    read reading reads
+    play playing plays played
+    hike hiking hikes
+    travel traveling travelling trip travels
+    error mistake
+    bug defect
+    fix repair fixed
+    weekly week
+    daily day everyday
+    monthly month
+    yearly annual annually year
+    neighbor neighbour
+    color colour
+    gray grey
+    tv television
+    fridge refrigerator
+    bill invoice
+    wedding married marriage marry
+    birth born birthday
+    """
+
+SYNONYMS = {word: line.split()[0] for line in reversed(_SAME.strip().splitlines()) for word in line.split()}
+"""Words that say the same in a memory, each with the one that stands for them."""
+
+_ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
+_CARDINALS = [
+    "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
+    "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+]  # fmt: skip
+
+NUMBERS = (
+    {word: str(number) for number, word in enumerate(_CARDINALS, 2)}
+    | {word: f"{number} th" for number, word in enumerate(_ORDINALS, 1)}
+    | {"twice": "2", "both": "2", "dozen": "12", "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60"}
+    | {"seventy": "70", "eighty": "80", "ninety": "90", "hundred": "100", "thousand": "1000", "million": "1000000"}
+)
+"""Numbers in words, as `likeness` writes them."""
+
+_UNITS = """
+    kg kgs kilo kilos kilogram kilograms
+    g gram grams
+    lb lbs pound pounds
+    km kms kilometer kilometers kilometre kilometres
+    m meter meters metre metres
+    mi mile miles
+    cm centimeter centimeters centimetre centimetres
+    h hr hrs hour hours
+    min mins minute minutes
+    s sec secs second seconds
+    ms millisecond milliseconds
+    day days
+    week weeks
+    month months
+    year years
+    mb megabyte megabytes
+    gb gigabyte gigabytes
+    tb terabyte terabytes
+    usd $ dollar dollars
+    eur € euro euros
+    gbp £
+    jpy ¥ yen
+    inr ₹ rupees
+    % percent
+    am
+    pm
+    th st nd rd
+    l liter liters litre litres
+    ml milliliters
+    space spaces
+    """
+
+UNITS = {word: line.split()[0] for line in _UNITS.strip().splitlines() for word in line.split()}
+"""Units that may stand apart from their number, each as it is written in one way."""
+
+_APART = """
+    always usual often frequent | sometimes occasional | rare seldom hard | never
+    daily day | weekly week | monthly month | yearly | hourly hour | quarterly
+    every all everyone everything | most | some several few | none nobody
+    more most | less fewer least
+    before | after
+    like love enjoy | dislike hate
+    increase raise grow rise | decrease lower reduce shrink fall
+    enable activate | disable deactivate
+    open | close
+    buy purchase | sell sold
+    start begin join | stop quit leave left end finish
+    accept agree approve | reject refuse decline disagree
+    left | right
+    north northern | south southern | east eastern | west western
+    up top upper | down bottom
+    early earlier earliest | late later latest
+    hot warm | cold iced cool
+    big large | small tiny little
+    long | short brief concise
+    light | dark
+    high higher | low lower
+    fast quick | slow
+    cheap | expensive
+    old | new young
+    public | private
+    synchronous sync | asynchronous async
+    internal | external
+    minimum min | maximum max
+    summer | winter | spring | autumn fall
+    morning | noon lunch | afternoon | evening | night midnight
+    breakfast | lunch | dinner supper
+    monday | tuesday | wednesday | thursday | friday | saturday | sunday | weekday weekdays | weekend weekends
+    january | february | march | april | may | june | july | august | september | october | november | december
+    red | blue | green | yellow | black | white | purple | orange | pink | brown | gray grey
+    coffee espresso | tea | beer | wine | water | milk | juice | soda
+    dog puppy | cat kitten | horse | rabbit | bird parrot | hamster | fish | turtle
+    he him his | she her hers
+    brother | sister
+    mother mom mum | father dad
+    wife | husband
+    son | daughter
+    vegan | vegetarian | pescatarian | omnivore
+    tabs tab | spaces space
+    single | married | divorced | engaged | widowed
+    import imported importing | export exported exporting
+    upload uploaded | download downloaded
+    production prod | staging | development dev | test
+    frontend | backend
+    pass passed succeed succeeded | fail failed
+    win won | lose lost
+    lend lent | borrow borrowed
+    arrive arrival arrived | depart departure departed departing
+    male man | female woman
+    indoor indoors | outdoor outdoors
+    remote remotely | office onsite
+    aisle | window
+    sweet | salty savory | spicy | sour
+    left-handed | right-handed
+    add added | remove removed delete deleted
+    merge | rebase | squash
+    """
+
+APART = tuple(tuple(_set(part) for part in line.split("|")) for line in _APART.strip().splitlines() if line.strip())
+"""Lines of words that exclude each other, those in one set not."""

@@ -1,0 +1,128 @@
+"""Which texts that are near to each other are held to say the same: precision and recall by threshold.
+
+    python -m benchmarks.likeness [FILE] [--wrong]
+
+FILE holds a pair a line: `{"old", "new", "same", "sort"}`; left out: the pairs of the tests, which we have labelled.
+The packaged model tells how near they are. `words` are the guards of `app.memories.likeness` alone, `cosine` the
+threshold alone, `both` what the service does. The guards were written looking at every second pair; `unseen` are the
+others.
+`--wrong` lists what is taken for the same at the service's threshold and is not, and what is missed, of the pairs seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from app.embeddings.local import LocalEmbedder
+from app.embeddings.port import PACKAGED
+from app.memories.likeness import LIKENESS, judged
+
+PAIRS = Path(__file__).parent.parent / "tests" / "capture" / "likeness.jsonl"
+THRESHOLDS = [0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95]
+
+
+class Pair(NamedTuple):
+    """Two texts, whether they say the same, how near they are and what the words say against it."""
+
+    old: str
+    new: str
+    same: bool
+    sort: str
+    cosine: float
+    because: str | None
+
+
+class Score(NamedTuple):
+    """`found` pairs are held to say the same."""
+
+    precision: float
+    recall: float
+    found: int
+
+
+async def measured(lines: list[dict[str, Any]]) -> list[Pair]:
+    """The pairs with what the packaged model and the words say of them."""
+    embedder = LocalEmbedder()
+    try:
+        vectors = await embedder.documents([line[side] for side in ("old", "new") for line in lines])
+    finally:
+        await embedder.close()
+    firsts = np.stack([windows[0] for windows in vectors])
+    cosines = (firsts[: len(lines)] * firsts[len(lines) :]).sum(axis=1)
+    pairs = []
+    for line, cosine in zip(lines, cosines, strict=True):
+        said, because = judged(line["old"], line["new"])
+        against = None if said is not None else because
+        pairs.append(Pair(line["old"], line["new"], line["same"], line["sort"], float(cosine), against))
+    return pairs
+
+
+def score(pairs: list[Pair], threshold: float, *, words: bool = True) -> Score:
+    """How many of those that are held to say the same do, and how many of those that do are found."""
+    found = [pair for pair in pairs if pair.cosine >= threshold and not (words and pair.because is not None)]
+    right = sum(pair.same for pair in found)
+    same = sum(pair.same for pair in pairs)
+    return Score(right / len(found) if found else 1.0, right / same if same else 1.0, len(found))
+
+
+def read(file: Path = PAIRS) -> list[dict[str, Any]]:
+    """The pairs of a file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def unseen(pairs: list[Pair]) -> list[Pair]:
+    """Every second pair, which nobody looked at when the guards were written, without those that were thought up to
+    deceive them."""
+    return [pair for pair in pairs if pair.sort != "order"][1::2]
+
+
+def _show(name: str, pairs: list[Pair]) -> None:
+    print(f"\n{name}: {len(pairs)} pairs, {sum(pair.same for pair in pairs)} of which say the same")
+    print("threshold   cosine: precision recall    both: precision recall")
+    for threshold in THRESHOLDS:
+        alone, both = score(pairs, threshold, words=False), score(pairs, threshold)
+        print(f"     {threshold:.2f}         {alone.precision:.3f}   {alone.recall:.3f}         ", end="")
+        print(f"{both.precision:.3f}   {both.recall:.3f}")
+    words = score(pairs, -1.0)
+    print(f"    words alone: precision {words.precision:.3f}, recall {words.recall:.3f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", type=Path, default=PAIRS)
+    parser.add_argument("--wrong", action="store_true", help="list the pairs that are judged wrongly")
+    arguments = parser.parse_args()
+    lines = read(arguments.file)
+    started = time.perf_counter()
+    pairs = asyncio.run(measured(lines))
+    spent = time.perf_counter() - started
+    _show("all", pairs)
+    _show("unseen", unseen(pairs))
+    started = time.perf_counter()
+    for pair in pairs:
+        judged(pair.old, pair.new)
+    each = (time.perf_counter() - started) / len(pairs)
+    print(f"\n{len(pairs)} pairs embedded in {spent:.1f} s; words compared in {each * 1e6:.0f} µs a pair")
+    least = LIKENESS[PACKAGED]
+    print(f"\nby sort, at {least}:")
+    held = [pair for pair in pairs if pair.cosine >= least and pair.because is None]
+    counts, of = Counter(pair.sort for pair in held), Counter(pair.sort for pair in pairs)
+    for sort, count in of.items():
+        print(f"  {sort:<12} {counts[sort]:>4} of {count} held to say the same")
+    if arguments.wrong:
+        hidden = set(unseen(pairs))
+        for pair in pairs:
+            if pair not in hidden and (pair in held) != pair.same:
+                print(f"{pair.sort} {pair.cosine:.3f} {pair.because or '-'}: {pair.old} | {pair.new}")
+
+
+if __name__ == "__main__":
+    main()

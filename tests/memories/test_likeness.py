@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.embeddings.port import PACKAGED
+from app.memories.likeness import LIKENESS, Said, judged
+from benchmarks import likeness
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("I like tea.", "i  like tea!", Said.SAME),
+        ("The user is allergic to peanuts.", "User has a peanut allergy.", Said.SAME),
+        ("The budget is 12,000 euros.", "The budget is €12000.", Said.SAME),
+        ("The budget is $12,000.", "The budget is $12000.", Said.SAME),
+        ("Backups run for 10 minutes.", "Backups run for ten minutes.", Said.SAME),
+        ("User likes hiking.", "User likes hiking in the Alps with Maria.", Said.MORE),
+        ("User likes hiking in the Alps.", "User likes hiking.", Said.SAME),
+        ("User liked hiking.", "User likes hiking.", None),
+        ("Wir nutzen Postgres.", "Wir nutzen nicht Postgres.", None),
+        ("Elle habite à Lyon.", "Elle habite à Nantes.", None),
+        ("用户喜欢咖啡", "用户喜欢茶", None),
+    ],
+)
+def test_words_decide_what_vectors_do_not(old: str, new: str, said: Said | None):
+    assert judged(old, new).said is said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "because"),
+    [
+        ("The timeout is 30 s.", "The timeout is 60 s.", "number"),
+        ("The run is 10 km long.", "The run is 10 miles long.", "number"),
+        ("We run version 1.2.3.", "We run version 1.2.4.", "number"),
+        ("The user has two cats.", "The user has three cats.", "number"),
+        ("Alice eats meat.", "Alice doesn't eat meat.", "negation"),
+        ("Alice lives in Rome.", "Bob lives in Rome.", "name"),
+        ("Read it from /etc/a.conf.", "Read it from /etc/b.conf.", "name"),
+        ('Sign with "Best".', 'Sign with "Cheers".', "name"),
+        ("Alice taught Bob.", "Bob taught Alice.", "name"),
+        ("Bob lives in Rome.", "The user lives in Rome.", "name"),
+        ("User drinks wine.", "User rarely drinks wine.", "limit"),
+        ("User runs marathons.", "User hopes to run marathons.", "certainty"),
+        ("Alice works at Acme.", "Alice used to work at Acme.", "time"),
+        ("The shop is open on Sundays.", "On Sundays the shop is closed.", "opposite"),
+        ("His wife works in Rome.", "He works in Rome.", "who"),
+        ("User prefers tea over coffee.", "User prefers coffee over tea.", "order"),
+        ("The dog bit the neighbour.", "The neighbour bit the dog.", "order"),
+        ("User asked Sam for help.", "Sam asked the user for help.", "order"),
+        ("Tabs in Python and spaces in C.", "Spaces in Python and tabs in C.", "order"),
+        ("Deploy to staging, then to production.", "Deploy to production, then to staging.", "order"),
+        ("The train to Berlin is late.", "The train from Berlin is late.", "order"),
+        ("Alice likes tea.", "Bob likes tea and Alice likes coffee.", "name"),
+        ("User collects stamps of Peru.", "User collects coins of Peru.", "word"),
+    ],
+)
+def test_each_difference_is_named_whichever_text_is_the_older(old: str, new: str, because: str):
+    assert judged(old, new) == (None, because)
+    assert judged(new, old) == (None, because)
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_any_text_is_judged_and_says_what_it_says(one: str, other: str):
+    assert judged(one, one).said is Said.SAME
+    judged(one, other)
+
+
+@pytest.mark.parametrize("text", ["a_" * 500, "1-" * 500, "'" * 1_000, "A b. " * 200, "x." * 500, "/" * 1_000])
+def test_texts_made_to_be_slow_are_not(text: str):
+    started = time.perf_counter()
+    judged(text, text + " and more")
+    assert time.perf_counter() - started < 1
+
+
+async def test_the_packaged_model_and_the_words_agree_with_those_who_labelled_the_pairs():
+    lines = likeness.read()
+    pairs = await likeness.measured(lines)
+    assert len(pairs) >= 300
+    least = LIKENESS[PACKAGED]
+    found = likeness.score(pairs, least)
+    assert found.precision >= 0.97
+    assert found.recall >= 0.5
+    unseen = likeness.score(likeness.unseen(pairs), least)
+    assert unseen.precision >= 0.95
+    assert unseen.recall >= 0.4
+    # Vectors alone would lose every other memory.
+    assert likeness.score(pairs, least, words=False).precision < 0.7
