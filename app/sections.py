@@ -153,7 +153,9 @@ class Categories(Section):
     threshold: float = Field(
         0.5, gt=0, lt=1, description="How sure it must be, 0 to 1. A higher one leaves more without a category."
     )
-    most: int = Field(2, ge=1, le=5, description="Categories that one memory is assigned.")
+    most: int = Field(
+        1, ge=1, le=5, description="Categories that one memory is assigned; further ones are surer to err."
+    )
 
 
 class EgressSettings(Section):

@@ -24,6 +24,7 @@ metadata = Base.metadata
 
 __all__ = [
     "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "Category", "CategoryMark", "Config",
-    "Embedding", "IndexGeneration", "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog",
-    "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
+    "Embedding", "IndexGeneration", "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory",
+    "MemoryAccessLog", "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "RateLimit", "SyncRun", "User",
+    "metadata",
 ]  # fmt: skip

@@ -218,7 +218,13 @@ Labelling = Callable[[str, dict[str, Any]], tuple[str, ...]]
 
 
 async def update_text(
-    tx: Tx, caller: Caller, which: ColumnElement[bool], change: MemoryUpdate, labels: Labelling, *, confirms: bool = False
+    tx: Tx,
+    caller: Caller,
+    which: ColumnElement[bool],
+    change: MemoryUpdate,
+    labels: Labelling,
+    *,
+    confirms: bool = False,
 ) -> UUID:
     """Write a new revision of the one memory that `which` selects; the same content again changes nothing.
 

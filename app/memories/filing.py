@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+from pydantic import BaseModel
 from sqlalchemy import bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY, TEXT
 from sqlalchemy.dialects.postgresql import UUID as PG_UUID
@@ -29,7 +30,7 @@ from app.audit import trail
 from app.audit.trail import Access
 from app.database import Database, Tx
 from app.embeddings.port import EmbedderUnavailable
-from app.errors import Unavailable
+from app.errors import Conflict, Unavailable
 from app.index import marks
 from app.index.deliver import Deliverer
 from app.index.models import Kind
@@ -152,6 +153,23 @@ _AGAIN = text(
 )
 
 
+# From what waits, which is little, rather than from what the user has.
+_WAITING = text(
+    """
+    SELECT count(*) AS waiting, count(*) FILTER (WHERE k.attempts > 0) AS failed
+    FROM (SELECT memory_id, attempts FROM category_marks WHERE due_at < 'infinity' OFFSET 0) AS k
+    JOIN memories AS m ON m.id = k.memory_id WHERE m.user_id = :user
+    """
+)
+
+
+class Waiting(BaseModel):
+    """Memories that the service is to look at for categories; `failed`: of these, those that it could not file yet."""
+
+    waiting: int
+    failed: int
+
+
 class Filing:
     """Files what is marked, some memories at a time."""
 
@@ -195,15 +213,36 @@ class Filing:
             log.info("categories: %d memories filed", done)
         return self.filed - before
 
-    async def ask_again(self, caller: Caller) -> int:
-        """Mark every memory of a user that no client has filed; returns how many.
+    async def order(self, caller: Caller, *, again: bool) -> Waiting:
+        """Have what waits of a user filed soon, and `again` also what was looked at and no client has filed.
 
         Raises:
             Forbidden: an app asks, or a credential that reaches only some namespaces, or may not write.
+            Conflict: the service assigns no categories.
         """
-        caller.must_be_owner("have their memories filed again")
+        caller.must_be_owner("have their memories filed")
         caller.may_write()
-        return await self._ask_again(caller)
+        if self._settings.assign == "off":
+            raise Conflict(
+                "This service assigns no categories.",
+                code="categories_off",
+                hint='Set categories.assign = "local" and start it again.',
+            )
+        if again:
+            await self._ask_again(caller)
+        return await self.waiting(caller)
+
+    async def waiting(self, caller: Caller) -> Waiting:
+        """How many memories of a user wait to be looked at.
+
+        Raises:
+            Forbidden: an app asks, or a credential that reaches only some namespaces, or may not read.
+        """
+        caller.must_be_owner("see what waits for a category")
+        caller.may_read()
+        async with self._database.statement() as tx:
+            row = (await tx.execute(_WAITING, {"user": caller.user_id})).one()
+        return Waiting(waiting=row.waiting, failed=row.failed)
 
     @again
     async def _ask_again(self, caller: Caller) -> int:
@@ -248,7 +287,7 @@ class Filing:
     async def _page(self, space: Space, known: Mapping[UUID, Known], looked: list[UUID]) -> tuple[int, int]:
         """File one page in one transaction; returns how many memories changed, and how many were looked at.
 
-        `known`: the categories of each user whose memories are looked at; `looked` is told the ids, for when this fails.
+        `known`: the categories of each user whose memories are looked at; `looked` is told the ids, should it fail.
         """
         dimension = await space.dimension()
         async with self._database.transaction() as tx:
@@ -272,9 +311,9 @@ class Filing:
         windows = [np.frombuffer(row.vector, dtype="<f4").reshape(-1, dimension) for row in rows]
         vectors = np.stack([classifying.of_windows(each) for each in windows])
         sure = classifying.confidences(vectors, [row.content for row in rows], known)
-        limits = {"threshold": self._settings.threshold, "most": self._settings.most}
+        threshold, most = self._settings.threshold, self._settings.most
         return {
-            row.id: [choice.name for choice in classifying.choose(each, known, **limits)]
+            row.id: [choice.name for choice in classifying.choose(each, known, threshold=threshold, most=most)]
             for row, each in zip(rows, sure, strict=True)
         }
 
