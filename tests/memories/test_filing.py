@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from uuid import UUID
 
@@ -285,3 +286,52 @@ async def test_what_waits_is_found_by_an_index(services: Services, owner: Caller
         bound = {name: values[name] for name in statement.compile().params}
         plan = "\n".join(await tx.scalars(text(f"EXPLAIN {statement.text}"), bound))
     assert "Seq Scan" not in plan, plan
+
+
+MANY = 100_000
+PART = 10_000
+LOOKED_AT = 4_000
+_FILL = text(
+    """
+    WITH new AS (
+        INSERT INTO memories (user_id, app_id, content, hash)
+        SELECT :user, :app, 'thing number ' || n, md5(n::text || :salt)
+        FROM generate_series(CAST(:first AS integer), :last) AS n RETURNING id, hash
+    )
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
+    SELECT 'memory', new.id, e.model, new.hash, e.vector, e.cut
+    FROM new CROSS JOIN (SELECT model, vector, cut FROM embeddings WHERE id = :like LIMIT 1) AS e
+    """
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("in_bulk")
+async def test_many_are_filed_at_a_steady_pace(
+    services: Services, owner: Caller, job: Filing, remember: Remember, monkeypatch: pytest.MonkeyPatch, capsys
+):
+    like = await remember(owner, HEALTH)
+    values = {"user": owner.user_id, "app": owner.app_id, "like": like, "salt": str(like)}
+    begun = time.perf_counter()
+    for first in range(1, MANY + 1, PART):
+        async with services.database.transaction() as tx:
+            await tx.execute(text("SET LOCAL statement_timeout = '300s'"))
+            await tx.execute(_FILL, values | {"first": first, "last": first + PART - 1})
+    filled = time.perf_counter() - begun
+    async with services.database.transaction() as tx:
+        await tx.execute(text("ANALYZE memories, embeddings, category_marks"))
+        bound = {"model": services.spaces.serving.model, "limit": 200, "users": [owner.user_id]}
+        plan = "\n".join(await tx.scalars(text(f"EXPLAIN {filing._DUE.text}"), bound))
+        assert "idx_category_marks_due" in plan, plan
+        assert "Seq Scan on memories" not in plan, plan
+        assert "Seq Scan on embeddings" not in plan, plan
+    begun = time.perf_counter()
+    seen = 0
+    while seen < LOOKED_AT:
+        seen += await job._some()
+    each = (time.perf_counter() - begun) / seen
+    assert job.filed == seen
+    with capsys.disabled():
+        print(f"\n{MANY:,} marked in {filled:.0f} s; filed {seen:,}: {1000 * each:.2f} ms each")
+    assert each < 0.02
