@@ -28,7 +28,7 @@ from pydantic import (
 
 from app import inherited
 from app.errors import SetupError
-from app.sections import ASYMMETRIC, EgressSettings, OAuth, Reranker, Section, network, origin
+from app.sections import ASYMMETRIC, Categories, EgressSettings, OAuth, Reranker, Section, network, origin
 
 PREFIX = "OPENMEMORY_"
 _CLIENT_KEY = "OPENMEMORY_API_KEY"
@@ -305,6 +305,7 @@ class Settings(Section):
     rates: Rates = Rates()
     audit: Audit = Audit()
     capture: Capture = Capture()
+    categories: Categories = Categories()
     log: Log = Log()
     _inherited: inherited.Inherited = PrivateAttr(default=inherited.NOTHING)
 

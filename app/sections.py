@@ -144,6 +144,20 @@ class Reranker(Section):
         return web_url(value) if value else value
 
 
+class Categories(Section):
+    """Categories that the service assigns in the background to memories that no client has filed."""
+
+    assign: Literal["off", "local"] = Field(
+        "local", description="local: by vectors and words, nothing leaves the machine; off: clients alone file."
+    )
+    threshold: float = Field(
+        0.5, gt=0, lt=1, description="How sure it must be, 0 to 1. A higher one leaves more without a category."
+    )
+    most: int = Field(
+        1, ge=1, le=5, description="Categories that one memory is assigned; further ones are surer to err."
+    )
+
+
 class EgressSettings(Section):
     """Where the service may connect to, beyond the public internet and the addresses in these settings."""
 

@@ -47,6 +47,7 @@ from app.index.recut import Recut
 from app.index.space import Deadlines, Spaces
 from app.llm.providers import Llms
 from app.memories.archiving import Archiving
+from app.memories.filing import Filing
 from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory
@@ -105,6 +106,7 @@ class Services:
     backup: Backup
     policies: Policies
     archiving: Archiving
+    filing: Filing
     apps: Apps
     search: Search
     stats: Stats
@@ -292,6 +294,7 @@ async def open_services(
             ),
             policies=Policies(database),
             archiving=Archiving(database, directory, deliverer),
+            filing=Filing(database, directory, spaces, deliverer, settings=settings.categories),
             maintenance=maintenance,
             apps=Apps(database),
             search=search,

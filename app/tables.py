@@ -8,14 +8,23 @@ from app.capture.models import Capture
 from app.configuration.models import Config
 from app.database import Base
 from app.index.models import Embedding, IndexGeneration, IndexMark, SyncRun
-from app.memories.models import ArchivePolicy, Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory
+from app.memories.models import (
+    ArchivePolicy,
+    Category,
+    CategoryMark,
+    Memory,
+    MemoryCategory,
+    MemoryRevision,
+    MemoryStatusHistory,
+)
 from app.search.models import LexicalStatistics
 from app.sessions.models import McpMessage, McpSession
 
 metadata = Base.metadata
 
 __all__ = [
-    "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "Category", "Config", "Embedding",
-    "IndexGeneration", "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog",
-    "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
+    "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "Category", "CategoryMark", "Config",
+    "Embedding", "IndexGeneration", "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory",
+    "MemoryAccessLog", "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "RateLimit", "SyncRun", "User",
+    "metadata",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ BENCHMARKS = {
     "backup": "archives out and in: seconds, the service's memory, and whether both sides are the same",
     "grants": "what a thousand access rules cost a search among 100,000 memories",
     "listing": "lists, filters, sorts and counts of one user with 100,000 memories; `--plans` shows the indexes",
+    "categories": "how often the categories that are assigned without a language model are right, and what they cost",
     "evaluation": "how well searches find what is relevant, on judged collections: the arms alone, fused, and ours",
 }
 

@@ -17,6 +17,7 @@ from sqlalchemy import text
 
 from app.access.caller import Caller
 from app.config import Settings
+from app.sections import Categories
 from app.services import Services, open_services
 from tests.clusters import furnish
 
@@ -46,7 +47,9 @@ def short_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 async def services(short_folder: Path) -> AsyncIterator[Services]:
     """The whole product, shared by the tests of one worker; each test takes a `new_user` of its own."""
-    async with open_services(Settings(data_dir=str(furnish(short_folder / "shared")), port=0)) as opened:
+    # Tests of categories file when they want to; others would meet categories that they did not give.
+    settings = Settings(data_dir=str(furnish(short_folder / "shared")), port=0, categories=Categories(assign="off"))
+    async with open_services(settings) as opened:
         yield opened
 
 

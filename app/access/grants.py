@@ -18,7 +18,7 @@ from app.access.caller import Caller
 from app.access.explanation import Deciding, Facts, hindrance, reason
 from app.access.journal import Event
 from app.access.models import AccessControl, App
-from app.access.readable import keys_of, readable_by
+from app.access.readable import counts, keys_of, readable_by
 from app.again import again
 from app.config import LONGEST_NAME
 from app.database import Database, Tx
@@ -220,6 +220,7 @@ class Grants:
                 AccessControl.user_id == app.user_id,
                 or_(AccessControl.subject_id == app.app_id, AccessControl.subject_id.is_(None)),
                 AccessControl.object_key == func.any(keys_of(rows)),
+                counts(rows),
             )
             .order_by(
                 AccessControl.subject_id.is_(None),

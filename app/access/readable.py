@@ -27,7 +27,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, array
 from app.access.caller import Caller
 from app.access.models import AccessControl, App
 
-_CATEGORIES = table("memory_categories", column("memory_id"), column("category_id"))
+_CATEGORIES = table("memory_categories", column("memory_id"), column("category_id"), column("automatic"))
 _TEXTS: ColumnElement[Any] = literal_column("'{}'::text[]")
 
 
@@ -43,7 +43,8 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     2. The owner reads all of these. For an app, further:
     3. a paused app reads nothing;
     4. of the rules that speak of the row (itself, its app, namespace, categories, or everything) one decides:
-       a rule for this app goes before a rule for every app, and a deny before an allow;
+       a rule for this app goes before a rule for every app, and a deny before an allow; a rule that allows a category
+       does not speak of what only the service has filed there (`counts`);
     5. with no such rule: under `own_app` an app reads what it wrote; under `user` it reads everything, unless it has
        allow rules of its own, for then these are the list of what it reads.
     """
@@ -74,7 +75,7 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     )
     verdict = (
         select(AccessControl.effect)
-        .where(of_this_app, AccessControl.object_key == func.any(keys_of(rows)))
+        .where(of_this_app, AccessControl.object_key == func.any(keys_of(rows)), counts(rows))
         .order_by(AccessControl.subject_id.is_(None), AccessControl.effect == _constant("allow"))
         .limit(literal_column("1"))
         .correlate(rows)
@@ -136,6 +137,24 @@ def _is_there(*which: ColumnElement[bool], order: Sequence[Any]) -> ColumnElemen
 def _constant(value: str, cast: str = "") -> ColumnElement[Any]:
     """A constant of our own in the text of the statement, so that partial indexes match whatever the plan."""
     return literal_column(f"'{value}'{cast}")
+
+
+def counts(rows: Any) -> ColumnElement[bool]:
+    """Whether a rule whose key is one of the row's speaks of it: not if it allows a category that is only our guess.
+
+    A guess may take a memory from an app, and never give it one.
+    """
+    guessed = (
+        select(_CATEGORIES.c.automatic)
+        .where(_CATEGORIES.c.memory_id == rows.id, _CATEGORIES.c.category_id == AccessControl.object_id)
+        .correlate(rows, AccessControl)
+        .scalar_subquery()
+    )
+    return or_(
+        AccessControl.effect == _constant("deny"),
+        AccessControl.object_type != _constant("category"),
+        guessed.is_not(literal_column("true")),
+    )
 
 
 def keys_of(rows: Any) -> ColumnElement[Any]:

@@ -200,7 +200,9 @@ class Records:
     def _filing(self, place: str, _: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
         filing = fields.id("memory_id"), fields.id("category_id")
-        return [] if self._recent.place("filings", filing, place) else [("incoming_filings", filing)]
+        if self._recent.place("filings", filing, place):
+            return []
+        return [("incoming_filings", (*filing, fields.flag("automatic", default=False)))]
 
     def _change(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)

@@ -58,7 +58,8 @@ SECTIONS: dict[str, str] = {
         FROM memories AS m WHERE {_WHICH} ORDER BY m.created_at, m.id
     """,
     "memory_categories": f"""
-        SELECT CAST(json_build_object('memory_id', c.memory_id, 'category_id', c.category_id) AS text)
+        SELECT CAST(json_build_object('memory_id', c.memory_id, 'category_id', c.category_id,
+            'automatic', c.automatic) AS text)
         FROM memory_categories AS c WHERE c.memory_id IN ({_CHOSEN}) ORDER BY c.memory_id, c.category_id
     """,
     "status_history": f"""

@@ -9,6 +9,7 @@ import typer
 from app.cli.add import add
 from app.cli.apps import apps
 from app.cli.audit import audit
+from app.cli.categories import categories
 from app.cli.config import config
 from app.cli.doctor import doctor
 from app.cli.erase import erase
@@ -67,6 +68,7 @@ cli.add_typer(apps, name="apps")
 cli.add_typer(grants, name="grants")
 cli.add_typer(keys, name="keys")
 cli.add_typer(policies, name="policies")
+cli.add_typer(categories, name="categories")
 cli.command()(audit)
 cli.command()(erase)
 cli.command()(config)

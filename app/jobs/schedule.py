@@ -44,6 +44,9 @@ PRUNE_EVERY = 3_600
 FIRST_ARCHIVE, ARCHIVE_EVERY = 90, 3_600
 """Seconds after a start, and between two looks for what an archive policy says is to be archived."""
 
+FIRST_FILING, FILING_EVERY = 20, 10
+"""Seconds after a start, and between two looks for memories that have no category yet."""
+
 log = logging.getLogger(__name__)
 
 
@@ -76,6 +79,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(services.maintenance.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "note_use_of_keys", KEYS_EVERY)
     add(services.archiving.run, "archive", ARCHIVE_EVERY, first=FIRST_ARCHIVE)
+    add(services.filing.run, "file", FILING_EVERY, first=FIRST_FILING)
     add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()
     watching = asyncio.create_task(watch_clock(scheduler, Clock()), name="clock")

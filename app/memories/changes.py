@@ -218,9 +218,17 @@ Labelling = Callable[[str, dict[str, Any]], tuple[str, ...]]
 
 
 async def update_text(
-    tx: Tx, caller: Caller, which: ColumnElement[bool], change: MemoryUpdate, labels: Labelling
+    tx: Tx,
+    caller: Caller,
+    which: ColumnElement[bool],
+    change: MemoryUpdate,
+    labels: Labelling,
+    *,
+    confirms: bool = False,
 ) -> UUID:
     """Write a new revision of the one memory that `which` selects; the same content again changes nothing.
+
+    `confirms`: the categories are the word of the user themself, also of those that the service had assigned.
 
     Raises:
         NotFound: no such memory, or not the caller's.
@@ -235,7 +243,9 @@ async def update_text(
     memory_id: UUID = current.id
     content = current.content if change.text is None else change.text
     metadata = current.metadata if change.metadata is None else change.metadata
-    refiled = change.categories is not None and await _refile(tx, caller.user_id, current.id, set(change.categories))
+    refiled = change.categories is not None and await _refile(
+        tx, caller.user_id, current.id, set(change.categories), confirms=confirms
+    )
     if content == current.content and metadata == current.metadata and not refiled:
         return memory_id
     if current.revision == LAST_REVISION:
@@ -267,7 +277,19 @@ async def update_text(
     return memory_id
 
 
-async def _refile(tx: Tx, user_id: UUID, memory_id: UUID, names: set[str]) -> bool:
+_LEAVE_ALONE = text(
+    """
+    INSERT INTO category_marks (memory_id, due_at) VALUES (:id, 'infinity')
+    ON CONFLICT (memory_id) DO UPDATE SET due_at = 'infinity'
+    """
+).bindparams(bindparam("id", type_=Uuid))
+
+
+async def _refile(tx: Tx, user_id: UUID, memory_id: UUID, names: set[str], *, confirms: bool) -> bool:
+    """File a memory under these categories and no others; whether that changes anything.
+
+    What the service has assigned and somebody names again stays its guess, unless the user `confirms` it.
+    """
     wanted = set((await _category_ids(tx, names)).values())
     filed = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == memory_id)
     present = set((await tx.scalars(filed)).all())
@@ -280,7 +302,13 @@ async def _refile(tx: Tx, user_id: UUID, memory_id: UUID, names: set[str]) -> bo
     if new := wanted - present:
         filings = [{"memory_id": memory_id, "category_id": id_, "user_id": user_id} for id_ in new]
         await tx.execute(insert(MemoryCategory), filings)
-    return wanted != present
+    confirmed = 0
+    if confirms:
+        ours = and_(MemoryCategory.memory_id == memory_id, MemoryCategory.automatic)
+        confirmed = (await tx.execute(update(MemoryCategory).where(ours).values(automatic=False))).rowcount
+    if confirms or wanted != present:
+        await tx.execute(_LEAVE_ALONE, {"id": memory_id})
+    return wanted != present or confirmed > 0
 
 
 async def change_state(

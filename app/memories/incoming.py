@@ -20,7 +20,7 @@ TABLES: Mapping[str, str] = {
         updated_at timestamptz, archived_at timestamptz, deleted_at timestamptz, namespace text, thread_id text,
         kind text, key text, importance double precision, expires_at timestamptz, valid_from timestamptz,
         valid_until timestamptz, superseded_by uuid, revision integer, hash text, labels text[], categories uuid[]""",
-    "incoming_filings": "memory uuid, category uuid",
+    "incoming_filings": "memory uuid, category uuid, automatic boolean",
     "incoming_history": """
         place integer, id uuid, memory uuid, app uuid, old_state memory_state, new_state memory_state,
         changed_at timestamptz""",

@@ -233,6 +233,7 @@ class Category(Base):
     """A subject that memories are filed under, shared by all users by name."""
 
     __tablename__ = "categories"
+    __table_args__ = (Index("idx_categories_described", "name", postgresql_where=text("description IS NOT NULL")),)
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
     name: Mapped[str] = mapped_column(unique=True)
@@ -242,7 +243,10 @@ class Category(Base):
 
 
 class MemoryCategory(Base):
-    """Which memory is filed under which category. Whose it is, a trigger fills in where it is left out."""
+    """Which memory is filed under which category. Whose it is, a trigger fills in where it is left out.
+
+    `automatic`: the service has filed it, no client; rules that allow a category do not count it.
+    """
 
     __tablename__ = "memory_categories"
     __table_args__ = (Index("idx_memory_category", "user_id", "category_id", "memory_id"),)
@@ -250,6 +254,22 @@ class MemoryCategory(Base):
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
     category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id", ondelete="CASCADE"), primary_key=True)
     user_id: Mapped[UUID]
+    automatic: Mapped[bool] = mapped_column(server_default=text("false"))
+
+
+class CategoryMark(Base):
+    """A memory that the service is to look at for categories; a trigger raises it when the text has its vector.
+
+    One that is due at `infinity` is never looked at: a client has said what its categories are.
+    """
+
+    __tablename__ = "category_marks"
+    __table_args__ = (Index("idx_category_marks_due", "due_at", "memory_id"),)
+
+    memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
+    due_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    attempts: Mapped[int] = mapped_column(server_default=text("0"))
+    last_error: Mapped[str | None]
 
 
 class ArchivePolicy(Base):

@@ -26,7 +26,7 @@ _PLAN = (
         before memory_state, before_revision integer, before_text text, final memory_state, twin boolean DEFAULT false,
         edited boolean DEFAULT false, touched boolean DEFAULT false, revision integer) ON COMMIT DROP
     """,
-    "CREATE TEMPORARY TABLE restored_filings (memory uuid, category uuid) ON COMMIT DROP",
+    "CREATE TEMPORARY TABLE restored_filings (memory uuid, category uuid, automatic boolean) ON COMMIT DROP",
     """
     CREATE TEMPORARY TABLE restored_revisions (
         memory uuid, revision integer, old_text text, new_text text, metadata jsonb, app_id uuid,
@@ -82,14 +82,15 @@ _SUPERSEDE = text(
 )
 _FILE = text(
     """
-    INSERT INTO restored_filings (memory, category)
-    SELECT DISTINCT r.target, c.target
+    INSERT INTO restored_filings (memory, category, automatic)
+    SELECT r.target, c.target, bool_or(f.automatic)
     FROM (
-        SELECT id AS memory, unnest(categories) AS category FROM incoming_memories
-        UNION ALL SELECT memory, category FROM incoming_filings
+        SELECT id AS memory, unnest(categories) AS category, false AS automatic FROM incoming_memories
+        UNION ALL SELECT memory, category, automatic FROM incoming_filings
     ) AS f
     JOIN restored AS r ON r.id = f.memory AND r.fate <> 'skip'
     JOIN incoming_categories AS c ON c.id = f.category
+    GROUP BY r.target, c.target
     """
 )
 CONTENT = (

@@ -118,8 +118,10 @@ _UNFILE = text(
 )
 _KEEP_FILINGS = text(
     """
-    INSERT INTO memory_categories (memory_id, category_id) SELECT memory, category FROM restored_filings
-    ORDER BY memory, category ON CONFLICT DO NOTHING
+    INSERT INTO memory_categories (memory_id, category_id, automatic)
+    SELECT memory, category, automatic FROM restored_filings ORDER BY memory, category
+    ON CONFLICT (memory_id, category_id) DO UPDATE SET automatic = false
+        WHERE memory_categories.automatic AND NOT excluded.automatic
     """
 )
 _HISTORY = text(

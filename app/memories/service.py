@@ -217,7 +217,7 @@ class Memories:
             if not caller.owner:
                 await self._refuse_paused(tx, {caller.app_id}, "change memories")
             which = (Memory.id == memory_id) & readable_by(caller, Memory, states=_kept(caller))
-            await changes.update_text(tx, caller, which, change, self.intake.labels)
+            await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
             await trail.record(tx, caller, Access.UPDATE, [memory_id])
             return await repository.get(tx, caller, memory_id)
 

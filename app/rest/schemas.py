@@ -118,10 +118,10 @@ class MemoryDetail(BaseModel):
     importance: float | None
     expires_at: datetime | None
     revision: int
-    labels: list[str] = Field(description=_LABELS)
     valid_from: datetime | None = Field(description="Since when it holds; null: not said.")
     valid_until: datetime | None = Field(description="Until when it holds; null: not said.")
     superseded_by: UUID | None = Field(description="The memory that took its place.")
+    labels: list[str] = Field(description=_LABELS)
 
     @classmethod
     def of(cls, record: MemoryRecord) -> MemoryDetail:

@@ -18,7 +18,7 @@ _MEMBERS = {
     "apps": "m.app_id in (table {name})",
     "namespaces": "m.namespace in (table {name})",
     "categories": "coalesce((select bool_or(c.category_id in (table {name})) from memory_categories c"
-    " where c.memory_id = m.id), false)",
+    " where c.memory_id = m.id{guesses}), false)",
 }
 """From the quickest to the slowest to look up. An EXISTS might be turned into a list of all that is filed under the
 categories, by other users too."""
@@ -95,5 +95,7 @@ def _name(part: str, kind: str) -> str:
 
 
 def _any(ruled: Ruled, part: str) -> str:
-    members = (_MEMBERS[kind].format(name=_name(part, kind)) for kind in getattr(ruled, part))
+    # What only the service has filed under a category may be kept from an app by it, and not shown.
+    guesses = "" if part in ("denied", "hidden") else " and not c.automatic"
+    members = (_MEMBERS[kind].format(name=_name(part, kind), guesses=guesses) for kind in getattr(ruled, part))
     return f"({' or '.join(members)})"

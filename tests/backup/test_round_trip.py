@@ -641,3 +641,31 @@ def rewritten(archive: bytes, change: Callable[[bytes], bytes]) -> bytes:
                 data = gzip.compress(b"\n".join(change(line) for line in gzip.decompress(data).splitlines()))
             new.writestr(name, data)
     return out.getvalue()
+
+
+async def test_what_the_service_assigned_is_its_guess_elsewhere_too(
+    api: httpx.AsyncClient, services: Services, user: str
+) -> None:
+    archive = Upstream()
+    guess, given = archive.category(f"guess of {user}"), archive.category(f"given of {user}")
+    memory = archive.memory("something", categories=[guess, given])
+    archive.tables["memory_categories"][0]["automatic"] = True
+    await bring_in(api, user, archive.zip())
+    query = text(
+        """
+        SELECT c.name, f.automatic FROM memory_categories AS f JOIN categories AS c ON c.id = f.category_id
+        WHERE f.memory_id = :id ORDER BY 1
+        """
+    )
+    async with services.database.statement() as tx:
+        there = [tuple(row) for row in await tx.execute(query, {"id": memory})]
+    assert there == [(f"given of {user}", False), (f"guess of {user}", True)]
+    out = tables_of(await export(api, user))["memory_categories"]
+    assert sorted(row["automatic"] for row in out) == [False, True]
+    # What the user says to be so is no guess any more, and stays none.
+    del archive.tables["memory_categories"][0]["automatic"]
+    await bring_in(api, user, archive.zip())
+    archive.tables["memory_categories"][0]["automatic"] = True
+    await bring_in(api, user, archive.zip())
+    async with services.database.statement() as tx:
+        assert [row.automatic for row in await tx.execute(query, {"id": memory})] == [False, False]

@@ -78,6 +78,8 @@ class Attempts:
             "GET /api/v1/archive-policies": self._of_user("/api/v1/archive-policies"),
             "POST /api/v1/archive-policies": self._policy,
             "DELETE /api/v1/archive-policies/{policy_id}": self._end_policy,
+            "POST /api/v1/categories/assign": self._assign,
+            "GET /api/v1/categories/assign": self._of_user("/api/v1/categories/assign"),
             "GET /api/v1/audit": self._of_user("/api/v1/audit", limit=20),
             "POST /api/v1/backup/export": self._export,
             "POST /api/v1/backup/import": self._import,
@@ -356,6 +358,11 @@ class Attempts:
         user = self._user(actor)
         path = f"/api/v1/archive-policies/{UUID(int=11)}"
         return Attempt("end policy", "DELETE", path, {"user_id": user}, user=user, writes=True)
+
+    def _assign(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        body = {"user_id": user, "again": self._rng.random() < 0.5}
+        return Attempt("assign", "POST", "/api/v1/categories/assign", None, body, user=user, writes=True)
 
     def _explain(self, actor: Actor) -> Attempt:
         user = self._user(actor)

@@ -320,7 +320,7 @@ def _ignores_scopes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _reads_back_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    def anything(*_: Any) -> Any:
+    def anything(*_: Any, **__: Any) -> Any:
         return Memory.state == "active"
 
     monkeypatch.setattr(readback, "readable_by", anything)

@@ -1,0 +1,103 @@
+"""Which categories a memory belongs to: the rules of choosing, and how often they are right with the packaged model."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from app.embeddings.local import LocalEmbedder
+from app.memories import classifying
+from app.memories.classifying import Choice
+from app.memories.subjects import NAMES, SUBJECTS, Subject
+from app.sections import Categories
+from benchmarks.categories import cases, figures, measure
+
+TOYS = (Subject("a", "x", ("y",)), Subject("b", "z"), Subject("c", "w"))
+
+
+def toy_vectors() -> classifying.Matrix:
+    return np.eye(4, dtype=np.float32)
+
+
+def toys() -> classifying.Known:
+    known = classifying.known(TOYS, toy_vectors())
+    return known._replace(usual=0.0, spread=0.2)
+
+
+def test_the_categories_of_openmemory_are_told_apart():
+    assert len(set(NAMES)) == len(SUBJECTS) == 20
+    assert all(subject.name == subject.name.lower() and len(subject.examples) >= 8 for subject in SUBJECTS)
+    phrases = [phrase for subject in SUBJECTS for phrase in subject.phrases]
+    assert len(set(phrases)) == len(phrases)
+
+
+def test_the_nearest_category_is_chosen_and_what_is_near_to_none_gets_none():
+    known = toys()
+    near_b = np.array([[0, 0.1, 0.99, 0.1]], dtype=np.float32)
+    [row] = classifying.confidences(near_b, ["?"], known)
+    assert [choice.name for choice in classifying.choose(row, known, threshold=0.5, most=2)] == ["b"]
+    nowhere = np.array([[0.1, 0.1, 0.1, 0.1]], dtype=np.float32)
+    [row] = classifying.confidences(nowhere, ["?"], known)
+    assert classifying.choose(row, known, threshold=0.5, most=2) == []
+
+
+def test_what_is_about_two_things_gets_both_and_never_more_than_wanted():
+    known = toys()
+    both = np.array([[0, 0, 0.707, 0.707]], dtype=np.float32)
+    [row] = classifying.confidences(both, ["?"], known)
+    assert {choice.name for choice in classifying.choose(row, known, threshold=0.4, most=2)} == {"b", "c"}
+    assert len(classifying.choose(row, known, threshold=0.4, most=1)) == 1
+    assert classifying.choose(row, known, threshold=0.999, most=5) == []
+
+
+def test_words_add_to_what_the_vector_says():
+    subjects = (Subject("a", "x", ("y",)), Subject("b", "z", (), re.compile("alpaca")), Subject("c", "w"))
+    known = classifying.known(subjects, toy_vectors())._replace(usual=0.0, spread=0.2)
+    vague = np.array([[0.0, 0.0, 0.3, 0.3]], dtype=np.float32)
+    without, with_word = classifying.confidences(np.vstack([vague, vague]), ["nothing", "an alpaca"], known)
+    assert with_word[1] > without[1]
+    assert with_word[2] < without[2]
+
+
+def test_confidences_leave_room_for_nothing_at_all():
+    known = toys()
+    vectors = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    sure = classifying.confidences(vectors, ["?"] * 50, known)
+    assert ((sure >= 0) & (sure <= 1)).all()
+    assert (sure.sum(axis=1) < 1).all()
+    for row in sure:
+        for choice in classifying.choose(row, known, threshold=0.1, most=3):
+            assert isinstance(choice, Choice)
+            assert 0.1 <= choice.confidence <= 1
+
+
+def test_a_long_text_is_what_its_windows_say_together():
+    windows = np.array([[1, 0, 0, 0], [0, 1, 0, 0]], dtype=np.float32)
+    assert classifying.of_windows(windows) == pytest.approx([2**-0.5, 2**-0.5, 0, 0])
+
+
+def test_vectors_must_be_those_of_the_phrases():
+    with pytest.raises(ValueError, match="3 categories with 4 phrases, 3 vectors"):
+        classifying.known(TOYS, toy_vectors()[:3])
+    with pytest.raises(ValueError, match="1 categories"):
+        classifying.known(TOYS[:1], toy_vectors()[:2])
+
+
+async def test_assigned_categories_are_right_on_the_labelled_set():
+    labelled = cases()
+    assert len(labelled) >= 200
+    assert {name for case in labelled for name in case.right} == set(NAMES)
+    embedder = LocalEmbedder()
+    try:
+        measured = await measure(embedder, labelled)
+    finally:
+        await embedder.close()
+    found = figures(measured, labelled, Categories())
+    assert found.accuracy >= 0.83
+    assert found.precision >= 0.91
+    assert found.without <= 0.5
+    assert found.silent >= 0.9
+    assert 1000 * measured.seconds / len(labelled) < 5
