@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from app.index import edge
-from app.search import arms, bm25, fusion, lexical, threads
+from app.search import arms, bm25, fusion, lexical, service, threads
 
 
 async def _whole(_: object, query: str, __: object) -> str:
@@ -32,7 +32,7 @@ ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "no focus": lambda: patch.object(arms, "focused", _whole),
     "no neighbours": lambda: patch.object(threads, "BESIDE", (0.0, 0.0)),
     "no thread": lambda: patch.object(threads, "THREAD", 0.0),
-    "no times": lambda: patch.object(arms, "names_a_time", lambda _: False),
+    "no times": lambda: patch.object(service, "names_a_time", lambda _: False),
     "no windows": lambda: patch.object(edge, "best", lambda first, _, limit: list(first)[:limit]),
     "no floor": lambda: patch.object(arms, "FLOORS", {}),
     "no tilt": lambda: patch.object(fusion, "TILT", 0.0),

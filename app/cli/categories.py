@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from typing import Annotated, Any
@@ -49,6 +48,8 @@ async def assign(
     json: Json = False,
 ) -> None:
     """Have the service file memories that have no category, and wait until it is done."""
+    import asyncio
+
     from app.cli.output import as_json
 
     name = client.user(user)

@@ -17,6 +17,7 @@ from uuid import UUID
 from app.access import journal
 from app.access.caller import Caller
 from app.access.journal import Event
+from app.again import again
 from app.audit.trail import Access
 from app.database import Database
 from app.errors import Invalid
@@ -109,6 +110,7 @@ async def total(database: Database, caller: Caller, query: MemoryQuery) -> int:
     return await _Pages(database, Look(caller), query).total()
 
 
+@again
 async def shown(database: Database, look: Look, query: MemoryQuery, ids: list[UUID]) -> list[MemoryRecord]:
     """The memories of these ids in their order, as far as they still match whatever they say; and the log of it."""
     statement = list_sql.shown(Asked.of(look.caller, query), hashes=look.hashes)

@@ -102,8 +102,8 @@ class Search:
             read, _ = await asyncio.gather(
                 asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC)), pace
             )
-            if read.alone:
-                return await self._then(caller, query, read.times, limit)
+            if read.alone and (answer := await self._then(caller, query, read.times, limit)) is not None:
+                return answer
             times = read.times
         arms = Arms(self._means, caller, query, times)
         asked = max(CANDIDATES, 3 * limit)
@@ -167,10 +167,13 @@ class Search:
         async with self._database.statement() as tx:
             await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
 
-    async def _then(self, caller: Caller, query: SearchQuery, times: list[Period], limit: int) -> SearchAnswer:
-        """What was written at a time, newest first. All of it is as near to the question: no arm is asked."""
+    async def _then(self, caller: Caller, query: SearchQuery, times: list[Period], limit: int) -> SearchAnswer | None:
+        """What was written at a time, newest first. All of it is as near to the question: no arm is asked. None if
+        nothing was: a memory may still tell of that time in its words."""
         async with self._database.statement() as tx:
             some = await written(tx, caller, query, times, limit)
+        if not some:
+            return None
         found = Found(limit)
         hits = [Fused(one.id, 1.0, 0.0, 0.0, None, None, time=1.0) for one in some]
         last = Round([], [], moments=dict(some), times=times, then=1.0) if query.explain else None
