@@ -7,6 +7,8 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN = .venv/bin
 UV = $(BIN)/uv
 ARGS =
+# Which tests `make test` runs; none said: all.
+MARKS = not slow
 STEPS = format-check lint types imports yaml migrations
 
 # Many tests wait for a process or a deadline, so two more than there are cores can run at once.
@@ -28,10 +30,10 @@ serve: .venv/.runtime ## start the service; ARGS are those of `openmemory serve`
 	@exec $(BIN)/openmemory serve $(ARGS)
 
 test: .venv/.dev ## run the quick tests; ARGS are those of pytest
-	@exec $(BIN)/python -m pytest -m "not slow" $(ARGS)
+	@exec $(BIN)/python -m pytest -m "$(MARKS)" $(ARGS)
 
-slow: .venv/.dev ## run the tests that take long
-	@exec $(BIN)/python -m pytest -m slow $(ARGS)
+slow: MARKS = slow
+slow: test ## run the tests that take long
 
 bench: .venv/.dev ## measure latency and throughput; ARGS are those of `python -m benchmarks`
 	@exec $(BIN)/python -m benchmarks $(ARGS)

@@ -28,7 +28,7 @@ from pydantic import (
 
 from app import inherited
 from app.errors import SetupError
-from app.sections import ASYMMETRIC, Categories, EgressSettings, OAuth, Reranker, Section, network, origin
+from app.sections import ASYMMETRIC, Capture, Categories, EgressSettings, OAuth, Reranker, Section, network, origin
 
 PREFIX = "OPENMEMORY_"
 _CLIENT_KEY = "OPENMEMORY_API_KEY"
@@ -147,6 +147,11 @@ class Search(Section):
         le=36_500,
         description="Days after which being new adds half as much to a score, which is 0.1 at most; 0: nothing.",
     )
+    late_interaction: bool = Field(
+        True,
+        description="Compare each word of a question, as the packaged model understands it, with those of the best "
+        "memories. Takes 48 bytes in the database for each word that tells something; false: not stored, not compared.",
+    )
     language: str = Field(
         "english",
         min_length=1,
@@ -233,41 +238,6 @@ class Audit(Section):
     """The log of who did what, and of who accessed which memory."""
 
     keep: int = Field(365, ge=31, le=36_500, description="Days that they are kept.")
-
-
-class Capture(Section):
-    """What is done with texts that should not be remembered as they are, and how facts are extracted from others."""
-
-    secrets: Literal["refuse", "redact", "store"] = Field(
-        "refuse",
-        description="Keys, tokens and passwords in memories: refuse them, redact: store the rest, or store them.",
-    )
-    injection: Literal["label", "refuse", "store"] = Field(
-        "label",
-        description="Memories that read like orders to an assistant: label them as data, refuse, or just store them.",
-    )
-    duplicates: Literal["keep", "merge", "supersede", "ask"] = Field(
-        "keep",
-        description="Texts added verbatim that say in other words what is remembered: keep both, merge: keep the one "
-        "that says more, supersede: put the older aside, or ask: keep both and name the older ones.",
-    )
-    likeness: Literal["auto"] | Annotated[float, Field(gt=0, le=1)] = Field(
-        "auto",
-        description="Cosine (0 to 1) from which on two texts may say the same, if their words agree. auto: as measured "
-        "for the packaged model, none for others, whose scales differ: with these nothing is compared.",
-    )
-    wait: float = Field(
-        60.0,
-        ge=0,
-        le=600,
-        description="Seconds that whoever adds a text waits for the language model; it goes on after.",
-    )
-    repeat: int = Field(
-        600, ge=0, le=86_400, description="Seconds in which the same text of the same app is answered, not done again."
-    )
-    keep: int = Field(
-        30, ge=1, le=36_500, description="Days that what a language model made of a text is kept, to be undone."
-    )
 
 
 class Log(Section):

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, exc, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
-from alembic import command
 from app.daemons import in_daemon
 from app.database import normal_url, reaching
 from app.errors import SetupError
 from app.inherited import SWITCH
+
+if TYPE_CHECKING:  # loading Alembic takes half a second, and most starts find nothing to do for it
+    from alembic.config import Config
 
 OLDEST = 14
 """The oldest major version of PostgreSQL that is supported."""
@@ -31,12 +33,28 @@ LOOK = 10.0
 EXTENSIONS = ("btree_gin", "pg_trgm")
 
 
+SCRIPTS = Path(__file__).parent.parent / "alembic"
+
+_REVISION = re.compile(r'^(down_)?revision = (?:None|"(.+)")$', re.MULTILINE)
+
+
 def configuration(url: str) -> Config:
     """Alembic's configuration for a database; the scripts stand beside the package."""
+    from alembic.config import Config
+
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent.parent / "alembic").replace("%", "%%"))
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
     config.attributes["url"] = normal_url(url)
     return config
+
+
+def newest() -> set[str]:
+    """The revisions that no other one follows, as the scripts say: one."""
+    found: dict[str, set[str]] = {"": set(), "down_": set()}
+    for script in (SCRIPTS / "versions").glob("*.py"):
+        for which, revision in _REVISION.findall(script.read_text(encoding="utf-8")):
+            found[which].add(revision)
+    return found[""] - found["down_"]
 
 
 def engine_of(url: str) -> Engine:
@@ -82,13 +100,22 @@ def _silent(error: BaseException | None) -> SetupError:
     return SetupError(f"database.url: PostgreSQL does not answer: {reason}")
 
 
-def _refuse_others(connection: Connection, config: Config, only_ours: bool) -> None:
-    """Leave a database alone that is somebody else's."""
+def _up_to_date(connection: Connection, only_ours: bool) -> bool:
+    """Whether a database that is ours has the newest revision.
+
+    Raises:
+        SetupError: it is somebody else's.
+    """
     tables = set(connection.scalars(_TABLES))
     if "alembic_version" in tables:
-        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-        if set(connection.scalars(text("SELECT version_num FROM alembic_version"))) <= known:
-            return
+        revisions = set(connection.scalars(text("SELECT version_num FROM alembic_version")))
+        if revisions == newest():
+            return True
+        from alembic.script import ScriptDirectory
+
+        scripts = ScriptDirectory(str(SCRIPTS)).walk_revisions()
+        if revisions <= {script.revision for script in scripts}:
+            return False
         if "index_marks" in tables:
             raise SetupError("database.url: a newer OpenMemory has used this database; start that one, or a newer one")
         raise SetupError(
@@ -101,6 +128,7 @@ def _refuse_others(connection: Connection, config: Config, only_ours: bool) -> N
             "OpenMemory one of its own, or set OPENMEMORY_DATABASE_URL to the same address if it is meant; "
             f"{SWITCH}=off ignores DATABASE_URL"
         )
+    return False
 
 
 _TABLES = text(
@@ -132,7 +160,10 @@ def _upgrade(url: str, only_ours: bool) -> None:
                     f"database.url: the server lacks the extensions {', '.join(missing)};"
                     " install PostgreSQL's contrib package"
                 )
-            _refuse_others(connection, configuration(url), only_ours)
+            if _up_to_date(connection, only_ours):
+                return
+        from alembic import command
+
         command.upgrade(configuration(url), "head")
     except exc.OperationalError as error:
         raise _silent(error.orig) from None

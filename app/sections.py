@@ -1,10 +1,10 @@
-"""What sections of the settings are made of, and those whose values say where we connect to and whom we believe."""
+"""What sections of the settings are made of, and those that are long or say where we connect to and whom we believe."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
@@ -142,6 +142,52 @@ class Reranker(Section):
         if info.data.get("provider", "none") != "none" and not value:
             raise ValueError("is needed with reranker.provider")
         return web_url(value) if value else value
+
+
+class Capture(Section):
+    """What is done with texts that should not be remembered as they are, and how facts are extracted from others."""
+
+    secrets: Literal["refuse", "redact", "store"] = Field(
+        "refuse",
+        description="Keys, tokens and passwords in memories: refuse them, redact: store the rest, or store them.",
+    )
+    injection: Literal["label", "refuse", "store"] = Field(
+        "label",
+        description="Memories that read like orders to an assistant: label them as data, refuse, or just store them.",
+    )
+    duplicates: Literal["keep", "merge", "supersede", "ask"] = Field(
+        "keep",
+        description="Texts added verbatim that say in other words what is remembered: keep both, merge: keep the one "
+        "that says more, supersede: put the older aside, or ask: keep both and name the older ones.",
+    )
+    likeness: Literal["auto"] | Annotated[float, Field(gt=0, le=1)] = Field(
+        "auto",
+        description="Cosine (0 to 1) from which on two texts may say the same, if their words agree. auto: as measured "
+        "for the packaged model, none for others, whose scales differ: with these nothing is compared.",
+    )
+    emotion: bool = Field(
+        False,
+        description="Have the language model note what the user feels about a memory, as metadata.emotion: valence "
+        "(-1 to 1), arousal (0 to 1) and a label.",
+    )
+    pairs: Literal["merge", "keep"] = Field(
+        "merge",
+        description="Texts added verbatim that are wholly key=value | key=value. merge: the app's memory of pairs that "
+        "has such keys in the namespace takes the new values and keeps its others; its history has the earlier text. "
+        "keep: store each.",
+    )
+    wait: float = Field(
+        60.0,
+        ge=0,
+        le=600,
+        description="Seconds that whoever adds a text waits for the language model; it goes on after.",
+    )
+    repeat: int = Field(
+        600, ge=0, le=86_400, description="Seconds in which the same text of the same app is answered, not done again."
+    )
+    keep: int = Field(
+        30, ge=1, le=36_500, description="Days that what a language model made of a text is kept, to be undone."
+    )
 
 
 class Categories(Section):

@@ -47,12 +47,14 @@ from app.index.recut import Recut
 from app.index.space import Deadlines, Spaces
 from app.llm.providers import Llms
 from app.memories.archiving import Archiving
+from app.memories.described import Descriptions
 from app.memories.filing import Filing
 from app.memories.indexed import IndexedMemories
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory
 from app.memories.policies import Policies
 from app.memories.service import Memories
+from app.memories.upcoming import Upcoming
 from app.search import lexicon
 from app.search.lexicon import Rewording
 from app.search.reranking import open_reranker
@@ -105,8 +107,10 @@ class Services:
     capturing: Worker
     backup: Backup
     policies: Policies
+    upcoming: Upcoming
     archiving: Archiving
     filing: Filing
+    descriptions: Descriptions
     apps: Apps
     search: Search
     stats: Stats
@@ -233,7 +237,14 @@ async def open_services(
         stack.push_async_callback(database.close)
         egress = Egress(settings.egress.allow)
         configuration = Configuration(database, settings, egress, environment())
-        embedders = Embedders(database, configuration.baseline, stores.folder, egress, environment())
+        embedders = Embedders(
+            database,
+            configuration.baseline,
+            stores.folder,
+            egress,
+            environment(),
+            tokenwise=settings.search.late_interaction,
+        )
         llms = Llms(stores.folder, egress, environment())
         stack.push_async_callback(llms.close)
         keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first()))
@@ -293,8 +304,10 @@ async def open_services(
                 version=VERSION,
             ),
             policies=Policies(database),
+            upcoming=Upcoming(database),
             archiving=Archiving(database, directory, deliverer),
             filing=Filing(database, directory, spaces, deliverer, settings=settings.categories),
+            descriptions=Descriptions(database, intake=memories.intake, limits=settings.limits),
             maintenance=maintenance,
             apps=Apps(database),
             search=search,

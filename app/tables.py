@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.access.models import AccessControl, ApiKey, App, AuditEvent, RateLimit, User
 from app.audit.models import MemoryAccessLog
-from app.capture.models import Capture
+from app.capture.models import Capture, CaptureUsage
 from app.configuration.models import Config
 from app.database import Base
-from app.index.models import Embedding, IndexGeneration, IndexMark, SyncRun
+from app.index.models import Embedding, EmbeddingTokens, IndexGeneration, IndexMark, SyncRun
 from app.memories.models import (
     ArchivePolicy,
     Category,
@@ -23,8 +23,8 @@ from app.sessions.models import McpMessage, McpSession
 metadata = Base.metadata
 
 __all__ = [
-    "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "Category", "CategoryMark", "Config",
-    "Embedding", "IndexGeneration", "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory",
-    "MemoryAccessLog", "MemoryCategory", "MemoryRevision", "MemoryStatusHistory", "RateLimit", "SyncRun", "User",
-    "metadata",
+    "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "CaptureUsage", "Category",
+    "CategoryMark", "Config", "Embedding", "EmbeddingTokens", "IndexGeneration", "IndexMark", "LexicalStatistics",
+    "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision", "MemoryStatusHistory",
+    "RateLimit", "SyncRun", "User", "metadata",
 ]  # fmt: skip

@@ -7,12 +7,14 @@ import sys
 
 BENCHMARKS = {
     "latency": "add and search over REST, streamable HTTP and SSE, at several sizes and numbers of clients",
+    "versions": "searches beside those of another checkout of this service, in turns",
     "sync": "the cost of comparing, repairing and rebuilding the index, and of searches and writes while Qdrant hangs",
     "security": "what authentication, access rules, the audit log and limits cost a search",
     "backup": "archives out and in: seconds, the service's memory, and whether both sides are the same",
     "grants": "what a thousand access rules cost a search among 100,000 memories",
     "listing": "lists, filters, sorts and counts of one user with 100,000 memories; `--plans` shows the indexes",
     "categories": "how often the categories that are assigned without a language model are right, and what they cost",
+    "extraction": "what it costs to make memories of what is said, and what is kept, beside mem0ai on one model",
     "evaluation": "how well searches find what is relevant, on judged collections: the arms alone, fused, and ours",
 }
 

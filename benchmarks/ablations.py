@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from app.index import edge
-from app.search import arms, bm25, fusion, lexical, service, threads
+from app.search import arms, bm25, fusion, late, lexical, service, threads
 
 
 async def _whole(_: object, query: str, __: object) -> str:
@@ -32,6 +32,7 @@ ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "no focus": lambda: patch.object(arms, "focused", _whole),
     "no neighbours": lambda: patch.object(threads, "BESIDE", (0.0, 0.0)),
     "no thread": lambda: patch.object(threads, "THREAD", 0.0),
+    "no late interaction": lambda: patch.object(late, "MOST", 0.0),
     "no times": lambda: patch.object(service, "names_a_time", lambda _: False),
     "no windows": lambda: patch.object(edge, "best", lambda first, _, limit: list(first)[:limit]),
     "no floor": lambda: patch.object(arms, "FLOORS", {}),
@@ -41,5 +42,5 @@ ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "words only": lambda: patch.object(fusion, "dense_share", lambda _, words: 0.0 if words else 1.0),
 }
 """By the name of what is left out: focus (the query without common words for the model), what neighbours and threads
-add, named times, all windows of a long text but the first, the floor of the model, the tilt of the weights to the arm
-that stands out, words beside each other, misspelt words, and the model altogether."""
+add, the question's tokens, named times, all windows of a long text but the first, the floor of the model, the tilt of
+the weights to the arm that stands out, words beside each other, misspelt words, and the model altogether."""

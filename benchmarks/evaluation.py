@@ -68,7 +68,7 @@ class Asked:
         async with self.services.database.statement() as tx:
             words = await lexical.search(tx, question.text, where, DEPTH, enough=ANSWERS)
         space = self.services.spaces.serving
-        vector = await space.query(question.text)
+        vector = (await space.query(question.text)).vector
         dense = await space.search(vector, Filter(self.caller.user_id, namespaces=(question.namespace,)), DEPTH)
         return [hit.id for hit in words], [hit.id for hit in dense]
 
@@ -218,6 +218,8 @@ async def evaluate(folder: Path, data: Path, *, ablate: bool, cross: bool, worst
         caller = await services.directory.caller(USER, "evaluation", owner=True)
         await services.rewording.run()
         documents = await store(services, caller, collection.documents)
+        # One that was kept by an older version has no tokens yet.
+        await services.recut.run()
         asked = Asked(services, caller, collection, documents)
         found = await answered(asked, ablate=ablate)
         report(collection, found, worst)

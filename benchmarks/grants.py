@@ -73,7 +73,7 @@ async def rule(services: Services, owner: Caller, app: str, effect: Any, objects
 
 async def best(services: Services, owner: Caller, query: str, limit: int) -> list[str]:
     """The best hits of a query without rules."""
-    near = await services.index.search(await services.embedder.query(query), Filter(owner.user_id), limit)
+    near = await services.index.search((await services.embedder.query(query)).vector, Filter(owner.user_id), limit)
     async with services.database.statement() as tx:
         said = await lexical.search(tx, query, LexicalFilter(owner.user_id), limit, enough=10)
     return [str(hit.id) for hit in fuse(near, said)[:limit]]

@@ -52,10 +52,10 @@ async def measured(lines: list[dict[str, Any]]) -> list[Pair]:
     """The pairs with what the packaged model and the words say of them."""
     embedder = LocalEmbedder()
     try:
-        vectors = await embedder.documents([line[side] for side in ("old", "new") for line in lines])
+        made = await embedder.documents([line[side] for side in ("old", "new") for line in lines])
     finally:
         await embedder.close()
-    firsts = np.stack([windows[0] for windows in vectors])
+    firsts = np.stack([one.windows[0] for one in made])
     cosines = (firsts[: len(lines)] * firsts[len(lines) :]).sum(axis=1)
     pairs = []
     for line, cosine in zip(lines, cosines, strict=True):

@@ -28,7 +28,7 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
         search, index, database = services.search, services.index, services.database
         means = Means(database, services.spaces, services.settings, Rulebook())
         queries = [SearchQuery(next(inputs)) for _ in range(COUNT)]
-        vectors = [await services.embedder.query(query.text) for query in queries]
+        vectors = [(await services.embedder.query(query.text)).vector for query in queries]
         where = Filter(caller.user_id)
 
         async def lexical(at: int) -> list[LexicalHit]:

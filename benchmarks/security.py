@@ -30,7 +30,7 @@ from app.config import Settings
 from app.main import create_app
 from app.memories.schemas import MemoryCreate
 from app.rest.api import include_rest
-from app.search import readback
+from app.search import readback, then
 from app.search.filter_sql import by_shape
 from app.sender import Sender, bind
 from app.services import Services, open_services
@@ -52,7 +52,7 @@ def _silent(_: Any) -> Any:
 def without(*, rules: bool = False, audit: bool = False) -> Any:
     """Compiles the statement of a search without these parts while the block runs."""
     with (
-        patch.object(readback, "readable_by", _mine if rules else readback.readable_by),
+        patch.object(then, "readable_by", _mine if rules else then.readable_by),
         patch.object(readback.journal, "inserted", _silent if audit else readback.journal.inserted),
         patch.object(readback, "_statement", by_shape(readback._statement.__wrapped__)),  # type: ignore[attr-defined]
     ):

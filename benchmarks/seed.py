@@ -1,4 +1,5 @@
-"""Fills a data folder with memories of twenty users, without embedding them: their vectors are random."""
+"""Fills a data folder with memories of twenty users, without embedding them: their vectors, and those of their tokens,
+are random."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ from sqlalchemy import text
 from app.access.caller import Caller
 from app.config import Settings
 from app.embeddings.local import TOKENIZER
+from app.embeddings.port import CODE, Codes
 from app.embeddings.windows import stored_as
+from app.index import tokens
+from app.index.models import Kind
 from app.memories.schemas import MemoryCreate
 from app.search import statistics
 from app.services import Services, open_services
@@ -100,7 +104,7 @@ async def _fill(services: Services, caller: Caller, size: int, seed: int, fields
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         async with services.database.transaction() as tx:
             hashes = await tx.execute(
-                text("SELECT id, hash FROM memories WHERE id = ANY(:ids)"), {"ids": [one.id for one in added]}
+                text("SELECT id, hash, content FROM memories WHERE id = ANY(:ids)"), {"ids": [one.id for one in added]}
             )
             rows = hashes.all()
             await tx.execute(
@@ -113,6 +117,16 @@ async def _fill(services: Services, caller: Caller, size: int, seed: int, fields
                     "vectors": [vector.tobytes() for vector in vectors],
                 },
             )
+            if services.embedder.tokenwise:
+                hashed = [(row.id, row.hash) for row in rows]
+                # Every word is a token; the number at the end has a digit.
+                drawn = [_tokens(generator, row.content.count(" ")) for row in rows]
+                await tokens.keep(tx, Kind.MEMORY, services.embedder.model, hashed, drawn)
+
+
+def _tokens(generator: np.random.Generator, count: int) -> Codes:
+    """Random tokens as texts have them."""
+    return generator.integers(0, 256, (count, CODE), dtype=np.uint8)
 
 
 def seed(folder: Path, size: int, fields: Fields = plain) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import httpx
 
+HERE = Path(__file__).resolve().parent.parent
+
 UNLIMITED = {f"OPENMEMORY_RATES_{what}": "0" for what in ("SAVES", "SEARCHES", "REQUESTS")}
 """What is measured is how fast it is, not how fast it lets itself be."""
 
@@ -32,13 +34,15 @@ def temporary_folder(name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def running_service(data_dir: Path, **environment: str) -> Iterator[str]:
-    """The address of a fresh `openmemory serve` on a free port, with its data in `data_dir`."""
+def running_service(data_dir: Path, checkout: Path = HERE, **environment: str) -> Iterator[str]:
+    """The address of a fresh `openmemory serve` on a free port, with its data in `data_dir` and the code of a
+    checkout."""
     data_dir.mkdir(parents=True, exist_ok=True)
     log = (data_dir.parent / "serve.log").open("wb")
     process = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--data-dir", str(data_dir), "--port", "0"],
-        env=os.environ | {"OPENMEMORY_LOG_LEVEL": "warning"} | UNLIMITED | environment,
+        [sys.executable, "-m", "app", "serve", "--data-dir", str(data_dir.resolve()), "--port", "0"],
+        cwd=checkout,
+        env=os.environ | {"OPENMEMORY_LOG_LEVEL": "warning", "PYTHONPATH": str(checkout)} | UNLIMITED | environment,
         stdout=log,
         stderr=subprocess.STDOUT,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 from uuid import UUID
 
@@ -30,7 +30,8 @@ from app.access.journal import Event
 from app.access.models import App
 from app.again import again
 from app.database import Database, Tx
-from app.errors import NotFound
+from app.errors import Forbidden, NotFound
+from app.halves import Half
 from app.prepared import Prepared
 from app.times import NaiveTime
 
@@ -51,15 +52,17 @@ _CREATED = _of_each_app(
     .where(_MEMORIES.c.app_id == App.id, _MEMORIES.c.state != literal_column("'deleted'"))
     .scalar_subquery()
 )
-_ACCESSED = _of_each_app(
-    select(func.count())
-    .select_from(
-        # An index has them in this order: counting them as distinct would sort them once more.
-        select(_ACCESSES.c.memory_id).where(_ACCESSES.c.app_id == App.id).distinct().correlate(App).subquery()
-    )
-    .correlate(App)
-    .scalar_subquery()
-)
+
+
+def _accessed(half: Half) -> ScalarSelect[int]:
+    mine = _ACCESSES.c.app_id == App.id, half.of(_ACCESSES.c.memory_id)
+    # In the order of an index: from PostgreSQL 16 on nothing is sorted for this, and it takes three quarters of the
+    # time of counting the rows of a SELECT DISTINCT.
+    different = func.count(_ACCESSES.c.memory_id.distinct())
+    return select(different).where(*mine).correlate(App).scalar_subquery()
+
+
+_ACCESSED = [_of_each_app(_accessed(half)) for half in Half]
 """Counts of the `apps`: what they wrote that is not deleted, and the different memories that they accessed."""
 
 
@@ -150,9 +153,9 @@ class Apps:
 
         On three connections at once: an app may have written and accessed very many.
         """
-        counts = (_CREATED, apps), (_ACCESSED, apps[::2]), (_ACCESSED, apps[1::2])
-        created, *accessed = await asyncio.gather(*(self._counted(count, some) for count, some in counts))
-        return created, accessed[0] | accessed[1]
+        counted = (self._counted(count, apps) for count in (_CREATED, *_ACCESSED))
+        created, *accessed = await asyncio.gather(*counted)
+        return created, {app: sum(half[app] for half in accessed) for app in apps}
 
     async def _counted(self, count: Prepared, apps: Sequence[UUID]) -> dict[UUID, int]:
         async with self._database.planned() as tx:
@@ -215,6 +218,27 @@ async def must_be_theirs(tx: Tx, caller: Caller, app_id: UUID) -> None:
     """
     if not await tx.scalar(select(exists().where(App.id == app_id, App.owner_id == caller.user_id))):
         raise _no_app()
+
+
+async def refuse_paused(tx: Tx, apps: Collection[UUID], doing: str = "create new memories") -> None:
+    """Refuse what a paused app may not do.
+
+    Raises:
+        Forbidden: one of the apps is paused.
+    """
+    paused = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))
+    if paused is not None:
+        raise Forbidden(f"App {paused} is currently paused on OpenMemory. Cannot {doing}.", code="app_paused")
+
+
+async def refuse_if_paused(tx: Tx, caller: Caller, doing: str = "create new memories") -> None:
+    """The same of the app that asks; the user themself may do everything.
+
+    Raises:
+        Forbidden: it is paused.
+    """
+    if not caller.owner:
+        await refuse_paused(tx, {caller.app_id}, doing)
 
 
 def _no_app() -> NotFound:

@@ -6,31 +6,37 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from uuid import UUID
 
-from sqlalchemy import Uuid, bindparam, func, select, text, update
+from sqlalchemy import Uuid, bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from app.access.caller import Caller, Default
 from app.access.models import User
 from app.access.rules import NONE, Rule, Rules, in_sets
 from app.database import Tx
-from app.prepared import Prepared
+from app.prepared import Prepared, bound
 
 REMEMBERED = 100_000
 """Rules that are remembered together with one for each app, some 15 MB; those that were used longest ago go first."""
 
-_STATE = Prepared(
-    text(
-        """
-        SELECT u.rules_revision
-        FROM users AS u JOIN apps AS a ON a.owner_id = u.id AND a.id = :app AND a.is_active
-        WHERE u.id = :user
-        """
-    ).bindparams(bindparam("app", type_=Uuid()), bindparam("user", type_=Uuid())),
-    plain=True,
-)
+_Key = tuple[UUID, UUID, Default]
+
+
+def revision_of(user: str, app: str) -> str:
+    """SQL for the one row whose `revision` is that of the user's rules; null where the app is paused or not there. Both
+    are expressions."""
+    return f"""
+        SELECT (
+            SELECT u.rules_revision
+            FROM users AS u JOIN apps AS a ON a.owner_id = u.id AND a.id = {app} AND a.is_active
+            WHERE u.id = {user}
+        ) AS revision
+        """  # noqa: S608 - only expressions of this code are put in
+
+
+_STATE = Prepared(bound(revision_of(":user", ":app"), {"user": Uuid(), "app": Uuid()}), plain=True)
 
 _RULES = Prepared(
-    text(
+    bound(
         """
         SELECT u.rules_revision, r.subject_id IS NOT NULL, r.effect, r.object_type,
             array_agg(r.object_id), array_agg(r.object_name)
@@ -38,8 +44,9 @@ _RULES = Prepared(
         LEFT JOIN access_controls AS r ON r.user_id = u.id AND (r.subject_id = :app OR r.subject_id IS NULL)
         WHERE u.id = :user
         GROUP BY 1, 2, 3, 4
-        """
-    ).bindparams(bindparam("app", type_=Uuid()), bindparam("user", type_=Uuid())),
+        """,
+        {"user": Uuid(), "app": Uuid()},
+    ),
     plain=True,
 )
 
@@ -59,35 +66,50 @@ class Rulebook:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[UUID, UUID, Default], tuple[int, Rules]] = OrderedDict()
+        self._known: OrderedDict[_Key, tuple[int, Rules]] = OrderedDict()
         self._size = 0
 
     async def of(self, tx: Tx, caller: Caller) -> Rules:
         """The rules of an app as they are now."""
         values = {"user": caller.user_id, "app": caller.app_id}
-        state = await _STATE.rows(tx, values)
-        if not state:
+        [(revision,)] = await _STATE.rows(tx, values)
+        if revision is None:
             return NONE
-        [(revision,)] = state
-        key = caller.user_id, caller.app_id, caller.default
-        known = self._known.get(key)
-        if known is not None and known[0] == revision:
-            self._known.move_to_end(key)
-            return known[1]
+        if (known := self.still(caller, revision)) is not None:
+            return known
         rows = await _RULES.rows(tx, values)
         if not rows:
             return NONE
         found = in_sets((Rule(*row[1:]) for row in rows if row[2] is not None), caller.app_id, caller.default)
-        self._remember(key, rows[0][0], found)
+        self._remember(_key(caller), rows[0][0], found)
         return found
 
-    def _remember(self, key: tuple[UUID, UUID, Default], revision: int, rules: Rules) -> None:
+    def remembered(self, caller: Caller) -> Rules | None:
+        """The rules of an app as they were when somebody last looked; None if nobody did. Whether they `still` hold is
+        to be looked up."""
+        known = self._known.get(_key(caller))
+        return None if known is None else known[1]
+
+    def still(self, caller: Caller, revision: int | None) -> Rules | None:
+        """The rules that are remembered, if this is the present revision; see `revision_of`."""
+        key = _key(caller)
+        known = self._known.get(key)
+        if known is None or known[0] != revision:
+            return None
+        self._known.move_to_end(key)
+        return known[1]
+
+    def _remember(self, key: _Key, revision: int, rules: Rules) -> None:
         if key in self._known:
             self._size -= 1 + len(self._known.pop(key)[1])
         self._known[key] = revision, rules
         self._size += 1 + len(rules)
         while self._size > REMEMBERED and len(self._known) > 1:
             self._size -= 1 + len(self._known.popitem(last=False)[1][1])
+
+
+def _key(caller: Caller) -> _Key:
+    return caller.user_id, caller.app_id, caller.default
 
 
 async def hold(tx: Tx, users: Iterable[UUID]) -> None:

@@ -43,6 +43,7 @@ class Access(StrEnum):
     UPDATE = "update"
     PAUSE = "pause"
     ARCHIVE = "archive"
+    EXPIRE = "expire"
     DELETE = "delete"
     DELETE_ALL = "delete_all"
     RESTORE = "restore"

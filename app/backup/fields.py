@@ -12,6 +12,7 @@ from app.backup.format import kind_of, malformed
 from app.backup.json_stream import ByTheLetter
 from app.exact_json import finite
 from app.memories.models import State
+from app.memories.schemas import MemoryCreate
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _BARE = re.compile(r"[0-9a-fA-F]{32}")
@@ -72,6 +73,27 @@ class Fields:
         if not isinstance(value, list):
             raise self.wrong(name, "a list of UUIDs", value)
         return [self._id(f"{name}[{number}]", each) for number, each in enumerate(value)]
+
+    def texts(self, name: str) -> list[str]:
+        """A list of texts; empty if it is not there."""
+        value = self.values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise self.wrong(name, "a list of strings", value)
+        return value
+
+    def memory(self, text: str) -> MemoryCreate:
+        """A memory of a text, but for what else its times and categories may be told by."""
+        return MemoryCreate(
+            text=text,
+            metadata=self.mapping("metadata"),
+            namespace=self.text("namespace", "default"),
+            thread_id=self.optional_text("thread_id"),
+            kind=self.text("kind", "memory"),
+            key=self.optional_text("key"),
+            importance=self.optional_number("importance"),
+        )
 
     def moment(self, name: str, default: str | None = None) -> str:
         """A time in UTC, in ISO 8601 as PostgreSQL takes it. One without an offset is in UTC."""

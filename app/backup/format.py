@@ -19,8 +19,10 @@ TABLES = "memories.json"
 MEMORIES = "memories.jsonl.gz"
 REVISIONS = "revisions.jsonl.gz"
 ACCESSES = "access_logs.jsonl.gz"
+CAPTURES = "captures.jsonl.gz"
+STEPS = "capture_steps.jsonl.gz"
 VECTORS = "vectors.jsonl.gz"
-MEMBERS = (TABLES, MEMORIES, REVISIONS, ACCESSES, VECTORS)
+MEMBERS = (TABLES, MEMORIES, REVISIONS, ACCESSES, CAPTURES, STEPS, VECTORS)
 """The members that are read, in this order. Only the first must be there."""
 
 MOST_MEMBERS = 64
@@ -51,7 +53,8 @@ MOST = Most()
 
 def most_of(limits: Limits) -> Most:
     """What the settings allow: whatever may be stored may come in, in the longest way in which JSON can say it."""
-    # A revision holds two texts; a character takes twelve bytes at most, a byte of metadata six.
+    # A revision holds two texts, a step of a capture three, a conversation four, in UTF-8 as PostgreSQL writes it; a
+    # character takes twelve bytes at most, or six in UTF-8, a byte of metadata six.
     return Most(max(LARGEST_RECORD, 2 * 12 * limits.text + 6 * limits.metadata + 1024 * 1024), limits.json_values)
 
 
@@ -61,7 +64,7 @@ DEEPEST = 64
 MOST_RECORDS = {
     "apps": 10_000, "categories": 100_000, "memories": 2_000_000, "memory_categories": 20_000_000,
     "status_history": 20_000_000, "access_controls": 100_000, "archive_policies": 10_000, REVISIONS: 20_000_000,
-    ACCESSES: 20_000_000, VECTORS: 4_000_000,
+    ACCESSES: 20_000_000, CAPTURES: 2_000_000, STEPS: 20_000_000, VECTORS: 4_000_000,
 }  # fmt: skip
 """Entries that a list, or lines that a member, may have."""
 

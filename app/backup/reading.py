@@ -13,9 +13,11 @@ from app.backup import json_stream
 from app.backup.container import Container
 from app.backup.format import (
     ACCESSES,
+    CAPTURES,
     MEMORIES,
     MOST_RECORDS,
     REVISIONS,
+    STEPS,
     TABLES,
     VECTORS,
     kind_of,
@@ -23,7 +25,8 @@ from app.backup.format import (
     most_of,
     too_much,
 )  # fmt: skip
-from app.backup.records import Records, Row
+from app.backup.records import Records
+from app.backup.report import Row
 
 _TOGETHER = 256 * 1024
 """Bytes that are copied at once."""
@@ -74,7 +77,7 @@ def rows(container: Container, records: Records) -> Iterator[Copied]:
 
 def _records(container: Container, records: Records) -> Iterator[Row]:
     yield from _tables(container, records)
-    for name in (REVISIONS, ACCESSES, VECTORS):
+    for name in (REVISIONS, ACCESSES, CAPTURES, STEPS, VECTORS):
         take = records.of(name)
         if name in container and take is not None:
             with container.open(name) as read:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -13,22 +13,20 @@ import numpy as np
 
 from app.access.incoming import IncomingUser
 from app.access.principal import Principal
+from app.backup.captures import CaptureRecords
 from app.backup.fields import Fields
-from app.backup.format import ACCESSES, MOST_REVISIONS, REVISIONS, VECTORS, VERSION, malformed
+from app.backup.format import ACCESSES, CAPTURES, MOST_REVISIONS, REVISIONS, STEPS, VECTORS, VERSION, malformed
 from app.backup.recent import Recent
-from app.backup.report import LeftOut
+from app.backup.report import LeftOut, Row
 from app.config import Limits
 from app.embeddings.windows import MAX_WINDOWS
 from app.errors import Invalid
-from app.memories import checks
+from app.memories import checks, described
 from app.memories.changes import text_hash
 from app.memories.intake import Intake
-from app.memories.policies import LONGEST, CriteriaType
-from app.memories.schemas import MemoryCreate, MemoryUpdate
+from app.memories.policies import Action, CriteriaType
+from app.memories.schemas import MemoryUpdate
 from app.memories.secrets import redacted
-
-Row = tuple[str, Sequence[Any]]
-"""A table, and the values of its columns."""
 
 _EFFECTS = ("allow", "deny")
 _NAMED = ("memory", "app", "category")
@@ -54,6 +52,11 @@ class Records:
     _recent: Recent = field(default_factory=Recent)
     _user_id: str | None = None
     _owner: tuple[str, str] | None = None
+    _captures: CaptureRecords = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Captures are turned into rows apart, by the same rules."""
+        self._captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self.left_out, self._recent)
 
     def of(self, kind: str) -> Callable[[str, int, Any], list[Row]] | None:
         """What turns the entries of a list, by its name, into rows: place, number, value. None: it is not read."""
@@ -67,6 +70,8 @@ class Records:
             "archive_policies": self._policy,
             REVISIONS: self._revision,
             ACCESSES: self._access,
+            CAPTURES: self._captures.capture,
+            STEPS: self._captures.step,
             VECTORS: self._vector,
         }.get(kind)
 
@@ -149,7 +154,21 @@ class Records:
             description = self._described(description)
         except Invalid as error:
             return self._refused("categories", number, id_, error)
-        return [("incoming_categories", (number, id_, name, description, created, updated))]
+        own = self._own_description(place, id_, fields)
+        return [("incoming_categories", (number, id_, name, description, created, updated, *own))]
+
+    def _own_description(self, place: str, category: str, of: Fields) -> tuple[str | None, str | None, str | None]:
+        """What the user of the archive says of a category, and since when."""
+        if of.values.get("own") is None:
+            return None, None, None
+        fields = Fields(f"{place}.own", of.mapping("own"))
+        text, created = fields.text("description"), fields.moment("created_at", self.now)
+        updated = fields.moment("updated_at", created)
+        try:
+            return described.checked(text, self.intake), created, updated
+        except Invalid as error:
+            self.left_out.add("category", category, f"own.{error.message}")
+            return None, None, None
 
     def _memory(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
@@ -161,15 +180,7 @@ class Records:
         state, app = fields.state("state", "active"), fields.optional_id("app_id")
         superseded_by, revision = fields.optional_id("superseded_by"), fields.whole("revision", 1, MOST_REVISIONS, 1)
         categories, updated = fields.ids("category_ids"), fields.moment("updated_at", created)
-        new = MemoryCreate(
-            text=content,
-            metadata=fields.mapping("metadata"),
-            namespace=fields.text("namespace", "default"),
-            thread_id=fields.optional_text("thread_id"),
-            kind=fields.text("kind", "memory"),
-            key=fields.optional_text("key"),
-            importance=fields.optional_number("importance"),
-        )
+        new = fields.memory(content)
         self._tell_mended(fields, "memory", id_)
         try:
             known = self.intake.created(new)
@@ -210,7 +221,10 @@ class Records:
         row = (
             number, fields.id(), fields.id("memory_id"), fields.optional_id("app_id"),
             fields.optional_state("old_state"), fields.state("new_state"), fields.moment("changed_at", self.now),
+            fields.optional_text("reason"),
         )  # fmt: skip
+        if row[-1] not in (None, "expired"):
+            raise fields.wrong("reason", "one of expired, or null", row[-1])
         self._recent.once("status_history", row[1], place)
         return [("incoming_history", row)]
 
@@ -247,9 +261,11 @@ class Records:
         fields = Fields(place, value)
         id_, sort, about = fields.id(), fields.text("criteria_type"), fields.optional_id("criteria_id")
         name, days = fields.optional_text("criteria_name"), fields.whole("days_to_archive", -(2**31), 2**31 - 1)
-        created = fields.moment("created_at", self.now)
+        created, action = fields.moment("created_at", self.now), fields.text("action", "archive")
         named = sort == "namespace"
         try:
+            if action not in get_args(Action):
+                raise Invalid("action", f"must be one of {', '.join(get_args(Action))}")
             if sort not in get_args(CriteriaType):
                 raise Invalid("criteria_type", f"must be one of {', '.join(get_args(CriteriaType))}")
             if sort == "user" and about is not None and self._user_id is not None and about != self._user_id:
@@ -258,10 +274,10 @@ class Records:
                 raise Invalid("criteria_id", f"is missing; it must be the id of the {sort}")
             if named:
                 checks.name(name or "", "criteria_name", self.limits)
-            checks.between(days, "days_to_archive", 1, LONGEST)
+            checks.between(days, "days_to_archive", 1, checks.MAX_DAYS)
         except Invalid as error:
             return self._refused("archive_policies", number, id_, error)
-        return [("incoming_policies", (number, id_, sort, about, name if named else None, days, created))]
+        return [("incoming_policies", (number, id_, sort, about, name if named else None, action, days, created))]
 
     def _revision(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)

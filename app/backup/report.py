@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import BaseModel, Field
+
+Row = tuple[str, Sequence[Any]]
+"""What an archive says: a table, and the values of its columns."""
 
 SHOWN = 100
 """The most that is told one by one."""
@@ -14,7 +19,8 @@ class LeftOutItem(BaseModel):
     """Something of the archive that did not come in. The text itself is never repeated."""
 
     kind: str = Field(
-        description="memory (or a part of one), app, category, history, revision, access_log, rule, policy or user."
+        description="memory (or a part of one), app, category, history, revision, access_log, rule, policy, capture or"
+        " user."
     )
     id: str = Field(description="The id that it has in the archive; of a revision, its memory's.")
     reason: str = Field(description="The field, and what is wrong with it.")
@@ -51,6 +57,8 @@ class ImportReport(BaseModel):
     access_logs: int
     rules: int
     policies: int
+    descriptions: int = Field(description="What the user says that categories are about.")
+    captures: int
     vectors: int
     left_out: list[LeftOutItem] = Field(description=f"What did not come in; the first {SHOWN}.")
     mended: int = Field(description="Numbers that JSON cannot say, such as NaN; null stands where they stood.")

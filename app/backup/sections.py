@@ -5,7 +5,7 @@ Each binds `user`, and what is wanted of the user: `app`, `from`, `to` (null: an
 
 from __future__ import annotations
 
-from app.backup.format import ACCESSES, MEMORIES, REVISIONS
+from app.backup.format import ACCESSES, CAPTURES, MEMORIES, REVISIONS, STEPS
 
 _WHICH = """
     m.user_id = :user AND (CAST(:app AS uuid) IS NULL OR m.app_id = :app)
@@ -23,6 +23,8 @@ _APPS = f"""
 """
 # What is about all of the user goes with all of the user alone.
 _POLICIES = "p.user_id = :user AND :whole"
+_DESCRIPTIONS = "d.user_id = :user AND :whole"
+_CAPTURES = "k.user_id = :user AND :whole"
 
 USER = """
     SELECT CAST(json_build_object('id', id, 'user_id', user_id, 'name', name, 'email', email, 'metadata', metadata,
@@ -40,9 +42,13 @@ SECTIONS: dict[str, str] = {
     """,
     "categories": f"""
         SELECT CAST(json_build_object('id', c.id, 'name', c.name, 'description', c.description,
-            'created_at', c.created_at, 'updated_at', c.updated_at) AS text)
+            'created_at', c.created_at, 'updated_at', c.updated_at,
+            'own', CASE WHEN d.category_id IS NOT NULL THEN json_build_object('description', d.description,
+                'created_at', d.created_at, 'updated_at', d.updated_at) END) AS text)
         FROM categories AS c
-        WHERE c.id IN (SELECT category_id FROM memory_categories WHERE memory_id IN ({_CHOSEN}))
+        LEFT JOIN category_descriptions AS d ON d.category_id = c.id AND {_DESCRIPTIONS}
+        WHERE d.category_id IS NOT NULL
+        OR c.id IN (SELECT category_id FROM memory_categories WHERE memory_id IN ({_CHOSEN}))
         OR c.id IN (SELECT object_id FROM access_controls WHERE user_id = :user AND object_type = 'category')
         OR c.id IN (SELECT criteria_id FROM archive_policies AS p WHERE {_POLICIES} AND criteria_type = 'category')
         ORDER BY c.name
@@ -64,7 +70,8 @@ SECTIONS: dict[str, str] = {
     """,
     "status_history": f"""
         SELECT CAST(json_build_object('id', h.id, 'memory_id', h.memory_id, 'changed_by', h.changed_by,
-            'old_state', h.old_state, 'new_state', h.new_state, 'changed_at', h.changed_at, 'app_id', h.app_id) AS text)
+            'old_state', h.old_state, 'new_state', h.new_state, 'changed_at', h.changed_at, 'app_id', h.app_id,
+            'reason', h.reason) AS text)
         FROM memory_status_history AS h WHERE h.memory_id IN ({_CHOSEN}) ORDER BY h.memory_id, h.changed_at, h.id
     """,
     "access_controls": f"""
@@ -79,7 +86,7 @@ SECTIONS: dict[str, str] = {
     """,
     "archive_policies": f"""
         SELECT CAST(json_build_object('id', p.id, 'criteria_type', p.criteria_type, 'criteria_id', p.criteria_id,
-            'days_to_archive', p.days_to_archive, 'created_at', p.created_at,
+            'action', p.action, 'days_to_archive', p.days_to_archive, 'created_at', p.created_at,
             'criteria_name', coalesce(p.criteria_name, a.name, c.name, u.user_id)) AS text)
         FROM archive_policies AS p
         LEFT JOIN apps AS a ON p.criteria_type = 'app' AND a.id = p.criteria_id
@@ -110,6 +117,27 @@ LINES: dict[str, str] = {
         SELECT CAST(json_build_object('id', l.id, 'memory_id', l.memory_id, 'app_id', l.app_id,
             'accessed_at', l.accessed_at, 'access_type', l.access_type, 'metadata', l.metadata) AS text)
         FROM memory_access_logs AS l WHERE l.memory_id IN ({_CHOSEN}) ORDER BY l.accessed_at, l.id
+    """,
+    # As a new service takes them up: nobody works on them any more.
+    CAPTURES: f"""
+        SELECT CAST(json_build_object('id', k.id, 'app_id', k.app_id, 'created_at', k.created_at,
+            'updated_at', k.updated_at, 'finished_at', k.finished_at,
+            'status', CASE k.status WHEN 'working' THEN 'pending' ELSE k.status END,
+            'input', k.input, 'options', k.options, 'namespaces', k.principal -> 'namespaces',
+            'scopes', k.principal -> 'scopes', 'idempotency_key', k.idempotency_key, 'attempts', k.attempts,
+            'bad_answers', k.bad_answers, 'error', k.error, 'model', k.model, 'calls', k.calls,
+            'prompt_tokens', k.prompt_tokens, 'completion_tokens', k.completion_tokens, 'seconds', k.seconds) AS text)
+        FROM captures AS k WHERE {_CAPTURES} ORDER BY k.created_at, k.id
+    """,
+    STEPS: f"""
+        SELECT CAST(json_build_object('capture_id', k.id, 'number', s.number, s.kind, s.step) AS text)
+        FROM captures AS k CROSS JOIN LATERAL (
+            SELECT 'operation' AS kind, o.number, o.step
+            FROM jsonb_array_elements(k.operations) WITH ORDINALITY AS o(step, number)
+            UNION ALL SELECT 'refused', o.number, o.step
+            FROM jsonb_array_elements(k.refused) WITH ORDINALITY AS o(step, number)
+        ) AS s
+        WHERE {_CAPTURES} ORDER BY k.created_at, k.id, s.kind, s.number
     """,
 }  # fmt: skip
 """The members of lines, in their order."""

@@ -23,12 +23,14 @@ from app.audit import trail
 from app.audit.trail import Access
 from app.backup.container import Container
 from app.backup.exporting import Wanted, Writer
-from app.backup.format import ACCESSES, REVISIONS, UNPACKED, malformed, too_much
+from app.backup.format import CAPTURES, REVISIONS, STEPS, UNPACKED, malformed, too_much
 from app.backup.reading import Copied, rows
 from app.backup.records import Records
 from app.backup.report import SHOWN, ImportReport, MemoriesReport
+from app.backup.sections import LINES
 from app.backup.spool import Spool, look_for_room
 from app.backup.turns import Turns, paced
+from app.capture import incoming as of_captures
 from app.config import Limits
 from app.database import Database, Tx
 from app.embeddings.port import EmbedderUnavailable
@@ -200,7 +202,7 @@ class Backup:
             models = await self._models()
             container = await asyncio.to_thread(Container, archive.file, unpacked=UNPACKED * self._limits.backup)
             async with self._database.long_transaction(_LONGEST) as tx:
-                await incoming.make(tx)
+                await incoming.make(tx, of_captures.TABLES)
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)
                 await self._check(tx, records)
@@ -240,20 +242,22 @@ class Backup:
         return found
 
     async def _check(self, tx: Tx, records: Records) -> None:
-        if (two := await incoming.twice(tx)) is not None:
-            field = "revision" if two.members == REVISIONS else "id"
+        if (two := await incoming.twice(tx) or await of_captures.twice(tx)) is not None:
+            field = {REVISIONS: "revision", STEPS: "number"}.get(two.members, "id")
             places = [
-                f"{two.members}, line {number}" if two.members in (REVISIONS, ACCESSES) else f"{two.members}[{number}]"
+                f"{two.members}, line {number}" if two.members in LINES else f"{two.members}[{number}]"
                 for number in (two.first, two.second)
             ]
             raise malformed(f"{places[1]}.{field}", f"is that of {places[0]} too")
         for lost in await incoming.lost(tx, SHOWN):
             for id_ in lost.ids:
                 records.left_out.add(lost.kind, id_, "belongs to no memory of the archive")
+        for id_ in await of_captures.lost(tx, SHOWN):
+            records.left_out.add("capture", id_, f"{STEPS} tells of it, and {CAPTURES} does not")
         if not records.ours:
             for id_ in await drop_unbound_rules(tx):
                 records.left_out.add("rule", id_, "subject_id: names no app, so OpenMemory never applied it")
-        await incoming.settle(tx)
+        await incoming.settle(tx, of_captures.TABLES)
 
     async def _write(
         self,
@@ -275,7 +279,8 @@ class Backup:
                     done = await restoring.write(tx, caller, done, mode=mode, models=models)
                     if records.user is not None:
                         await take_user(tx, caller, records.user)
-                    lost = await restoring.lost(tx, SHOWN)
+                    done.captures, no_captures = await of_captures.take(tx, caller, SHOWN)
+                    lost = [*await restoring.lost(tx, SHOWN), *no_captures]
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
                 if isinstance(error.orig, pg.NumericValueOutOfRange):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,9 @@ from app.llm.port import Reply
 
 MOST = 50
 """Operations of one answer that are looked at."""
+
+LABEL = 40
+"""Characters of an emotion's label."""
 
 _OPS = {
     "ADD": "ADD", "CREATE": "ADD", "INSERT": "ADD", "UPDATE": "UPDATE", "MERGE": "UPDATE", "SUPERSEDE": "SUPERSEDE",
@@ -38,6 +42,7 @@ class Operation:
     since: datetime | None = None
     until: datetime | None = None
     reason: str | None = None
+    emotion: dict[str, Any] | None = None
 
 
 def operations(reply: Reply) -> list[Operation]:
@@ -115,7 +120,30 @@ def _operation(value: Any) -> Operation:
         since=_moment(value.get("from")),
         until=_moment(value.get("until")),
         reason=_text(value.get("reason"))[:200] or None,
+        emotion=_emotion(value.get("emotion")),
     )
+
+
+def _emotion(value: Any) -> dict[str, Any] | None:
+    """Valence (-1 to 1), arousal (0 to 1) and a label if there is one; None where a number is missing."""
+    if not isinstance(value, dict):
+        return None
+    valence, arousal = _number(value.get("valence"), -1.0), _number(value.get("arousal"), 0.0)
+    if valence is None or arousal is None:
+        return None
+    label = " ".join(_text(value.get("label")).lower().split())[:LABEL]
+    return {"valence": valence, "arousal": arousal} | ({"label": label} if label else {})
+
+
+def _number(value: Any, least: float) -> float | None:
+    """A number between `least` and 1, also one that is written as a text; what lies beyond is the nearer end."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return round(min(1.0, max(least, number)), 3) + 0.0 if math.isfinite(number) else None
 
 
 def _text(value: Any) -> str:

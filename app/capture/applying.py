@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -9,20 +10,23 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, func, select
 
+from app.access.apps import refuse_if_paused
 from app.access.caller import Caller
-from app.access.models import App
 from app.access.readable import readable_by
 from app.audit import trail
 from app.audit.trail import Access
 from app.capture.decisions import refusal
 from app.capture.schemas import Decided, Decision, Noticed, Refusal
 from app.database import Tx
-from app.errors import Conflict, Forbidden, Invalid, NotFound
+from app.errors import Conflict, Invalid, NotFound
 from app.memories import changes, superseding
 from app.memories.intake import Intake
 from app.memories.models import Memory, State
 from app.memories.repository import CATEGORY_NAMES
 from app.memories.schemas import Event, MemoryCreate, MemoryUpdate
+
+EMOTION = "emotion"
+"""Where a memory's metadata holds what the user feels about it."""
 
 
 @dataclass(slots=True)
@@ -35,8 +39,7 @@ class Applied:
     @property
     def memory_ids(self) -> list[UUID]:
         """Every memory that something done, or refused, is about."""
-        ids = {UUID(each[name]) for each in self.operations for name in ("id", "superseded_id") if each.get(name)}
-        return sorted(ids | {each.id for each in self.refused if each.id is not None})
+        return sorted(touched(self.operations) | {each.id for each in self.refused if each.id is not None})
 
     @property
     def written(self) -> int:
@@ -67,7 +70,7 @@ class Applying:
         Raises:
             Forbidden: the app was paused meanwhile.
         """
-        await refuse_paused(self.tx, self.caller)
+        await refuse_if_paused(self.tx, self.caller)
         applied = Applied(refused=list(decided.refused))
         for decision in decided.decisions:
             try:
@@ -127,20 +130,22 @@ class Applying:
             categories=tuple(dict.fromkeys((*like.categories, *decision.categories))),
             valid_from=decision.since,
             valid_until=decision.until,
+            metadata=_with_emotion(like.metadata, decision),
         )
 
     async def _supersede(self, decision: Decision, old: Noticed, before: dict[str, Any]) -> dict[str, Any]:
-        new = self._new(decision)
         done = await self._add(decision)
         if UUID(done["id"]) == old.id:
             return _operation(Event.NONE, old.id, old.content)
-        await superseding.supersede(self.tx, self.caller, old.id, UUID(done["id"]), since=new.valid_from)
+        await superseding.supersede(self.tx, self.caller, old.id, UUID(done["id"]), since=decision.since)
         more = {"superseded_id": str(old.id), "previous_memory": old.content, "before": before}
         return done | more | {"event": Event.SUPERSEDE.value, "added": done["event"] == Event.ADD}
 
     async def _update(self, decision: Decision, memory: Noticed, before: dict[str, Any]) -> dict[str, Any]:
         categories = tuple(dict.fromkeys((*before["categories"], *decision.categories)))
-        change = self.intake.changed(MemoryUpdate(decision.text, categories=categories))
+        metadata = _with_emotion(before["metadata"], decision)
+        given = None if metadata is before["metadata"] else metadata
+        change = self.intake.changed(MemoryUpdate(decision.text, given, categories))
         await changes.update_text(self.tx, self.caller, Memory.id == memory.id, change, self.intake.labels)
         revision = await self.tx.scalar(select(Memory.revision).where(Memory.id == memory.id))
         if revision == memory.revision:
@@ -150,21 +155,19 @@ class Applying:
         return done | {"previous_memory": memory.content, "before": before}
 
     async def _delete(self, memory: Noticed, before: dict[str, Any]) -> dict[str, Any]:
-        await changes.change_state(self.tx, self.caller, Memory.id == memory.id, State.DELETED)
-        await trail.record(self.tx, self.caller, Access.DELETE, [memory.id], {"operation": "delete_by_id"})
+        await delete(self.tx, self.caller, memory.id)
         return _operation(Event.DELETE, memory.id, memory.content, revision=memory.revision) | {"before": before}
 
 
-async def refuse_paused(tx: Tx, caller: Caller, doing: str = "create new memories") -> None:
-    """Refuse what a paused app may not do.
+def touched(operations: Iterable[dict[str, Any]]) -> set[UUID]:
+    """Every memory that stored operations are about."""
+    return {UUID(each[name]) for each in operations for name in ("id", "superseded_id") if each.get(name)}
 
-    Raises:
-        Forbidden: it is paused.
-    """
-    if caller.owner:
-        return
-    if await tx.scalar(select(App.name).where(and_(App.id == caller.app_id, ~App.is_active))) is not None:
-        raise Forbidden(f"App {caller.app} is currently paused on OpenMemory. Cannot {doing}.", code="app_paused")
+
+async def delete(tx: Tx, caller: Caller, id_: UUID) -> None:
+    """Delete a memory softly, with its log. The caller of this has locked the row."""
+    await changes.change_state(tx, caller, Memory.id == id_, State.DELETED)
+    await trail.record(tx, caller, Access.DELETE, [id_], {"operation": "delete_by_id"})
 
 
 async def shown(tx: Tx, caller: Caller, ids: list[UUID]) -> list[Noticed]:
@@ -187,6 +190,13 @@ async def _noticed(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: in
         .limit(limit)
     )
     return [Noticed(row.id, row.content, row.revision) for row in await tx.execute(query, caller.parameters)]
+
+
+def _with_emotion(metadata: dict[str, Any], decision: Decision) -> dict[str, Any]:
+    """Metadata with what the user feels, unless something stands there already: it may be the user's own."""
+    if decision.emotion is None or EMOTION in metadata:
+        return metadata
+    return metadata | {EMOTION: decision.emotion}
 
 
 def _operation(event: Event, id_: UUID, text: str, *, revision: int | None = None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from app.capture.answers import MOST, Operation
@@ -27,11 +28,17 @@ _WORDS = {
 
 
 def decided(
-    operations: Sequence[Operation], memories: Sequence[Noticed], now: datetime, *, orders: bool = False
+    operations: Sequence[Operation],
+    memories: Sequence[Noticed],
+    now: datetime,
+    *,
+    orders: bool = False,
+    emotion: bool = False,
 ) -> Decided:
     """What is to be done. `memories` are those that the model was shown, numbered from 1.
 
     `orders`: what was said reads like orders to an assistant, so nothing that is remembered is changed because of it.
+    `emotion`: whether it was asked for what the user feels.
     """
     found = Decided()
     said: dict[str, Noticed | None] = {_plain(memory.content): memory for memory in memories}
@@ -55,7 +62,8 @@ def decided(
                 continue
         elif event is not Event.DELETE:
             said[plain] = None
-        found.decisions.append(_decision(event, operation, memory, now))
+        decision = _decision(event, operation, memory, now)
+        found.decisions.append(replace(decision, emotion=operation.emotion) if emotion else decision)
     if len(operations) > MOST:
         found.refused.append(refusal("too_many"))
     return found

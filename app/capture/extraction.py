@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -58,6 +58,13 @@ class Cost:
         self.prompt_tokens += reply.prompt_tokens
         self.completion_tokens += reply.completion_tokens
         self.seconds += reply.seconds
+
+    def also(self, other: Cost) -> None:
+        """Count what another one has counted."""
+        self.calls += other.calls
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.seconds += other.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +128,18 @@ class Extractor:
             raise LlmUnavailable("no language model is configured any more", setup=True)
         near = await self._near(caller, said)
         now = said.at or datetime.now(UTC)
-        messages = prompt.first(said.what, near, now, effective.custom_instructions)
+        feels = self._settings.capture.emotion
+        messages = prompt.first(said.what, near, now, effective.custom_instructions, emotion=feels)
         into.cost.model = effective.llm.name
         operations = await self._asked(self._llms.of(effective.llm), messages, into.cost)
         policy = self._settings.capture.injection
         orders = policy != "store" and any(map(injection.instructs, said.texts))
-        into.decided = decided(operations, near, datetime.now(UTC), orders=orders)
+        into.decided = decided(operations, near, datetime.now(UTC), orders=orders, emotion=feels)
 
     async def _asked(self, llm: Llm, messages: list[Message], cost: Cost) -> list[Operation]:
         for attempt in (1, 2):
             cost.calls += 1
-            reply = await llm.ask(messages, prompt.SCHEMA)
+            reply = await llm.ask(messages, prompt.schema(emotion=self._settings.capture.emotion))
             cost.add(reply)
             try:
                 return answers.operations(reply)
@@ -170,8 +178,3 @@ def pieces(texts: Sequence[str], size: int) -> list[str]:
     last = len(whole) - size
     starts = sorted({0, last, last // 2})[-PIECES:]
     return [piece for start in reversed(starts) if (piece := whole[start : start + size].strip())]
-
-
-def redacted(turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """A conversation without its secrets: they are neither stored nor sent."""
-    return tuple(replace(turn, content=secrets.redacted(turn.content)) for turn in turns)

@@ -1,13 +1,13 @@
-"""Table: what was said, and what a language model has made of it."""
+"""Tables: what was said, and what a language model has made of it; what it took in all."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, Index, Uuid, text
+from sqlalchemy import ARRAY, BigInteger, CheckConstraint, ForeignKey, Index, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -25,6 +25,9 @@ class Status(StrEnum):
     FAILED = "failed"
     UNDONE = "undone"
 
+
+WAITS = (Status.PENDING, Status.WORKING)
+"""Captures of which something is still to be made."""
 
 _NONE = text("'[]'")
 _ZERO = text("0")
@@ -81,3 +84,25 @@ class Capture(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
     updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
     finished_at: Mapped[datetime | None]
+
+
+class CaptureUsage(Base):
+    """What the captures of one app took on one day (UTC), whether they are still there or not.
+
+    `done`, `failed` and `undone`: captures that became so that day; one may be among several.
+    """
+
+    __tablename__ = "capture_usage"
+    __table_args__ = (Index("idx_capture_usage_user_day", "user_id", "day"),)
+
+    app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"), primary_key=True)
+    day: Mapped[date] = mapped_column(primary_key=True)
+    namespace: Mapped[str] = mapped_column(primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    calls: Mapped[int] = mapped_column(BigInteger, server_default=_ZERO)
+    prompt_tokens: Mapped[int] = mapped_column(BigInteger, server_default=_ZERO)
+    completion_tokens: Mapped[int] = mapped_column(BigInteger, server_default=_ZERO)
+    seconds: Mapped[float] = mapped_column(server_default=_ZERO)
+    done: Mapped[int] = mapped_column(BigInteger, server_default=_ZERO)
+    failed: Mapped[int] = mapped_column(BigInteger, server_default=_ZERO)
+    undone: Mapped[int] = mapped_column(BigInteger, server_default=_ZERO)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.capture.models import Status
 from app.memories.schemas import Event, MemoryCreate
@@ -58,6 +58,7 @@ class Decision:
     importance: int | None = None
     since: datetime | None = None
     until: datetime | None = None
+    emotion: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -120,6 +121,41 @@ class CaptureView(Outcome):
     seconds: float = Field(description="Seconds that the language model took in all.")
     created_at: datetime
     finished_at: datetime | None
+
+
+class Spent(BaseModel):
+    """What captures took, and how many of them came to an end."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    calls: int = Field(description="Questions to the language model, those of failed attempts included.")
+    prompt_tokens: int
+    completion_tokens: int
+    seconds: float = Field(description="Seconds that the language model took in all.")
+    done: int = Field(description="Captures that were done then.")
+    failed: int = Field(description="Captures that failed then for good; sent again they may be done later.")
+    undone: int = Field(description="Captures that were taken back or given up then.")
+
+
+class SpentByApp(Spent):
+    """What the captures of one app took on one day."""
+
+    day: date = Field(description="In UTC.")
+    app_id: UUID
+    app_name: str
+
+
+class Usage(BaseModel):
+    """What captures took, by day and app: the newest day first, and of a day those apps alone for which there was
+    something. It stays when captures are removed."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    first: date = Field(alias="from", description="The first day, in UTC.")
+    last: date = Field(alias="to", description="The last day, in UTC.")
+    days: list[SpentByApp]
+    total: Spent
+    waiting: int = Field(description="Captures that wait or are worked on now.")
 
 
 class CapturePage(BaseModel):

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, date
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, func, insert, select, text, true, update
 
 from app.access import journal
+from app.access.apps import refuse_if_paused
 from app.access.caller import Caller
 from app.access.journal import Event as AuditEvent
 from app.access.models import App
 from app.access.rates import Rates
-from app.access.readable import readable_by, within_reach
+from app.access.readable import readable_by
 from app.again import again
-from app.capture import applying, extraction, stored, undoing
-from app.capture.models import Capture, Status
+from app.capture import stored, taking, undoing, usage
+from app.capture.models import WAITS, Capture, Status
+from app.capture.reach import own
 from app.capture.schemas import (
     CaptureCreate,
     CapturePage,
@@ -29,26 +29,23 @@ from app.capture.schemas import (
     CaptureView,
     Outcome,
     Refusal,
+    Usage,
 )
+from app.capture.waiting import Moved, Waiting, nobody
 from app.capture.worker import Worker
 from app.config import Settings
 from app.database import Database, Tx
-from app.errors import Conflict, Invalid, NotFound
+from app.errors import Conflict, NotFound
 from app.index.deliver import Deliverer
 from app.memories import checks
 from app.memories.intake import Intake
 from app.memories.models import Memory, State
 from app.memories.repository import ALL_STATES
-from app.memories.schemas import Event, MemoryCreate
+from app.memories.schemas import Event
 
 log = logging.getLogger(__name__)
 
-FIRST_LOOK, LAST_LOOK = 0.5, 4.0
-"""Seconds between two looks at a capture that another process may have taken: doubled from the first to the last."""
-
 MAX_PAGE_SIZE = 100
-MAX_TURNS = 200
-"""Messages of one capture."""
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
@@ -74,6 +71,7 @@ class Captures:
         self._settings = settings
         # Many at once wait here, where they take no connection, rather than in the pool, which lets them wait 5 s.
         self._room = asyncio.Semaphore(max(2, settings.database.pool_size // 2))
+        self._waiting = Waiting(database, worker, self._room)
 
     async def possible(self) -> bool:
         """Whether a language model is chosen, so that `add` is of use.
@@ -83,8 +81,9 @@ class Captures:
         """
         return await self._worker.extractor.configured()
 
-    async def add(self, caller: Caller, new: CaptureCreate) -> Outcome:
-        """Take in what was said, and wait for what becomes of it if that is wanted; it is kept in any case.
+    async def add(self, caller: Caller, new: CaptureCreate, moved: Moved = nobody) -> Outcome:
+        """Take in what was said, and wait for what becomes of it if that is wanted; it is kept in any case. `moved`
+        hears of every step that is waited for.
 
         The same again from the same app, within `capture.repeat` seconds or with the same key, is the same capture.
 
@@ -95,23 +94,24 @@ class Captures:
             TooMany: an assistant's app saves too often.
         """
         caller.may_write(new.like.namespace)
-        new = self._checked(new)
+        new = taking.checked(new, self._intake, self._settings.limits)
         await self._rates.save(caller, 1)
         async with self._room:
             id_, over = await self._take(caller, new)
         waits = not new.messages if new.wait is None else new.wait
         self._worker.wake()
         if waits and not over and self._settings.capture.wait:
-            await self._finished(id_, self._settings.capture.wait)
+            await self._waiting.over(id_, self._settings.capture.wait, moved)
         async with self._room:
-            return await self.outcome(caller, id_)
+            outcome = await self.outcome(caller, id_)
+        if outcome.status is not Status.WORKING:
+            await moved(outcome.status, 0)
+        return outcome
 
     async def outcome(self, caller: Caller, id_: UUID) -> Outcome:
         """What has become of a capture of the caller's own by now."""
         async with self._database.statement() as tx:
-            row = (await tx.execute(_whole().where(_own(caller), Capture.id == id_), caller.parameters)).one_or_none()
-            if row is None:
-                raise _no_capture()
+            row = await _one(tx, caller, id_)
             # Whatever it has just put aside it knows.
             [view] = await _views(tx, caller, [row], states=ALL_STATES)
         return Outcome(**{name: getattr(view, name) for name in Outcome.model_fields})
@@ -125,9 +125,7 @@ class Captures:
         """
         caller.may_read()
         async with self._database.transaction() as tx:
-            row = (await tx.execute(_whole().where(_own(caller), Capture.id == id_), caller.parameters)).one_or_none()
-            if row is None:
-                raise _no_capture()
+            row = await _one(tx, caller, id_)
             [view] = await _views(tx, caller, [row])
             await journal.record(tx, caller, AuditEvent.CAPTURE_GET, [id_])
         return view
@@ -144,7 +142,9 @@ class Captures:
         caller.may_read()
         checks.between(page, "page", 1, 1_000_000)
         checks.between(size, "size", 1, MAX_PAGE_SIZE)
-        which = and_(_own(caller), Capture.status == func.any([str(one) for one in statuses]) if statuses else true())
+        which = and_(
+            own(caller, Capture), Capture.status == func.any([str(one) for one in statuses]) if statuses else true()
+        )
         newest = _whole().where(which).order_by(Capture.created_at.desc(), Capture.id.desc())
         async with self._database.transaction() as tx:
             counted = select(func.count()).select_from(Capture).where(which)
@@ -153,6 +153,20 @@ class Captures:
             items = await _views(tx, caller, rows)
             await journal.record(tx, caller, AuditEvent.CAPTURE_LIST, [row.id for row in rows])
         return CapturePage(items=items, total=total, page=page, size=size)
+
+    @again
+    async def usage(self, caller: Caller, *, first: date | None = None, last: date | None = None) -> Usage:
+        """What captures took from the first day to the last, by app and day: the user's, or of an app its own.
+
+        Raises:
+            Invalid: the days are the wrong way round, or too many.
+        """
+        caller.may_read()
+        first, last = usage.days(first, last)
+        async with self._database.transaction() as tx:
+            found = await usage.told(tx, caller, first, last)
+            await journal.record(tx, caller, AuditEvent.STATS_READ)
+        return found
 
     async def undo(self, caller: Caller, id_: UUID) -> CaptureView:
         """Take back all that was made of a capture, as one step; one that still waits is given up. Again: nothing.
@@ -170,10 +184,9 @@ class Captures:
     @again
     async def _undo(self, caller: Caller, id_: UUID) -> None:
         async with self._database.transaction() as tx:
-            await applying.refuse_paused(tx, caller, "change memories")
-            query = select(Capture).with_only_columns(Capture.status, Capture.operations).where(
-                _own(caller), Capture.id == id_
-            )  # fmt: skip
+            await refuse_if_paused(tx, caller, "change memories")
+            columns = (Capture.status, Capture.operations, Capture.app_id, Capture.namespace)
+            query = select(Capture).with_only_columns(*columns).where(own(caller, Capture), Capture.id == id_)
             row = (await tx.execute(query.with_for_update(), caller.parameters)).one_or_none()
             if row is None:
                 raise _no_capture()
@@ -186,22 +199,7 @@ class Captures:
             values = {"status": Status.UNDONE, "finished_at": func.now(), "updated_at": func.now()}
             await tx.execute(update(Capture).where(Capture.id == id_).values(values))
             await journal.record(tx, caller, AuditEvent.CAPTURE_UNDO, [id_], detail={"was": row.status})
-
-    def _checked(self, new: CaptureCreate) -> CaptureCreate:
-        """What is taken, as every memory's; a conversation without its secrets."""
-        limits = self._settings.limits
-        if new.key is not None:
-            checks.name(new.key, "Idempotency-Key", limits)
-        if not new.messages:
-            return replace(new, like=_plain(self._intake.created(new.like)))
-        if len(new.messages) > MAX_TURNS:
-            raise Invalid("messages", f"has {len(new.messages):,} entries; the limit is {MAX_TURNS}")
-        for number, turn in enumerate(new.messages):
-            checks.text(turn.content, f"messages[{number}].content", limits.text, "limits.text")
-        checks.part("".join(turn.content for turn in new.messages), "messages", 4 * limits.text, "4 x limits.text")
-        like = replace(_plain(self._intake.created(replace(new.like, text="conversation"))), text="")
-        turns = new.messages if self._settings.capture.secrets == "store" else extraction.redacted(new.messages)
-        return replace(new, like=like, messages=turns)
+            await usage.note(tx, row.app_id, row.namespace, became=Status.UNDONE)
 
     @again
     async def _take(self, caller: Caller, new: CaptureCreate) -> tuple[UUID, bool]:
@@ -209,7 +207,7 @@ class Captures:
         columns = stored.columns(new)
         fingerprint = columns["hash"]
         async with self._database.transaction() as tx:
-            await applying.refuse_paused(tx, caller)
+            await refuse_if_paused(tx, caller)
             await tx.execute(_LOCK, {"name": f"capture {caller.app_id} {new.key or fingerprint}"})
             if new.key is not None:
                 found = await _found(tx, caller, Capture.idempotency_key == new.key)
@@ -237,32 +235,17 @@ class Captures:
             await journal.record(tx, caller, AuditEvent.CAPTURE_ADD, [id_])
         return id_, False
 
-    async def _finished(self, id_: UUID, seconds: float) -> None:
-        """Wait until an attempt is over: this process tells at once, what another one did is looked for."""
-        until, pause = time.monotonic() + seconds, FIRST_LOOK
-        with self._worker.watching(id_) as tried:
-            while (left := until - time.monotonic()) > 0:
-                done, _ = await asyncio.wait([tried], timeout=min(left, pause))
-                if done:
-                    return
-                async with self._room:
-                    if await self._tried(id_):
-                        return
-                pause = min(LAST_LOOK, 2 * pause)
 
-    async def _tried(self, id_: UUID) -> bool:
-        async with self._database.statement() as tx:
-            query = select(Capture.status, Capture.error).where(Capture.id == id_)
-            row = (await tx.execute(query)).one_or_none()
-        return row is None or row.status not in _WAITS or (row.status == Status.PENDING and row.error is not None)
+async def _one(tx: Tx, caller: Caller, id_: UUID) -> Any:
+    """A capture whole that the caller may see.
 
-
-_WAITS = (Status.PENDING, Status.WORKING)
-
-
-def _plain(like: MemoryCreate) -> MemoryCreate:
-    """Without what intake found out, which it finds out again for each memory."""
-    return MemoryCreate(**{name: getattr(like, name) for name in MemoryCreate.__dataclass_fields__})
+    Raises:
+        NotFound: there is none.
+    """
+    row = (await tx.execute(_whole().where(own(caller, Capture), Capture.id == id_), caller.parameters)).one_or_none()
+    if row is None:
+        raise _no_capture()
+    return row
 
 
 async def _found(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> Any:
@@ -273,12 +256,6 @@ async def _found(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> Any:
         .limit(1)
     )
     return (await tx.execute(query)).one_or_none()
-
-
-def _own(caller: Caller) -> ColumnElement[bool]:
-    """The captures that a caller may see: an app its own. Execute with `caller.parameters`."""
-    mine = and_(Capture.user_id == caller.user_id, within_reach(Capture))
-    return mine if caller.owner else and_(mine, Capture.app_id == caller.app_id)
 
 
 def _whole() -> Any:
@@ -305,7 +282,7 @@ def _view(row: Any, readable: set[str]) -> CaptureView:
         refused=[_refused(Refusal.model_validate(each), readable) for each in row.refused],
         capture_id=row.id, status=Status(row.status), error=row.error if row.status != Status.DONE else None,
         app_id=row.app_id, app_name=row.app_name, namespace=row.namespace, input=row.input, attempts=row.attempts,
-        next_attempt_at=row.due_at.astimezone(UTC) if row.status in _WAITS else None, model=row.model,
+        next_attempt_at=row.due_at.astimezone(UTC) if row.status in WAITS else None, model=row.model,
         calls=row.calls, prompt_tokens=row.prompt_tokens, completion_tokens=row.completion_tokens,
         seconds=row.seconds, created_at=row.created_at, finished_at=row.finished_at,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from app.access.caller import Caller
 from app.access.readable import readable_by
 from app.audit import trail
 from app.audit.trail import Access
+from app.capture.applying import delete, touched
 from app.database import Tx
 from app.errors import Conflict, NotFound
 from app.memories import changes
@@ -30,8 +31,7 @@ async def take_back(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]]
         Conflict: one was changed since, or another one says by now what it said.
     """
     done = [each for each in operations if each["event"] != Event.NONE]
-    ids = {UUID(each[name]) for each in done for name in ("id", "superseded_id") if each.get(name)}
-    now = await _locked(tx, caller, ids)
+    now = await _locked(tx, caller, touched(done))
     for each in reversed(done):
         match each["event"]:
             case Event.ADD:
@@ -68,7 +68,7 @@ async def _unadd(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, An
         return
     if row.revision != each["revision"]:
         raise _changed(each["id"])
-    await _deleted(tx, caller, UUID(each["id"]))
+    await delete(tx, caller, UUID(each["id"]))
 
 
 async def _unsupersede(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any]) -> None:
@@ -104,11 +104,6 @@ async def _undelete(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str,
     if row.state is State.DELETED:
         await changes.change_state(tx, caller, Memory.id == row.id, State.ACTIVE)
         await trail.record(tx, caller, Access.RESTORE, [row.id])
-
-
-async def _deleted(tx: Tx, caller: Caller, id_: UUID) -> None:
-    await changes.change_state(tx, caller, Memory.id == id_, State.DELETED)
-    await trail.record(tx, caller, Access.DELETE, [id_], {"operation": "delete_by_id"})
 
 
 def _changed(id_: str) -> Conflict:

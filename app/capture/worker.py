@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
@@ -17,9 +18,9 @@ from app.access.caller import Caller
 from app.access.journal import Event as AuditEvent
 from app.access.principal import Door, Principal, Scope
 from app.again import again
-from app.capture import queue, stored
+from app.capture import queue, stored, usage
 from app.capture.applying import Applied, Applying
-from app.capture.extraction import BadAnswer, Extraction, Extractor
+from app.capture.extraction import BadAnswer, Cost, Extraction, Extractor
 from app.capture.models import Capture, Status
 from app.capture.queue import Claimed
 from app.config import Settings
@@ -46,6 +47,8 @@ FIRST_PAUSE, LAST_PAUSE = 2.0, 900.0
 
 AWAY, LONGEST_AWAY = 1.0, 60.0
 """Seconds that nothing is asked of a model that did not answer; doubled each time."""
+
+Steps = asyncio.Queue[int | None]
 
 MOST_BAD_ANSWERS = 5
 """Attempts whose answers could not be used, after which somebody has to look at the text."""
@@ -78,9 +81,13 @@ class Worker:
         self._loop: asyncio.Task[None] | None = None
         self._working: set[asyncio.Task[None]] = set()
         self._busy: set[UUID] = set()
-        self._watched: dict[UUID, set[asyncio.Future[None]]] = {}
+        self._watched: dict[UUID, set[Steps]] = {}
         self._away = 0.0
         self._away_until = 0.0
+        self.attempts: Counter[str] = Counter()
+        """Attempts of this process by how they ended: done, unavailable, bad_answer, forbidden or error."""
+        self.spent = Cost()
+        """What all of them took of the language model."""
 
     def start(self) -> None:
         """Work in the background until `stop`."""
@@ -100,15 +107,16 @@ class Worker:
         self._wake.set()
 
     @contextmanager
-    def watching(self, id_: UUID) -> Iterator[asyncio.Future[None]]:
-        """A future that is done when this process has made an attempt at a capture, or knows that none is of use."""
-        tried: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._watched.setdefault(id_, set()).add(tried)
+    def watching(self, id_: UUID) -> Iterator[Steps]:
+        """What this process does about a capture while the block runs: the number of an attempt when it begins, and
+        None when it is over, or none is of use now."""
+        steps: Steps = asyncio.Queue()
+        self._watched.setdefault(id_, set()).add(steps)
         try:
-            yield tried
+            yield steps
         finally:
             watching = self._watched.get(id_, set())
-            watching.discard(tried)
+            watching.discard(steps)
             if not watching:
                 self._watched.pop(id_, None)
 
@@ -157,36 +165,43 @@ class Worker:
 
     async def _work(self, claimed: Claimed) -> None:
         self._busy.add(claimed.id)
+        self._step(claimed.id, claimed.attempts)
         try:
             await self._attempt(claimed)
         except Exception:
             log.exception("a capture waits for its lease to end")
         finally:
             self._busy.discard(claimed.id)
-            self._tried(claimed.id)
+            self._step(claimed.id, None)
 
     async def _attempt(self, claimed: Claimed) -> None:
         extraction = Extraction()
+        ended = "error"
         try:
             async with self._holding(claimed):
                 caller = self._caller(claimed)
                 await self.extractor.extract(caller, stored.said(claimed), extraction)
             await self._apply(claimed, caller, extraction)
-            self._away = 0.0
+            self._away, ended = 0.0, "done"
         except LlmUnavailable as error:
+            ended = "unavailable"
             self._pause(error)
             await self._postponed(claimed, extraction, str(error), wait=error.retry_after or 0.0)
             self._give_up_waiting()
         except BadAnswer as error:
-            self._away = 0.0
+            self._away, ended = 0.0, "bad_answer"
             await self._postponed(claimed, extraction, str(error), bad=True)
         except Forbidden as error:
+            ended = "forbidden"
             await self._postponed(claimed, extraction, error.message, over=True)
         except Unavailable as error:
             log.debug("a capture waits: %s", error)  # its lease ends
         except Exception as error:
             log.exception("a capture failed; it is tried again")
             await self._postponed(claimed, extraction, f"{type(error).__name__}, which the log tells of", bad=True)
+        finally:
+            self.attempts[ended] += 1
+            self.spent.also(extraction.cost)
 
     def _caller(self, claimed: Claimed) -> Caller:
         """Who ordered it, with the rights of the credential that it came with."""
@@ -208,6 +223,7 @@ class Worker:
         async with self._database.transaction() as tx:
             if not await queue.held(tx, claimed):
                 log.warning("a capture was taken over by another process; nothing is done twice")
+                await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost)
                 return
             like = stored.options(claimed.options)
             applied = await Applying(tx, caller, self._intake, like).all(extraction.decided)
@@ -218,6 +234,7 @@ class Worker:
             )  # fmt: skip
             detail = {"capture": str(claimed.id), "refused": len(applied.refused)}
             await journal.record(tx, caller, AuditEvent.CAPTURE_APPLY, applied.memory_ids, detail=detail)
+            await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost, became=Status.DONE)
         self._delivery.wake()
         self._maintenance.wrote(applied.written)
 
@@ -247,10 +264,13 @@ class Worker:
             values["finished_at"] = func.now()
         try:
             async with self._database.transaction() as tx:
-                if await queue.held(tx, claimed):
+                held = await queue.held(tx, claimed)
+                if held:
                     await tx.execute(
                         update(Capture).where(Capture.id == claimed.id).values(values | _spent(extraction))
                     )
+                became = Status.FAILED if held and over else None
+                await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost, became=became)
         except Unavailable as away:
             log.debug("a capture waits: %s", away)  # its lease ends
 
@@ -265,12 +285,11 @@ class Worker:
     def _give_up_waiting(self) -> None:
         """Tell those whose captures nobody works on that it will take longer."""
         for id_ in self._watched.keys() - self._busy:
-            self._tried(id_)
+            self._step(id_, None)
 
-    def _tried(self, id_: UUID) -> None:
-        for future in self._watched.get(id_, ()):
-            if not future.done():
-                future.set_result(None)
+    def _step(self, id_: UUID, attempt: int | None) -> None:
+        for steps in self._watched.get(id_, ()):
+            steps.put_nowait(attempt)
 
     @asynccontextmanager
     async def _holding(self, claimed: Claimed) -> AsyncIterator[None]:

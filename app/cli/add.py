@@ -24,6 +24,10 @@ async def add(
     category: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A category; may be repeated.", show_default=False)
     ] = None,
+    ttl_days: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=36_500, help="Days after which nobody finds it.", show_default=False),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Remember one text, word for word."""
@@ -36,6 +40,7 @@ async def add(
         "namespace": namespace,
         "thread_id": thread,
         "categories": category,
+        "ttl_days": ttl_days,
         "infer": False,
     }
     added = await client.call("POST", "/api/v1/memories", body={k: v for k, v in body.items() if v is not None})

@@ -24,6 +24,7 @@ from app.cli.search import search
 from app.cli.serve import serve
 from app.cli.stop import stop
 from app.cli.sync import sync
+from app.cli.usage import usage
 
 # Rich's help formatter takes longer to import than everything else here together.
 cli = typer.Typer(
@@ -69,6 +70,7 @@ cli.add_typer(grants, name="grants")
 cli.add_typer(keys, name="keys")
 cli.add_typer(policies, name="policies")
 cli.add_typer(categories, name="categories")
+cli.command()(usage)
 cli.command()(audit)
 cli.command()(erase)
 cli.command()(config)

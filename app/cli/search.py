@@ -12,7 +12,7 @@ from app.cli.options import Json, Namespace, User
 from app.errors import Invalid
 
 _COLUMNS = ("score", "id", "created", "app")
-_TERMS = ("words", "meaning", "beside", "thread", "time", "recency", "reranker")
+_TERMS = ("words", "meaning", "beside", "thread", "time", "recency", "late", "reranker")
 _EXPLAINED = ("score", *_TERMS, "penalty", "bm25", "#", "cosine", "#")
 """Columns of an explanation: the score, what adds up to it, what is taken off, and what the arms said themselves."""
 
@@ -72,12 +72,26 @@ async def search(
         return
     columns, shown = (_EXPLAINED, _explained) if explain else (_COLUMNS, _found)
     table([*columns, "memory"], [(*shown(hit), hit["memory"]) for hit in answer["results"]], wide="memory")
+    for line in _conflicts(answer.get("conflicts", [])):
+        note(line)
     for line in _read(answer["explanation"]) if explain else ():
         note(line)
     if answer["note"]:
         note(answer["note"])
     elif not answer["results"]:
         note("Nothing found.")
+
+
+def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:
+    """What the results do not agree about, a line each."""
+    from app.cli.output import local_time, plain
+
+    for each in found:
+        said = [
+            plain(f"{one['value']} (@{one['app']} {local_time(one['at'])})")
+            for one in (each["current"], *each["previous"])
+        ]
+        yield f"CONFLICT {plain(each['key'])}: current={said[0]}, previous={'; '.join(said[1:])}"
 
 
 def _found(hit: dict[str, Any]) -> tuple[str, ...]:

@@ -30,7 +30,10 @@ _SAVED = "saved"
 
 
 class Embedders:
-    """Opens embedders. What was saved is read again whenever somebody asks, so every process follows."""
+    """Opens embedders. What was saved is read again whenever somebody asks, so every process follows.
+
+    `tokenwise`: they give tokens vectors too, if they can.
+    """
 
     def __init__(
         self,
@@ -39,12 +42,15 @@ class Embedders:
         data_dir: Path,
         egress: Egress,
         environ: Mapping[str, str],
+        *,
+        tokenwise: bool = True,
     ) -> None:
         self._database = database
         self._baseline = baseline
         self._data_dir = data_dir
         self._egress = egress
         self._environ = environ
+        self._tokenwise = tokenwise
         self._stored = Stored()
 
     async def first(self) -> Wanted:
@@ -83,7 +89,7 @@ class Embedders:
         elif (other.provider, other.base_url) == (base.provider, without_secrets(base)["base_url"]):
             other = other.model_copy(update={"api_key": base.api_key, "base_url": base.base_url})
         trusted = not saved or self._baseline.names(other.base_url)
-        return open_embedder(other, self._data_dir, self._egress, trusted=trusted)
+        return self._opened(other, trusted=trusted)
 
     async def trial(self) -> str | None:
         """What is wrong with an embedder that was just saved, found by asking it once.
@@ -116,7 +122,7 @@ class Embedders:
     def _wanted(self, stored: Stored) -> Wanted:
         section, base = stored.embedder, self._baseline.embedder_settings
         if section is None:
-            return Wanted(open_embedder(base, self._data_dir, self._egress), without_secrets(base))
+            return Wanted(self._opened(base), without_secrets(base))
         name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
         try:
             key = document.key_of(section, self._baseline.embedder)
@@ -124,12 +130,15 @@ class Embedders:
                 key = expanded(key, self._environ)
             settings = document.embedder_settings(section, key or "", base)
             trusted = self._baseline.names(settings.base_url)
-            embedder = open_embedder(settings, self._data_dir, self._egress, trusted=trusted)
+            embedder = self._opened(settings, trusted=trusted)
         except (SetupError, Invalid) as error:
             return Wanted(CachedEmbedder(Absent(name, error.message)), {})
         except (ValidationError, KeyError, TypeError):
             return Wanted(CachedEmbedder(Absent(name, "what was saved of it cannot be read")), {})
         return Wanted(embedder, without_secrets(settings) | {_SAVED: True})
+
+    def _opened(self, settings: EmbedderSettings, *, trusted: bool = True) -> CachedEmbedder:
+        return open_embedder(settings, self._data_dir, self._egress, trusted=trusted, tokenwise=self._tokenwise)
 
     def _key_for(self, settings: EmbedderSettings) -> str | None:
         """The key that was saved for this very place: now, or for an embedder that was saved before."""

@@ -19,6 +19,7 @@ from app.embedded import server_log, sockets
 from app.embedded.account import obstacle, owner_name, server_account
 from app.embedded.binaries import Binaries, installed, runnable_by
 from app.embedded.folder import DataFolder
+from app.embedded.memory import machine, shared_buffers
 from app.embedded.processes import end_servers, exited, kill_servers, launch, says_ready
 from app.errors import SetupError
 
@@ -36,7 +37,6 @@ _STABLE = 60.0
 
 _SETTINGS = {
     # Small and quiet: a personal service beside other programs. Whatever concerns durability stays at its default.
-    "shared_buffers": "256MB",
     "maintenance_work_mem": "32MB",
     "effective_cache_size": "1GB",
     "max_wal_size": "256MB",
@@ -219,6 +219,7 @@ class EmbeddedPostgres:
         self._launched = True
         sockets.create(self._sockets, self._account)
         settings = _SETTINGS | {
+            "shared_buffers": shared_buffers(machine()),
             "max_connections": str(self._connections),
             "listen_addresses": "",
             "port": str(sockets.PORT),

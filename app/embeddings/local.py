@@ -18,11 +18,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 import onnxruntime  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
 from app.embeddings.integer import integer_model
-from app.embeddings.port import PACKAGED, EmbedderUnavailable, Vectors
+from app.embeddings.port import PACKAGED, Codes, Document, EmbedderUnavailable, Question, Vector, Vectors
 from app.embeddings.questions import Questions, failed
+from app.embeddings.tokens import Flags, Floats, coded, counting, owned, rotation, rounded, thinned
 from app.embeddings.windows import BY_TOKENS, spans
 
 MAX_TOKENS = 256
@@ -38,9 +40,19 @@ TOGETHER = 128
 """Documents tokenized together, so that windows of like length meet in one run."""
 
 T = TypeVar("T")
+Number = TypeVar("Number", bound=np.generic)
 
-Ids = Sequence[int]
-"""The token ids of a text or of a window of it, with those that the model puts before and after."""
+Ids = npt.NDArray[np.int64]
+"""Token ids, shape (texts, tokens), zeros after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """The token `ids` of a text or of a window of it, with those that the model puts before and after, and which of
+    them are `told` apart."""
+
+    ids: Sequence[int]
+    told: slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +112,9 @@ def partition(lengths: Sequence[int]) -> list[slice]:
 
 
 class Model:
-    """The loaded tokenizer and network; safe to use from several threads."""
+    """The loaded tokenizer and network; safe to use from several threads. `tokenwise`: it tells of tokens too."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, *, tokenwise: bool = True) -> None:
         self._tokenizer: Tokenizer = Tokenizer.from_file(str(TOKENIZER.verified()))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -123,16 +135,26 @@ class Model:
             file.flush()
             self._session = onnxruntime.InferenceSession(file.name, options, providers=["CPUExecutionProvider"])
         self.dimension = int(self._session.get_outputs()[0].shape[-1])
+        self._tokenwise = tokenwise
+        if tokenwise:
+            # OpenBLAS divides a product of matrices among threads, which wait for each other by spinning: what takes a
+            # tenth of a millisecond takes several where the cores are busy, and next to a fork it may never end.
+            threadpool_limits(1, user_api="blas")
+            self._counting = counting(self._tokenizer.get_vocab(), self._tokenizer.get_added_tokens_decoder())
+            self._rotation = rotation(self.dimension)
         _return_free_memory()
 
-    def encode(self, texts: Sequence[str]) -> list[Ids]:
+    def encode(self, texts: Sequence[str]) -> list[Framed]:
         """Token ids, at most `MAX_TOKENS` a text: what queries are known by."""
-        return [_framed(encoding, 0, MAX_TOKENS - 2) for encoding in self._encoded(texts)]
+        first = slice(0, MAX_TOKENS - 2)
+        return [_framed(encoding, first, first) for encoding in self._encoded(texts)]
 
-    def cut(self, texts: Sequence[str]) -> list[list[Ids]]:
+    def cut(self, texts: Sequence[str]) -> list[list[Framed]]:
         """Token ids of each text's windows."""
         return [
-            [_framed(encoding, span.start, span.stop) for span in _spans(encoding)] for encoding in self._encoded(texts)
+            [_framed(encoding, span, told) for span, told in zip(cut, owned(cut), strict=True)]
+            for encoding in self._encoded(texts)
+            for cut in [_spans(encoding)]
         ]
 
     def windows(self, texts: Sequence[str]) -> list[int]:
@@ -144,23 +166,44 @@ class Model:
         # A lone surrogate, which JSON can carry, is no UTF-8 and would be refused.
         return (self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")) for text in texts)
 
-    def run(self, encodings: Sequence[Ids]) -> Vectors:
-        """Mean pooling over the tokens and normalisation, shape (texts, dimension)."""
-        longest = max(map(len, encodings))
+    def run(self, encodings: Sequence[Framed]) -> list[Question]:
+        """What questions are: the mean of all vectors of tokens, normalised, and those of tokens that count."""
+        unit, hidden, ids, told = self._computed(encodings)
+        if not self._tokenwise:
+            return [Question(vector, None) for vector in unit]
+        numbers = self._counting.numbers[ids]
+        told &= self._counting.words[ids] | numbers
+        tokens = rounded(hidden[told] @ self._rotation)
+        tokens[numbers[told]] = 0
+        return [Question(vector, of) for vector, of in zip(unit, _split(tokens, told), strict=True)]
+
+    def read(self, encodings: Sequence[Framed]) -> list[tuple[Vector, Codes | None]]:
+        """What windows of texts are: the mean of all vectors of tokens, normalised, and codes of those that count."""
+        unit, hidden, ids, told = self._computed(encodings)
+        if not self._tokenwise:
+            return [(vector, None) for vector in unit]
+        told &= self._counting.words[ids]
+        codes = coded(hidden[told] @ self._rotation)
+        return list(zip(unit, _split(codes, told), strict=True))
+
+    def _computed(self, encodings: Sequence[Framed]) -> tuple[Vectors, Floats, Ids, Flags]:
+        """The means, the vectors of all tokens, their ids, and which of them are told."""
+        longest = max(len(one.ids) for one in encodings)
         ids = np.zeros((len(encodings), longest), dtype=np.int64)
         mask = np.zeros_like(ids)
-        for row, encoding in enumerate(encodings):
-            ids[row, : len(encoding)] = encoding
-            mask[row, : len(encoding)] = 1
+        told = np.zeros(ids.shape, dtype=np.bool_)
+        for row, one in enumerate(encodings):
+            ids[row, : len(one.ids)] = one.ids
+            mask[row, : len(one.ids)] = 1
+            told[row, one.told] = True
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         hidden = self._session.run(None, feeds)[0]
         pooled = np.einsum("btd,bt->bd", hidden, mask.astype(np.float32))
-        unit: Vectors = pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
-        return unit
+        return pooled / np.linalg.norm(pooled, axis=1, keepdims=True), hidden, ids, told
 
 
 class LocalEmbedder:
-    """Embeds with the packaged model; `threads` work on one run.
+    """Embeds with the packaged model; `threads` work on one run. `tokenwise`: tokens get vectors too.
 
     Queries and documents have a thread each, so that a query never waits behind a bulk import. Queries that arrive
     while others are embedded share the next run. The constructor is instant: the first call loads the model.
@@ -169,7 +212,8 @@ class LocalEmbedder:
     model = PACKAGED
     cutting = BY_TOKENS.name
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self, threads: int = 1, *, tokenwise: bool = True) -> None:
+        self.tokenwise = tokenwise
         self._threads = threads
         self._model: Model | None = None
         self._loading = threading.Lock()
@@ -187,13 +231,13 @@ class LocalEmbedder:
             model = await self._off_loop(self._loaded)
         return model.dimension
 
-    async def query(self, text: str) -> npt.NDArray[np.float32]:
-        """Embed one query, shape (dimension,)."""
+    async def query(self, text: str) -> Question:
+        """Embed one query."""
         return await self._questions.ask(text)
 
-    async def documents(self, texts: Sequence[str]) -> list[Vectors]:
-        """Embed stored texts: for each its windows, shape (windows, dimension)."""
-        found: list[Vectors] = []
+    async def documents(self, texts: Sequence[str]) -> list[Document]:
+        """Embed stored texts."""
+        found: list[Document] = []
         for start in range(0, len(texts), TOGETHER):
             found += await self._documents(texts[start : start + TOGETHER])
         if texts:
@@ -210,21 +254,26 @@ class LocalEmbedder:
         await asyncio.to_thread(self._for_documents.shutdown)
         self._model = None
 
-    async def _documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def _documents(self, texts: Sequence[str]) -> list[Document]:
         cut = await self._off_loop(lambda: self._loaded().cut(texts))
         every = [window for windows in cut for window in windows]
         vectors = np.empty((len(every), await self.dimension()), dtype=np.float32)
+        codes: list[Codes | None] = [None] * len(every)
         for rows in _runs(every):
             # One hop to the thread for each run: other callers' documents take turns, and cancelling stops here.
-            vectors[rows] = await self._off_loop(
-                lambda rows=rows: self._loaded().run([every[row] for row in rows]),  # type: ignore[misc]
+            made = await self._off_loop(
+                lambda rows=rows: self._loaded().read([every[row] for row in rows]),  # type: ignore[misc]
             )
-        return np.split(vectors, np.cumsum([len(windows) for windows in cut])[:-1])
+            for row, one in zip(rows, made, strict=True):
+                vectors[row], codes[row] = one
+        ends = np.cumsum([len(windows) for windows in cut])
+        parts = zip(np.split(vectors, ends[:-1]), ends, cut, strict=True)
+        return [Document(part, _whole(codes[end - len(windows) : end])) for part, end, windows in parts]
 
     def _loaded(self) -> Model:
         with self._loading:
             if self._model is None:
-                self._model = Model(self._threads)
+                self._model = Model(self._threads, tokenwise=self.tokenwise)
             return self._model
 
     async def _off_loop(self, function: Callable[[], T]) -> T:
@@ -236,9 +285,20 @@ class LocalEmbedder:
             raise EmbedderUnavailable(failed(error)) from error
 
 
-def _runs(encodings: Sequence[Ids]) -> list[list[int]]:
+def _split(rows: npt.NDArray[Number], told: Flags) -> list[npt.NDArray[Number]]:
+    """Rows of the tokens that are told, by text."""
+    return np.split(rows, np.cumsum(told.sum(axis=1))[:-1])
+
+
+def _whole(parts: Sequence[Codes | None]) -> Codes | None:
+    """The tokens of a text from those of its windows."""
+    told = [part for part in parts if part is not None]
+    return thinned(np.concatenate(told)) if told else None
+
+
+def _runs(encodings: Sequence[Framed]) -> list[list[int]]:
     """Rows that are embedded together: alike in length, shortest first."""
-    lengths = [len(encoding) for encoding in encodings]
+    lengths = [len(one.ids) for one in encodings]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     return [order[run] for run in partition([lengths[row] for row in order])]
 
@@ -249,10 +309,12 @@ def _spans(encoding: Encoding) -> list[slice]:
     return spans(len(words), BY_TOKENS, lambda at: words[at] != words[at - 1])
 
 
-def _framed(encoding: Encoding, start: int, stop: int) -> Ids:
-    """The tokens of a window between the two that the model puts around a text."""
+def _framed(encoding: Encoding, span: slice, told: slice) -> Framed:
+    """The tokens of a window between the two that the model puts around a text, of which it tells those of `told`."""
     ids = encoding.ids
-    return [ids[0], *ids[start + 1 : min(stop + 1, len(ids) - 1)], ids[-1]]
+    inner = ids[span.start + 1 : min(span.stop + 1, len(ids) - 1)]
+    first, last = told.start - span.start, min(told.stop - span.start, len(inner))
+    return Framed([ids[0], *inner, ids[-1]], slice(first + 1, last + 1))
 
 
 def _return_free_memory() -> None:

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import numpy as np
-import numpy.typing as npt
-
 from app.config import EmbedderSettings
 from app.egress.clients import Egress
 from app.embeddings.cache import CachedEmbedder
-from app.embeddings.port import Embedder, EmbedderUnavailable, Vectors
+from app.embeddings.port import Document, Embedder, EmbedderUnavailable, Question
 
 PACKAGED = ("all-MiniLM-L6-v2-int8", "all-MiniLM-L6-v2")
 """Names of the packaged model."""
@@ -29,11 +26,17 @@ def default_model(provider: str) -> str:
 
 
 def open_embedder(
-    settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None, *, trusted: bool = True
+    settings: EmbedderSettings,
+    data_dir: Path,
+    egress: Egress | None = None,
+    *,
+    trusted: bool = True,
+    tokenwise: bool = True,
 ) -> CachedEmbedder:
     """The configured embedder behind a cache of query vectors; returns at once, the model loads with the first call.
 
-    `trusted`: an administrator wrote its address into the settings, so that it may be a private one.
+    `trusted`: an administrator wrote its address into the settings, so that it may be a private one. `tokenwise`: it
+    gives tokens vectors too, if it can.
 
     Raises:
         SetupError: no such provider, or a setting that it has no use for.
@@ -42,7 +45,7 @@ def open_embedder(
     if settings.provider == "local":
         from app.embeddings.local import LocalEmbedder
 
-        inner = LocalEmbedder(settings.threads)
+        inner = LocalEmbedder(settings.threads, tokenwise=tokenwise)
     else:
         from app.embeddings.providers import ProviderEmbedder
 
@@ -67,6 +70,7 @@ class Absent:
     """A model that cannot be asked: every call says why."""
 
     cutting = ""
+    tokenwise = False
 
     def __init__(self, model: str, why: str) -> None:
         self.model = model
@@ -76,10 +80,10 @@ class Absent:
         """See `Embedder`; so are the methods below."""
         raise self._error()
 
-    async def query(self, _text: str) -> npt.NDArray[np.float32]:
+    async def query(self, _text: str) -> Question:
         raise self._error()
 
-    async def documents(self, _texts: Sequence[str]) -> list[Vectors]:
+    async def documents(self, _texts: Sequence[str]) -> list[Document]:
         raise self._error()
 
     async def windows(self, _texts: Sequence[str]) -> list[int]:

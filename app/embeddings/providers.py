@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
-import numpy.typing as npt
 
 from app.addresses import parsed
 from app.config import EmbedderSettings
@@ -20,7 +19,7 @@ from app.daemons import in_daemon
 from app.egress.clients import Egress
 from app.egress.policy import EgressRefused, Origin
 from app.embeddings import guarded, windows
-from app.embeddings.port import EmbedderUnavailable, Vectors
+from app.embeddings.port import Document, EmbedderUnavailable, Question, Vector, Vectors
 from app.errors import SetupError
 
 DOCUMENT_BATCH = 64
@@ -79,6 +78,7 @@ class ProviderEmbedder:
     """
 
     cutting = windows.BY_CHARACTERS.name
+    tokenwise = False
 
     def __init__(
         self, settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None, *, trusted: bool = True
@@ -107,11 +107,11 @@ class ProviderEmbedder:
         assert self._size is not None  # set by every vector that was accepted
         return self._size
 
-    async def query(self, text: str) -> npt.NDArray[np.float32]:
-        """Embed one query within the configured deadline, shape (dimension,)."""
-        return await self._embed(text, self._settings.timeout)
+    async def query(self, text: str) -> Question:
+        """Embed one query within the configured deadline."""
+        return Question(await self._embed(text, self._settings.timeout), None)
 
-    async def documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def documents(self, texts: Sequence[str]) -> list[Document]:
         """Embed stored texts, each as its windows, one batch after the other, each with its own deadline."""
         if not texts:
             return []
@@ -126,7 +126,8 @@ class ProviderEmbedder:
                 lambda batch=batch: self._opened()[1].embed_batch(batch, "add"),  # type: ignore[misc]
             )
             parts.append(self._checked(raw, len(batch)))
-        return np.split(np.concatenate(parts), np.cumsum([len(one) for one in cut])[:-1])
+        vectors = np.split(np.concatenate(parts), np.cumsum([len(one) for one in cut])[:-1])
+        return [Document(one, None) for one in vectors]
 
     async def windows(self, texts: Sequence[str]) -> list[int]:
         """Into how many windows each text is cut."""
@@ -144,10 +145,10 @@ class ProviderEmbedder:
             if callable(close):
                 await asyncio.to_thread(close)
 
-    async def _embed(self, text: str, deadline: float) -> npt.NDArray[np.float32]:
+    async def _embed(self, text: str, deadline: float) -> Vector:
         clean = _utf8(text)
         raw = await self._ask(self._queries, deadline, lambda: [self._opened()[0].embed(clean, "search")])
-        vector: npt.NDArray[np.float32] = self._checked(raw, 1)[0]
+        vector: Vector = self._checked(raw, 1)[0]
         return vector
 
     async def _ask(self, slots: asyncio.Semaphore, deadline: float, function: Callable[[], T]) -> T:

@@ -1,6 +1,6 @@
 """A thread that embeds queries, those that wait together in one run.
 
-It takes its work from a queue and hands each vector to the event loop itself: two hops fewer than an executor's, each
+It takes its work from a queue and hands what it makes to the event loop itself: two hops fewer than an executor's, each
 of which would leave the thread idle until a busy loop gets round to it.
 """
 
@@ -11,14 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from app.embeddings.port import EmbedderUnavailable, Vectors
-
-Vector: TypeAlias = npt.NDArray[np.float32]
+from app.embeddings.port import EmbedderUnavailable, Question
 
 
 class Network(Protocol):
@@ -27,24 +22,24 @@ class Network(Protocol):
     def encode(self, texts: Sequence[str]) -> list[Any]:
         """Token ids of each text."""
 
-    def run(self, encodings: Sequence[Any]) -> Vectors:
-        """Vectors of the texts, shape (texts, dimension)."""
+    def run(self, encodings: Sequence[Any]) -> list[Question]:
+        """What it makes of the texts."""
 
 
-class _Question:
-    """A text, and who waits for its vector."""
+class _Waiting:
+    """A text, and who waits for its vectors."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[Vector] = self._loop.create_future()
+        self.answer: asyncio.Future[Question] = self._loop.create_future()
 
-    def settle(self, outcome: Vector | EmbedderUnavailable) -> None:
+    def settle(self, outcome: Question | EmbedderUnavailable) -> None:
         """Called in the thread; the answer arrives in the loop, if that still runs."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, outcome)
 
-    def _settle(self, outcome: Vector | EmbedderUnavailable) -> None:
+    def _settle(self, outcome: Question | EmbedderUnavailable) -> None:
         if self.answer.done():
             return
         if isinstance(outcome, EmbedderUnavailable):
@@ -62,12 +57,12 @@ class Questions:
     def __init__(self, network: Callable[[], Network], runs: Callable[[Sequence[Any]], list[list[int]]]) -> None:
         self._network = network
         self._runs = runs
-        self._queue: SimpleQueue[_Question | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    async def ask(self, text: str) -> Vector:
-        """The vector of a query, shape (dimension,).
+    async def ask(self, text: str) -> Question:
+        """What the network makes of a query.
 
         Raises:
             EmbedderUnavailable: the network cannot be loaded or fails, or this is closed.
@@ -77,9 +72,9 @@ class Questions:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="embed-query", daemon=True)
             self._thread.start()
-        question = _Question(text)
-        self._queue.put(question)
-        return await question.answer
+        waiting = _Waiting(text)
+        self._queue.put(waiting)
+        return await waiting.answer
 
     async def close(self) -> None:
         """End the thread once it has answered what it was asked."""
@@ -95,22 +90,23 @@ class Questions:
                 while (more := self._queue.get_nowait()) is not None:
                     batch.append(more)
                 ended = True
-            self._answer([question for question in batch if not question.answer.done()])
+            self._answer([waiting for waiting in batch if not waiting.answer.done()])
             if ended:
                 return
 
-    def _answer(self, batch: Sequence[_Question]) -> None:
+    def _answer(self, batch: Sequence[_Waiting]) -> None:
         try:
             network = self._network()
-            encodings = network.encode([question.text for question in batch])
+            encodings = network.encode([waiting.text for waiting in batch])
             for rows in self._runs(encodings):
-                for row, vector in zip(rows, network.run([encodings[row] for row in rows]), strict=True):
-                    # A copy, so that a kept vector does not keep its whole batch.
-                    batch[row].settle(vector.copy())
+                for row, made in zip(rows, network.run([encodings[row] for row in rows]), strict=True):
+                    # Copies, so that a kept vector does not keep its whole batch.
+                    tokens = None if made.tokens is None else made.tokens.copy()
+                    batch[row].settle(Question(made.vector.copy(), tokens))
         except BaseException as error:  # the tokenizer may panic, which is no Exception; the thread must live on
             words = str(error) if isinstance(error, EmbedderUnavailable) else failed(error)
-            for question in batch:  # each its own exception: tracebacks grow with every raise
-                question.settle(EmbedderUnavailable(words))
+            for waiting in batch:  # each its own exception: tracebacks grow with every raise
+                waiting.settle(EmbedderUnavailable(words))
 
 
 def failed(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Index, text
+from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -60,6 +60,27 @@ class Embedding(Base):
     vector: Mapped[bytes]
     cut: Mapped[str] = mapped_column(server_default=text("''"))
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class EmbeddingTokens(Base):
+    """The vectors of the tokens of an item's text that count (`embeddings.port.Codes`), one after the other.
+
+    None may count: the row is there all the same, or the text would be looked at again and again. A trigger removes the
+    row when the vectors of another text are stored.
+    """
+
+    __tablename__ = "embedding_tokens"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["kind", "id", "model"], ["embeddings.kind", "embeddings.id", "embeddings.model"], ondelete="CASCADE"
+        ),
+    )
+
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(primary_key=True)
+    text_hash: Mapped[str]
+    tokens: Mapped[bytes]
 
 
 class SyncRun(Base):

@@ -1,10 +1,11 @@
-"""Vectors of texts that were cut into windows in another way than now, as by an older version, which read only how a
-text begins: they are made anew, a few at a time, while searches go on with what there is."""
+"""What an older version made of texts: vectors of windows that were cut in another way than now, and none of tokens.
+They are made anew, a few at a time, while searches go on with what there is."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,12 +15,13 @@ from app.database import Database
 from app.embeddings.breaker import State
 from app.embeddings.port import EmbedderUnavailable
 from app.embeddings.windows import stored_as
-from app.index import marks
+from app.index import marks, tokens
 from app.index.collections import is_plain
 from app.index.deliver import Deliverer
 from app.index.models import Kind
 from app.index.reconcile import SyncRunning, alone
 from app.index.space import Space, Spaces
+from app.index.tokens import Key
 from app.index.writing import Source
 
 log = logging.getLogger(__name__)
@@ -34,11 +36,17 @@ TOGETHER = 16
 """Long texts that are embedded before others get their turn: what is added meanwhile waits for these, a few seconds."""
 
 
+LOOK_AGAIN = 3_600.0
+"""Seconds after all kept vectors were walked through until it is looked again whether some lack tokens: those that an
+archive brought do. A hundred thousand take a second."""
+
+
 class Recut:
-    """Finds the kept vectors whose `cut` is not that of the model in use.
+    """Finds the kept vectors whose `cut` is not that of the model in use, and then those that lack tokens.
 
     Those of a text that has one window now are right and only get the new name. Those of longer texts are forgotten,
-    and their items marked, in one transaction: delivery embeds them anew. In the index they stand until then.
+    and their items marked, in one transaction: delivery embeds them anew. In the index they stand until then. Tokens
+    are only added to what is kept, where the model in use tells of tokens.
     """
 
     def __init__(
@@ -48,6 +56,9 @@ class Recut:
         self._spaces = spaces
         self._deliverer = deliverer
         self._sources = sources
+        self._walked = Key()
+        """The last of the kept vectors that were looked at for tokens; a new process begins anew."""
+        self._not_before = 0.0
 
     async def run(self) -> int:
         """Go on until nothing is left, or until the model or the index does not answer; returns how many were marked.
@@ -62,6 +73,7 @@ class Recut:
             async with alone(self._database, LOCK):
                 while (some := await self._step()) is not None:
                     marked += some
+                await self._complete()
         except SyncRunning:  # another replica does it
             return 0
         except EmbedderUnavailable as error:
@@ -70,18 +82,51 @@ class Recut:
             log.info("%d long texts got a vector for each part of them", marked)
         return marked
 
-    async def _step(self) -> int | None:
-        """One page: how many items were marked and delivered; None when there is nothing to do, or not now."""
+    async def _idle(self) -> Space | None:
+        """The space that serves, if nothing else is to be done for it now: what somebody waits for goes first."""
         space = self._spaces.serving
         if self._spaces.building is not None or not space.collection or is_plain(space.collection):
             return None
         if self._deliverer.breaker.state is not State.CLOSED:
             return None
+        async with self._database.statement() as tx:
+            due = await marks.next_due(tx)
+        return None if due is not None and due <= 0 else space
+
+    async def _complete(self) -> None:
+        """Give tokens to kept vectors that lack them, page by page, from where the last run ended."""
+        made = 0
+        while time.monotonic() >= self._not_before and (space := await self._idle()) and space.embedder.tokenwise:
+            async with self._database.statement() as tx:
+                page = await tokens.page(tx, space.model, self._walked)
+            if page is None:
+                self._walked, self._not_before = Key(), time.monotonic() + LOOK_AGAIN
+                break
+            some = page.lacking[:TOGETHER]
+            for kind in Kind:
+                made += await self._tell(space, kind, [key.id for key in some if key.kind == kind.value])
+            self._walked = page.last if len(page.lacking) <= TOGETHER else some[-1]
+        if made:
+            log.info("%d texts got vectors of their tokens", made)
+
+    async def _tell(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> int:
+        """Embed the texts of items again and keep the tokens; the vectors are those that there are."""
+        if not ids:
+            return 0
+        async with self._database.statement() as tx:
+            texts = await self._sources[kind].texts(tx, ids)
+        made = await space.embedder.documents([text.text for text in texts.values()])
+        hashes = [(id_, text.hash) for id_, text in texts.items()]
+        told = [one.tokens for one in made if one.tokens is not None]
+        async with self._database.transaction() as tx:
+            return await tokens.keep(tx, kind, space.model, hashes, told)
+
+    async def _step(self) -> int | None:
+        """One page: how many items were marked and delivered; None when there is nothing to do, or not now."""
+        if (space := await self._idle()) is None:
+            return None
         cut = stored_as(space.embedder.cutting, await space.dimension())
         async with self._database.statement() as tx:
-            # What somebody waits for goes first.
-            if (due := await marks.next_due(tx)) is not None and due <= 0:
-                return None
             found = (await tx.execute(_OTHERWISE, {"model": space.model, "cut": cut, "limit": PAGE})).all()
         if not found:
             return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from app.embeddings.breaker import CircuitBreaker, CircuitOpen
 from app.embeddings.cache import CachedEmbedder
-from app.embeddings.port import EmbedderUnavailable
+from app.embeddings.port import EmbedderUnavailable, Question
 from app.index.port import NOBODY, Filter, Hit, IndexUnavailable, Vector, VectorIndex
 
 _NOBODYS = Filter(NOBODY)
@@ -75,8 +75,8 @@ class Space:
             self._dimension = await self.embedder.dimension()
         return self._dimension
 
-    async def query(self, text: str) -> Vector:
-        """The vector of a search query, shape (dimension,).
+    async def query(self, text: str) -> Question:
+        """What the model makes of a search query.
 
         Raises:
             EmbedderUnavailable: the model does not answer in time, or its circuit is open.
@@ -122,7 +122,7 @@ class Space:
         # Not through the cache, which would go on answering.
         await self.embedder.inner.query(_KNOWN_GOOD)
 
-    async def _embedded(self, text: str) -> Vector:
+    async def _embedded(self, text: str) -> Question:
         try:
             return await self.embedder.query(text)
         except EmbedderUnavailable as error:

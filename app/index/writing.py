@@ -12,7 +12,9 @@ import numpy as np
 from sqlalchemy import text
 
 from app.database import Database, Tx
+from app.embeddings.port import Codes
 from app.embeddings.windows import stored_as
+from app.index import tokens
 from app.index.entries import Entries, array_of
 from app.index.models import Kind
 from app.index.port import NO_VECTORS, Point
@@ -33,6 +35,13 @@ class Text(NamedTuple):
     text: str
 
 
+class Version(NamedTuple):
+    """What an index holds of a row: its revision and, since filing it under another raises none, its categories."""
+
+    revision: int
+    categories: frozenset[UUID]
+
+
 class Source(Protocol):
     """A table whose rows are searchable."""
 
@@ -44,8 +53,8 @@ class Source(Protocol):
         """The same with their documents."""
         ...
 
-    async def revisions(self, tx: Tx, ids: Sequence[UUID]) -> list[int | None]:
-        """The revision of each row, in the order of the ids.
+    async def versions(self, tx: Tx, ids: Sequence[UUID]) -> list[Version | None]:
+        """What tells whether each row is as it was, in the order of the ids.
 
         None for those that the index should not hold now.
         """
@@ -183,9 +192,10 @@ class Writer:
             batch.replace(bare, again)
         texts = [point.document.text for point in batch.points if point.document is not None]
         if texts:
-            for point, vectors in zip(batch.points, await space.embedder.documents(texts), strict=True):
-                point.vectors = vectors
-            await self._keep(kind, space, batch.points)
+            made = await space.embedder.documents(texts)
+            for point, one in zip(batch.points, made, strict=True):
+                point.vectors = one.windows
+            await self._keep(kind, space, batch.points, [one.tokens for one in made if one.tokens is not None])
         batch.embedded = len(texts)
         return batch
 
@@ -213,18 +223,20 @@ class Writer:
     async def wanted(self, kind: Kind, ids: Sequence[UUID]) -> list[UUID]:
         """Those of the items that the index should hold now."""
         async with self._database.statement() as tx:
-            revisions = await self._sources[kind].revisions(tx, ids)
-        return [id_ for id_, revision in zip(ids, revisions, strict=True) if revision is not None]
+            versions = await self._sources[kind].versions(tx, ids)
+        return [id_ for id_, version in zip(ids, versions, strict=True) if version is not None]
 
     async def changed(self, batch: Batch) -> list[UUID]:
         """What is not as it was when the batch was read: a delivery of it may have come before the batch's writing."""
         ids = batch.ids
         async with self._database.statement() as tx:
-            now = await self._sources[batch.kind].revisions(tx, ids)
-        then = [*(point.revision for point in batch.points), *(None for _ in batch.gone)]
-        return [id_ for id_, revision, before in zip(ids, now, then, strict=True) if revision != before]
+            now = await self._sources[batch.kind].versions(tx, ids)
+        read = (Version(point.revision, frozenset(point.categories)) for point in batch.points)
+        then = [*read, *(None for _ in batch.gone)]
+        return [id_ for id_, version, before in zip(ids, now, then, strict=True) if version != before]
 
-    async def _keep(self, kind: Kind, space: Space, points: Sequence[Point]) -> None:
+    async def _keep(self, kind: Kind, space: Space, points: Sequence[Point], made: Sequence[Codes]) -> None:
+        """Keep the vectors of points, and what was `made` of their tokens: of each, or of none."""
         async with self._database.transaction() as tx:
             await tx.execute(
                 _KEEP,
@@ -237,6 +249,8 @@ class Writer:
                     "vectors": [np.asarray(point.vectors, dtype="<f4").tobytes() for point in points],
                 },
             )
+            if made:
+                await tokens.keep(tx, kind, space.model, [(point.id, point.text_hash) for point in points], made)
 
 
 # One row with all vectors in one value: the server would send thousands in pieces of 8 kB, each of which wakes us up.

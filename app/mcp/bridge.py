@@ -1,7 +1,8 @@
 """MCP on standard input and output, carried to the running service over streamable HTTP.
 
-Each message is one POST and the service keeps no session, so the bridge outlives a restart of the service: a call that
-finds nobody is repeated for a while, and one whose answer got lost is answered with an error rather than left hanging.
+Each message is one POST, whose answer may come after notifications, and the service keeps no session, so the bridge
+outlives a restart of the service: a call that finds nobody is repeated for a while, and one whose answer got lost is
+answered with an error rather than left hanging.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import sys
 import threading
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard
 from urllib.parse import quote
@@ -126,7 +127,11 @@ class _Bridge:
         id_ = message.get("id") if "method" in message else None
         id_ = id_ if _is_id(id_) else None
         try:
-            response = await self._post(line, self._headers(message))
+            async with aclosing(await self._post(line, self._headers(message))) as response:
+                if response.headers.get("content-type", "").startswith("text/event-stream"):
+                    await self._follow(response)
+                    return
+                await response.aread()
         except httpx.ConnectError:
             failure = "The OpenMemory service is not running; start it and call again."
         except httpx.HTTPError as error:
@@ -158,14 +163,32 @@ class _Bridge:
             headers[NAME_HEADER] = _header(named)
         return headers
 
+    async def _follow(self, response: httpx.Response) -> None:
+        """Hand on each message of an answer that comes in several: notifications, and the last is what was asked for.
+
+        Raises:
+            httpx.HTTPError: it ended before that.
+        """
+        last: Message = {}
+        async for line in response.aiter_lines():
+            if line.startswith("data:") and line.strip() != "data:":
+                try:
+                    last = json.loads(line[5:])
+                except ValueError:
+                    raise httpx.RemoteProtocolError("the answer holds what is no message") from None
+                self._write(last)
+        if "result" not in last and "error" not in last:
+            raise httpx.RemoteProtocolError("the answer ended early")
+
     async def _post(self, body: bytes, headers: dict[str, str]) -> httpx.Response:
-        """One POST; repeated only while nobody listens, for then nothing was done."""
+        """One POST, its answer not read yet; repeated only while nobody listens, for then nothing was done."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + PATIENCE
         pause = 0.05
         while True:
             try:
-                return await self._http.post(self._url + self._path, content=body, headers=headers)
+                request = self._http.build_request("POST", self._url + self._path, content=body, headers=headers)
+                return await self._http.send(request, stream=True)
             except httpx.ConnectError:
                 if clock() > deadline:
                     raise

@@ -76,8 +76,11 @@ class McpDoors:
         self._sessions: dict[str, _Session] = {}
         self._open: Counter[str] = Counter()
         self._forwarding = Forwarding(services.database, self._limits, self._deliver) if services.shared else None
-        self._http = StreamableHTTPSessionManager(
-            self._server, json_response=True, stateless=True, max_request_body_size=self._limits.body
+        self._http, self._events = (
+            StreamableHTTPSessionManager(
+                self._server, json_response=json, stateless=True, max_request_body_size=self._limits.body
+            )
+            for json in (True, False)
         )
         self.routes: list[BaseRoute] = [
             *_both("/mcp/{client}/http/{user}", self._streamable),
@@ -95,6 +98,7 @@ class McpDoors:
         """Serve while the block runs."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._http.run())
+            await stack.enter_async_context(self._events.run())
             if self._forwarding is not None:
                 await stack.enter_async_context(self._forwarding.relay.running())
             yield
@@ -112,7 +116,8 @@ class McpDoors:
             return
         bind(scope, identity)
         if (again := await envelope.read(scope, receive, send)) is not None:
-            await self._http.handle_request(scope, again, send)
+            door = self._events if scope.get(envelope.PROGRESS) else self._http
+            await door.handle_request(scope, again, send)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":

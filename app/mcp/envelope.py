@@ -13,7 +13,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
+from app.mcp import progress
+
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
+
+
+PROGRESS = "openmemory.progress"
+"""Noted on a request whose client wants to hear how far it is: a stream of events is the only answer that can tell."""
 
 
 async def read(scope: Scope, receive: Receive, send: Send) -> Receive | None:
@@ -24,6 +30,7 @@ async def read(scope: Scope, receive: Receive, send: Send) -> Receive | None:
     if (refusal := malformed(body)) is not None:
         await refusal(scope, receive, send)
         return None
+    scope[PROGRESS] = progress.wanted(scope, body)
     unread = [body]
 
     async def again() -> Message:

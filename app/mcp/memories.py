@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -15,6 +16,8 @@ from app.access.caller import Caller
 from app.capture.models import Status
 from app.capture.schemas import CaptureCreate
 from app.errors import Invalid, NotFound
+from app.mcp import pairs
+from app.mcp.progress import Steps
 from app.mcp.tool import Answer, Arguments, Tool
 from app.mcp.untrusted import Untrusted
 from app.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
@@ -43,6 +46,15 @@ class AddArguments(Arguments):
     )
     namespace: Namespace = "default"
     metadata: dict[str, Any] = Field(default_factory=dict, description="Anything to keep with it, as a JSON object.")
+    ttl_days: int | None = Field(None, description="Days after which it is found no more: for what holds for a time.")
+    expires_at: datetime | None = Field(None, description="In place of ttl_days: when, with an offset from UTC.")
+
+    def like(self) -> MemoryCreate:
+        """As the service takes it."""
+        return MemoryCreate(
+            text=self.text, namespace=self.namespace, metadata=self.metadata, ttl_days=self.ttl_days,
+            expires_at=self.expires_at,
+        )  # fmt: skip
 
 
 class AddedMemory(BaseModel):
@@ -53,6 +65,9 @@ class AddedMemory(BaseModel):
         " remembered is changed, followed by what is true now, or forgotten."
     )
     previous_memory: str | None = None
+    changed: list[pairs.ChangedPair] | None = Field(
+        None, description="Values of a key=value memory that are others now."
+    )
 
 
 class NotAdded(BaseModel):
@@ -137,33 +152,34 @@ class Message(BaseModel):
 async def _add(services: Services, caller: Caller, arguments: AddArguments) -> Answer:
     if arguments.infer and await services.captures.possible():
         return await _infer(services, caller, arguments)
-    new = MemoryCreate(text=arguments.text, namespace=arguments.namespace, metadata=arguments.metadata)
-    added = await services.memories.add(caller, new)
+    added = await services.memories.add(caller, arguments.like())
     untrusted = Untrusted(services.settings.capture.injection)
 
     def shown(text: str) -> str:
         return untrusted.text(text, services.memories.intake.labels(text, {}))
 
-    # What the assistant has just said itself is no news to it; a memory that is kept instead may be of another one.
-    text = shown(added.memory) if added.event is Event.NONE and added.note else added.memory
-    result = {"id": str(added.id), "memory": text, "event": added.event.value}
+    # What the assistant has just said itself is no news to it; what is kept, or completed, may be of another one.
+    text = shown(added.memory) if added.event in (Event.NONE, Event.UPDATE) and added.note else added.memory
+    result: dict[str, Any] = {"id": str(added.id), "memory": text, "event": added.event.value}
     if added.previous_memory is not None:
         result["previous_memory"] = shown(added.previous_memory)
+    if changed := pairs.marked(added.changed, untrusted):
+        result["changed"] = [each.model_dump(mode="json") for each in changed]
     answer: dict[str, Any] = {"results": [result]}
     if added.possible_duplicates:
         answer["possible_duplicates"] = [
             {"id": str(one.id), "memory": shown(one.memory), "likeness": one.likeness}
             for one in added.possible_duplicates
         ]
-    said = " ".join(part for part in (VERBATIM if arguments.infer else None, added.note) if part)
+    parts = (VERBATIM if arguments.infer else None, added.note, pairs.told(added.changed, changed))
+    said = " ".join(part for part in parts if part)
     if note := untrusted.note(said or None):
         answer["note"] = note
     return Answer(exact_json.dumps(answer).decode(), answer)
 
 
 async def _infer(services: Services, caller: Caller, arguments: AddArguments) -> Answer:
-    like = MemoryCreate(text=arguments.text, namespace=arguments.namespace, metadata=arguments.metadata)
-    outcome = await services.captures.add(caller, CaptureCreate(like, wait=True))
+    outcome = await services.captures.add(caller, CaptureCreate(arguments.like(), wait=True), Steps().tell)
     untrusted = Untrusted(services.settings.capture.injection)
 
     def shown(text: str) -> str:

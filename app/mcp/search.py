@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from app import exact_json
 from app.access.caller import Caller
+from app.mcp.pairs import Conflict, conflict
 from app.mcp.tool import Answer, Arguments, Tool
 from app.mcp.untrusted import Untrusted
 from app.search import filters
@@ -60,6 +61,9 @@ class SearchOutput(BaseModel):
     results: list[FoundMemory]
     search_method: Method
     note: str | None = None
+    conflicts: list[Conflict] | None = Field(
+        None, description="Keys of key=value memories to which the results give different values."
+    )
     explanation: dict[str, Any] | None = Field(None, description="With explain: what the query was taken for.")
 
 
@@ -90,6 +94,8 @@ async def _search(services: Services, caller: Caller, arguments: SearchArguments
         for found in answer.results
     ]  # fmt: skip
     output: dict[str, Any] = {"results": results, "search_method": answer.search_method.value}
+    if answer.conflicts:
+        output["conflicts"] = [conflict(each, untrusted) for each in answer.conflicts]
     if note := untrusted.note(answer.note):
         output["note"] = note
     output |= _explained(answer.explanation)
@@ -97,9 +103,9 @@ async def _search(services: Services, caller: Caller, arguments: SearchArguments
 
 
 def _parts(parts: ScoreParts) -> dict[str, float | None]:
-    """The parts, with those that are off by default only where they add something."""
-    off = {"recency": parts.recency, "reranked": parts.reranked}
-    return {name: value for name, value in asdict(parts).items() if name not in off or value}
+    """The parts, with those that not every search has only where they add something."""
+    some = {"late": parts.late, "recency": parts.recency, "reranked": parts.reranked}
+    return {name: value for name, value in asdict(parts).items() if name not in some or value}
 
 
 _EXPLANATION: TypeAdapter[Any] = TypeAdapter(Explanation | AnswerExplanation)

@@ -21,6 +21,7 @@ from mcp_types import (
 from app.mcp import memories, search, sync
 from app.mcp.backlog import counted
 from app.mcp.identity import identity_of
+from app.mcp.progress import sending
 from app.mcp.tool import Outcome, failure
 from app.metrics.traffic import Traffic
 from app.services import VERSION, Services
@@ -57,7 +58,8 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}. Known are {', '.join(sorted(TOOLS))}.")
         outcome, started = Outcome.CANCELLED, time.perf_counter()
         try:
-            result, outcome = await tool.call(services, identity_of(context.request), params.arguments or {})
+            with sending(context.session.report_progress):
+                result, outcome = await tool.call(services, identity_of(context.request), params.arguments or {})
             return result
         except Exception:
             outcome = Outcome.FAILED

@@ -53,6 +53,11 @@ class Asked:
         return reads_most(self.caller, self.states)
 
     @property
+    def only_filed(self) -> bool:
+        """Whether only categories are asked for, of somebody from whom little is hidden."""
+        return self.reads_most and bool(self.filters) and self.filters <= {"category_id", "category_ids"}
+
+    @property
     def readable(self) -> ColumnElement[bool]:
         """What the caller may read in the states that are asked for."""
         return readable_by(self.caller, Memory, states=self.states)

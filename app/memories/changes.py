@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import (
     ColumnElement,
+    Text,
     Uuid,
     and_,
     bindparam,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     null,
     or_,
     select,
@@ -53,7 +55,7 @@ from app.memories.models import (
     MemoryStatusHistory,
     State,
 )
-from app.memories.schemas import CheckedMemory, Event, MemoryAdded, MemoryUpdate
+from app.memories.schemas import CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate
 
 _RAISE = marks.RAISE.format(kind="'memory'", id="new.id", source="FROM new")
 
@@ -77,8 +79,8 @@ _ADD = text(
         INSERT INTO memory_status_history (memory_id, changed_by, app_id, old_state, new_state, changed_at)
         SELECT id, user_id, app_id, NULL, 'active', created_at FROM new
     ), filed AS (
-        INSERT INTO memory_categories (memory_id, category_id, user_id)
-        SELECT new.id, c.category_id, new.user_id
+        INSERT INTO memory_categories (memory_id, category_id, user_id, app_id)
+        SELECT new.id, c.category_id, new.user_id, new.app_id
         FROM jsonb_to_recordset(CAST(:filings AS jsonb)) AS c(memory_id uuid, category_id uuid)
         JOIN new ON new.id = c.memory_id
     ), marked AS ({_RAISE}
@@ -98,6 +100,10 @@ _TWINS = text(
 )
 
 
+_EXPIRED = literal("expired", Text())
+"""The reason of a change of state."""
+
+
 def text_hash(content: str) -> str:
     """MD5 of the text in UTF-8, in hexadecimal, as mem0 writes it: a name for equal texts, not a protection."""
     return hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
@@ -111,7 +117,7 @@ async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[
     Raises:
         NotFound: the user or app was erased meanwhile.
     """
-    categories = await _category_ids(tx, {name for new in news for name in new.categories})
+    categories = await category_ids(tx, {name for new in news for name in new.categories})
     now = datetime.now(UTC)
     rows = [_row(new, apps[new.app] if new.app else caller.app_id, now) for new in news]
     filings = [
@@ -151,7 +157,7 @@ def _row(new: CheckedMemory, app_id: UUID, now: datetime) -> dict[str, Any]:
         "key": new.key,
         "importance": new.importance,
         "hash": text_hash(new.text),
-        "expires_at": new.expires_at,
+        "expires_at": new.expires_at if new.ttl_days is None else now + timedelta(days=new.ttl_days),
         "valid_from": new.valid_from,
         "valid_until": new.valid_until,
         "created_at": new.created_at or now,
@@ -203,7 +209,7 @@ async def _twins(
     return {(t.namespace, t.app_id, t.hash): t.id for t in twins}, [t.id for t in twins if t.expired]
 
 
-async def _category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
+async def category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
     """The ids of the categories of these names, making the new ones."""
     if not names:
         return {}
@@ -234,7 +240,10 @@ async def update_text(
         NotFound: no such memory, or not the caller's.
         Conflict: another active memory of the same app and namespace says this already.
     """
-    columns = (Memory.id, Memory.content, Memory.metadata_, Memory.revision, Memory.namespace, Memory.app_id)
+    columns = (
+        Memory.id, Memory.content, Memory.metadata_, Memory.revision, Memory.namespace, Memory.app_id,
+        Memory.expires_at,
+    )  # fmt: skip
     # Reads log their access and so hold the key of the row: that is not what changes.
     query = select(*columns).where(which).with_for_update(key_share=True)
     current = (await tx.execute(query, caller.parameters)).one_or_none()
@@ -243,10 +252,10 @@ async def update_text(
     memory_id: UUID = current.id
     content = current.content if change.text is None else change.text
     metadata = current.metadata if change.metadata is None else change.metadata
-    refiled = change.categories is not None and await _refile(
-        tx, caller.user_id, current.id, set(change.categories), confirms=confirms
-    )
-    if content == current.content and metadata == current.metadata and not refiled:
+    refiled = change.categories is not None and await _refile(tx, current.id, set(change.categories), confirms=confirms)
+    expires_at = current.expires_at if change.expiry is None else _end(change.expiry)
+    same = (content, metadata, expires_at) == (current.content, current.metadata, current.expires_at)
+    if same and not refiled:
         return memory_id
     if current.revision == LAST_REVISION:
         raise Conflict(
@@ -257,6 +266,7 @@ async def update_text(
     values = {
         "content": content, "hash": text_hash(content), "metadata_": metadata,
         "revision": current.revision + 1, "updated_at": func.now(), "labels": list(labels(content, metadata)),
+        "expires_at": expires_at,
     }  # fmt: skip
     twin = and_(
         Memory.user_id == caller.user_id, Memory.namespace == current.namespace, Memory.app_id == current.app_id,
@@ -277,6 +287,10 @@ async def update_text(
     return memory_id
 
 
+def _end(expiry: Expiry) -> datetime | None:
+    return expiry.at if expiry.ttl_days is None else datetime.now(UTC) + timedelta(days=expiry.ttl_days)
+
+
 _LEAVE_ALONE = text(
     """
     INSERT INTO category_marks (memory_id, due_at) VALUES (:id, 'infinity')
@@ -285,12 +299,12 @@ _LEAVE_ALONE = text(
 ).bindparams(bindparam("id", type_=Uuid))
 
 
-async def _refile(tx: Tx, user_id: UUID, memory_id: UUID, names: set[str], *, confirms: bool) -> bool:
+async def _refile(tx: Tx, memory_id: UUID, names: set[str], *, confirms: bool) -> bool:
     """File a memory under these categories and no others; whether that changes anything.
 
     What the service has assigned and somebody names again stays its guess, unless the user `confirms` it.
     """
-    wanted = set((await _category_ids(tx, names)).values())
+    wanted = set((await category_ids(tx, names)).values())
     filed = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == memory_id)
     present = set((await tx.scalars(filed)).all())
     if gone := present - wanted:
@@ -300,7 +314,7 @@ async def _refile(tx: Tx, user_id: UUID, memory_id: UUID, names: set[str], *, co
             )
         )
     if new := wanted - present:
-        filings = [{"memory_id": memory_id, "category_id": id_, "user_id": user_id} for id_ in new]
+        filings = [{"memory_id": memory_id, "category_id": id_} for id_ in new]
         await tx.execute(insert(MemoryCategory), filings)
     confirmed = 0
     if confirms:
@@ -320,7 +334,8 @@ async def change_state(
 ) -> list[tuple[UUID, State]]:
     """Bring every memory that `which` selects, and that may become `target`, into that state.
 
-    `which` may bind the caller's parameters, and `values`.
+    What has expired and becomes active expires no more, even if it was active still. `which` may bind the caller's
+    parameters, and `values`.
 
     Returns the id and the state before of each that changed; those already there and those whose state does not
     allow it are left as they are, for the caller to tell apart.
@@ -329,6 +344,7 @@ async def change_state(
         Conflict: one would become active while another active memory says the same.
     """
     bound = {**caller.parameters, **(values or {})}
+    at: ColumnElement[datetime] = func.now()
     if target is State.ACTIVE:
         returning = aliased(Memory)
         same = and_(
@@ -336,9 +352,12 @@ async def change_state(
             Memory.app_id == returning.app_id, Memory.hash == returning.hash, Memory.id != returning.id,
         )  # fmt: skip
         ids = list(await tx.scalars(select(Memory.id).where(which), bound))
+        lapsed = and_(Memory.id == func.any(ids), Memory.state == State.ACTIVE, Memory.expires_at <= func.now())
+        if await change_state(tx, caller, lapsed, State.ARCHIVED):
+            at = func.clock_timestamp()  # after that
         await _put_away_expired(tx, caller, exists().where(returning.id == func.any(ids), same))
     chosen = (
-        select(Memory.id, Memory.state)
+        select(Memory.id, Memory.state, (Memory.expires_at <= func.now()).label("expired"))
         .where(which, or_(*(Memory.state == state for state in transitions.sources(target))))
         .order_by(Memory.id)
         .with_for_update(key_share=True)
@@ -356,18 +375,19 @@ async def change_state(
         stamps |= {
             "valid_until": case((over, null()), else_=Memory.valid_until),
             "superseded_by": case((over, null()), else_=Memory.superseded_by),
+            "expires_at": case((Memory.expires_at <= func.now(), null()), else_=Memory.expires_at),
         }
     changed = (
         update(Memory)
         .where(Memory.id == chosen.c.id)
         .values(stamps)
-        .returning(Memory.id, chosen.c.state.label("old_state"))
+        .returning(Memory.id, chosen.c.state.label("old_state"), chosen.c.expired)
         .cte("changed")
     )
     history = (
         insert(MemoryStatusHistory)
         .from_select(
-            ["memory_id", "changed_by", "app_id", "old_state", "new_state"],
+            ["memory_id", "changed_by", "app_id", "old_state", "new_state", "reason", "changed_at"],
             select(
                 changed.c.id,
                 literal(caller.user_id),
@@ -375,6 +395,8 @@ async def change_state(
                 literal(None if caller.owner else caller.app_id, Uuid()),
                 changed.c.old_state,
                 literal(target, STATE),
+                case((changed.c.expired, _EXPIRED), else_=null()) if target is State.ARCHIVED else null(),
+                at,
             ),
         )
         .cte("history")
@@ -389,11 +411,22 @@ async def change_state(
     return [(row.id, row.old_state) for row in rows]
 
 
+async def expire(tx: Tx, caller: Caller, which: ColumnElement[bool], values: Mapping[str, Any]) -> list[UUID]:
+    """Have the active memories that `which` selects, with these values bound, expire now; returns their ids.
+
+    They are archived, with the reason in their history.
+    """
+    ended = update(Memory).where(which).values(expires_at=func.now()).returning(Memory.id)
+    ids = list(await tx.scalars(ended, {**caller.parameters, **values}))
+    return [id_ for id_, _ in await change_state(tx, caller, Memory.id == func.any(ids), State.ARCHIVED)]
+
+
 async def _put_away_expired(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> None:
     """Archive those that have expired, or hold no more: nobody sees them, so they must not keep others from saying the
     same."""
     over = func.least(Memory.expires_at, Memory.valid_until) <= func.now()
-    expired = and_(which, Memory.state == State.ACTIVE, over)
+    # A constant, so that the partial index of active texts is of use whatever the plan.
+    expired = and_(which, Memory.state == literal_column("'active'"), over)
     await change_state(tx, caller, expired, State.ARCHIVED)
 
 

@@ -14,6 +14,8 @@ from app.config import Limits
 from app.errors import Invalid, TooLarge
 
 MAX_CATEGORIES = 100
+MAX_DAYS = 36_500
+"""Days after which something is done by itself: a hundred years."""
 MAX_FILTERS = 100
 
 
@@ -136,6 +138,14 @@ def moment(value: datetime | None, field: str) -> None:
     """A time that means the same everywhere."""
     if value is not None and value.tzinfo is None:
         raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
+
+
+def ttl(days: int | None, expires_at: datetime | None) -> None:
+    """After how many days something expires, said so or by a time."""
+    if days is not None:
+        if expires_at is not None:
+            raise Invalid("ttl_days", "must be left out where expires_at is given")
+        between(days, "ttl_days", 1, MAX_DAYS)
 
 
 def between(value: int, field: str, low: int, high: int) -> int:

@@ -57,6 +57,10 @@ class Content:
         )
         return change
 
+    def spoken(self, text: str) -> str:
+        """Something said as it may be kept: a conversation is not refused for a secret in it, which is taken out."""
+        return text if self._capture.secrets == "store" else secrets.redacted(text)
+
     def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
         """The labels of a memory that says this."""
         if self._capture.injection == "store":

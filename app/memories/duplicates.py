@@ -27,16 +27,16 @@ from app.audit.trail import Access
 from app.config import Capture
 from app.database import Database, Tx
 from app.embeddings.port import EmbedderUnavailable
-from app.errors import Conflict, Invalid
 from app.index.models import IndexMark, Kind
 from app.index.port import Filter, Hit, IndexUnavailable
 from app.index.space import Spaces
 from app.memories import changes, superseding
+from app.memories.completing import complete
 from app.memories.intake import Intake
 from app.memories.likeness import LIKENESS, LONGEST, Said, judged
 from app.memories.models import Memory
 from app.memories.repository import CATEGORY_NAMES
-from app.memories.schemas import CheckedMemory, Event, MemoryAdded, MemoryUpdate, PossibleDuplicate
+from app.memories.schemas import CheckedMemory, Event, MemoryAdded, PossibleDuplicate
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class Duplicates:
                 rules = await self._rulebook.of(tx, caller)
         where = Filter(caller.user_id, namespaces=(new.namespace,), kinds=(new.kind,), rules=rules)
         try:
-            hits = await space.search(await space.query(new.text), where, NEAREST)
+            hits = await space.search((await space.query(new.text)).vector, where, NEAREST)
         except EmbedderUnavailable as error:
             log.debug("not compared: %s", error)
             return Near(note=NO_EMBEDDER)
@@ -169,29 +169,10 @@ class Duplicates:
         if alike.said is Said.SAME:
             await _shown(tx, caller, [alike.id])
             return MemoryAdded(id=alike.id, memory=alike.memory, event=Event.NONE, note=MERGED)
-        if not await self._complete(tx, caller, new, row):
+        if not await complete(tx, caller, row, new, self._intake):
             return None
         more = {"previous_memory": alike.memory, "note": COMPLETED}
         return MemoryAdded(id=alike.id, memory=new.text, event=Event.UPDATE, **more)
-
-    async def _complete(self, tx: Tx, caller: Caller, new: CheckedMemory, row: Any) -> bool:
-        """Let a memory say what the new text says, with what comes with it; False: it cannot be done, for its metadata
-        are too large together or another active memory says this to the letter."""
-        try:
-            change = self._intake.changed(
-                MemoryUpdate(
-                    new.text,
-                    metadata={**row.metadata, **new.metadata},
-                    categories=tuple(dict.fromkeys((*row.categories, *new.categories))),
-                )
-            )
-            async with tx.begin_nested():
-                await changes.update_text(tx, caller, Memory.id == row.id, change, self._intake.labels)
-        except (Invalid, Conflict) as error:
-            log.debug("not completed: %s", error)
-            return False
-        await trail.record(tx, caller, Access.UPDATE, [row.id])
-        return True
 
 
 def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[Alike]:
@@ -204,8 +185,7 @@ def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[Alike]:
 
 
 def _comparable(new: CheckedMemory) -> bool:
-    bounded = new.expires_at or new.valid_from or new.valid_until
-    return not new.labels and not bounded and len(new.text) <= LONGEST
+    return not new.labels and not new.is_bounded and len(new.text) <= LONGEST
 
 
 def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> ColumnElement[bool]:

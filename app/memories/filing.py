@@ -19,7 +19,7 @@ from uuid import UUID
 import numpy as np
 from pydantic import BaseModel
 from sqlalchemy import bindparam, text
-from sqlalchemy.dialects.postgresql import ARRAY, TEXT
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import UUID as PG_UUID
 
 from app.access.caller import Caller
@@ -29,15 +29,16 @@ from app.again import again
 from app.audit import trail
 from app.audit.trail import Access
 from app.database import Database, Tx
-from app.embeddings.port import EmbedderUnavailable
+from app.embeddings.port import Embedder, EmbedderUnavailable
 from app.errors import Conflict, Unavailable
 from app.index import marks
 from app.index.deliver import Deliverer
 from app.index.models import Kind
 from app.index.reconcile import SyncRunning, alone
 from app.index.space import Space, Spaces
-from app.memories import classifying
-from app.memories.classifying import Known, Matrix
+from app.memories import checks, classifying, described, filing_orders, filing_preview
+from app.memories.classifying import Choice, Known, Matrix
+from app.memories.filing_preview import Preview
 from app.memories.subjects import NAMES, SUBJECTS, Subject
 from app.sections import Categories
 
@@ -53,9 +54,6 @@ LATER = 60.0
 """Seconds until a memory that could not be filed is looked at again; twice as long after each further time."""
 
 LONGEST_PAUSE = 86_400.0
-
-OWN = 100
-"""Categories of a user's own that are told apart from OpenMemory's."""
 
 _REMEMBERED = 64
 """Sets of categories whose vectors are kept: one for all users without categories of their own."""
@@ -87,20 +85,6 @@ _FILED = text(
     WHERE f.memory_id = ANY(:ids) GROUP BY f.memory_id
     """
 ).bindparams(bindparam("ids", type_=_IDS))
-_OWN = text(
-    """
-    SELECT u.id AS user_id, c.name, c.description
-    FROM unnest(:users) AS u(id) CROSS JOIN LATERAL (
-        SELECT c.name, c.description FROM categories AS c
-        WHERE c.description IS NOT NULL AND c.description <> '' AND c.name <> ALL(:known)
-            AND c.description NOT LIKE 'Automatically created category%'
-            AND EXISTS (
-                SELECT FROM memory_categories AS f
-                WHERE f.user_id = u.id AND f.category_id = c.id AND NOT f.automatic)
-        ORDER BY c.name LIMIT :most
-    ) AS c
-    """
-).bindparams(bindparam("users", type_=_IDS), bindparam("known", type_=ARRAY(TEXT)))
 _MAKE = text(
     """
     INSERT INTO categories (name, description)
@@ -139,27 +123,18 @@ _POSTPONE = text(
     WHERE memory_id = ANY(:ids) AND due_at < 'infinity'
     """
 ).bindparams(bindparam("ids", type_=_IDS))
-_AGAIN = text(
-    """
-    INSERT INTO category_marks (memory_id)
-    SELECT m.id FROM memories AS m
-    WHERE m.user_id = :user
-        AND EXISTS (SELECT FROM embeddings AS e WHERE e.kind = 'memory' AND e.id = m.id AND e.text_hash = m.hash)
-        AND NOT EXISTS (SELECT FROM memory_categories AS f WHERE f.memory_id = m.id AND NOT f.automatic)
-    ORDER BY m.id
-    ON CONFLICT (memory_id) DO UPDATE SET due_at = now(), attempts = 0, last_error = NULL
-        WHERE category_marks.due_at < 'infinity'
-    """
-)
-
-
-# From what waits, which is little, rather than from what the user has.
+# From what waits, which is little, rather than from what the user has; and what they have where all of it is ordered.
 _WAITING = text(
-    """
-    SELECT count(*) AS waiting, count(*) FILTER (WHERE k.attempts > 0) AS failed
+    f"""
+    SELECT count(*) + (
+            SELECT count(*) FROM memories AS m
+            WHERE EXISTS (SELECT FROM filing_orders WHERE user_id = :user) AND m.user_id = :user
+                AND NOT EXISTS (SELECT FROM category_marks AS k WHERE k.memory_id = m.id) AND {filing_orders.TO_LOOK_AT}
+        ) AS waiting,
+        count(*) FILTER (WHERE k.attempts > 0) AS failed
     FROM (SELECT memory_id, attempts FROM category_marks WHERE due_at < 'infinity' OFFSET 0) AS k
     JOIN memories AS m ON m.id = k.memory_id WHERE m.user_id = :user
-    """
+    """  # noqa: S608 - only a constant is put in
 )
 
 
@@ -203,6 +178,7 @@ class Filing:
         before = self.filed
         try:
             async with alone(self._database, LOCK):
+                await filing_orders.take_up(self._database)
                 while await self._some() == PAGE:
                     continue
         except SyncRunning:
@@ -229,7 +205,8 @@ class Filing:
                 hint='Set categories.assign = "local" and start it again.',
             )
         if again:
-            await self._ask_again(caller)
+            async with self._database.transaction() as tx:
+                await filing_orders.order(tx, caller.user_id)
         return await self.waiting(caller)
 
     async def waiting(self, caller: Caller) -> Waiting:
@@ -244,10 +221,29 @@ class Filing:
             row = (await tx.execute(_WAITING, {"user": caller.user_id})).one()
         return Waiting(waiting=row.waiting, failed=row.failed)
 
-    @again
-    async def _ask_again(self, caller: Caller) -> int:
+    async def preview(self, caller: Caller, *, again: bool = False, limit: int = 100) -> Preview:
+        """What would be filed where if the service looked now, and `again` also at what it has looked at before.
+        Nothing is written, and it is told also where the service assigns nothing.
+
+        Raises:
+            Forbidden: an app asks, or a credential that reaches only some namespaces, or may not read.
+            Invalid: the limit cannot be used.
+            Unavailable: the embedding model does not answer.
+        """
+        caller.must_be_owner("see what would be filed")
+        caller.may_read()
+        checks.between(limit, "limit", 1, filing_preview.MOST)
+        space = self._spaces.serving
         async with self._database.transaction() as tx:
-            return (await tx.execute(_AGAIN, {"user": caller.user_id})).rowcount
+            rows, total = await filing_preview.read(tx, caller, space.model, again=again, limit=limit)
+            subjects = (await described.subjects(tx, {caller.user_id})).get(caller.user_id, SUBJECTS)
+            await trail.record(tx, caller, Access.LIST, [row.id for row in rows], {"operation": "categories"})
+        try:
+            known, dimension = await self._known_of(space, subjects), await space.dimension()
+        except EmbedderUnavailable as error:
+            raise Unavailable(f"The embedding model does not answer: {error}", code="embedder_unavailable") from error
+        chosen = await asyncio.to_thread(self._chosen, _ready(rows, dimension), known, dimension)
+        return filing_preview.shown(rows, total, chosen)
 
     async def _some(self) -> int:
         """One page: how many marks were looked at."""
@@ -256,7 +252,7 @@ class Filing:
             users = set(await tx.scalars(_WHOSE, {"limit": PAGE}))
             if not users:
                 return 0
-            subjects = await self._subjects(tx, users)
+            subjects = await described.subjects(tx, users)
         await self._make()
         # Before any row is locked: a model may take its time.
         known = {user: await self._known_of(space, subjects.get(user, SUBJECTS)) for user in users}
@@ -295,25 +291,28 @@ class Filing:
             looked[:] = [row.id for row in due]
             filed = {row.memory_id: row for row in await tx.execute(_FILED, {"ids": looked})}
             ours = [row for row in due if row.id not in filed or not filed[row.id].given]
-            ready = [row for row in ours if row.vector and len(row.vector) % (4 * dimension) == 0]
+            ready = _ready(ours, dimension)
             missing = {row.id for row in ours} - {row.id for row in ready}
             wanted: dict[UUID, list[str]] = {}
             for of_user in {row.user_id for row in ready}:
                 rows = [row for row in ready if row.user_id == of_user]
-                wanted |= await asyncio.to_thread(self._chosen, rows, known[of_user], dimension)
+                chosen = await asyncio.to_thread(self._chosen, rows, known[of_user], dimension)
+                wanted |= {id_: [choice.name for choice in choices] for id_, choices in chosen.items()}
             changed = [row for row in ready if set(wanted[row.id]) != set(_names(filed, row.id))]
             count = await self._write(tx, changed, wanted)
             await tx.execute(_DONE, {"ids": [id_ for id_ in looked if id_ not in missing]})
             await tx.execute(_POSTPONE, _pause(missing, "the text has no vector of the model in use yet"))
         return count, len(due)
 
-    def _chosen(self, rows: Sequence[Any], known: Known, dimension: int) -> dict[UUID, list[str]]:
+    def _chosen(self, rows: Sequence[Any], known: Known, dimension: int) -> dict[UUID, list[Choice]]:
+        if not rows:
+            return {}
         windows = [np.frombuffer(row.vector, dtype="<f4").reshape(-1, dimension) for row in rows]
         vectors = np.stack([classifying.of_windows(each) for each in windows])
         sure = classifying.confidences(vectors, [row.content for row in rows], known)
         threshold, most = self._settings.threshold, self._settings.most
         return {
-            row.id: [choice.name for choice in classifying.choose(each, known, threshold=threshold, most=most)]
+            row.id: classifying.choose(each, known, threshold=threshold, most=most)
             for row, each in zip(rows, sure, strict=True)
         }
 
@@ -334,23 +333,12 @@ class Filing:
             await trail.record(tx, caller, Access.UPDATE, some, {"operation": "categories", "categories": list(names)})
         return len(ids)
 
-    async def _subjects(self, tx: Tx, users: set[UUID]) -> dict[UUID, tuple[Subject, ...]]:
-        """OpenMemory's categories and, of those users who have some, their own that are described."""
-        found: dict[UUID, tuple[Subject, ...]] = {}
-        for row in await tx.execute(_OWN, {"users": list(users), "known": list(NAMES), "most": OWN}):
-            found[row.user_id] = (*found.get(row.user_id, SUBJECTS), Subject(row.name, row.description))
-        return found
-
     async def _known_of(self, space: Space, subjects: tuple[Subject, ...]) -> Known:
         """What the model makes of these categories, once as long as they are used."""
         key = space.model, subjects
         if (known := self._known.get(key)) is None:
-            new = subjects[len(SUBJECTS) :] if (common := self._known.get((space.model, SUBJECTS))) else subjects
-            made = await space.embedder.documents([phrase for subject in new for phrase in subject.phrases])
-            vectors: Matrix = np.stack([classifying.of_windows(each) for each in made])
-            if common is not None:
-                vectors = np.concatenate([common.phrases, vectors])
-            known = self._known[key] = classifying.known(subjects, vectors)
+            common = None if subjects is SUBJECTS else await self._known_of(space, SUBJECTS)
+            known = self._known[key] = await learned(space.embedder, subjects, common)
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
@@ -362,6 +350,26 @@ class Filing:
 
 
 _PRINCIPAL = Principal("categories", "categories", door=Door.JOB)
+
+
+async def learned(embedder: Embedder, subjects: tuple[Subject, ...], common: Known | None) -> Known:
+    """What the model makes of these categories; of those that it knows already it is not asked."""
+    vectors: dict[Subject, Matrix] = {}
+    if common is not None:
+        parts = np.split(common.phrases, common.starts[1:])
+        vectors = dict(zip(common.subjects, parts, strict=True))
+    new = [subject for subject in subjects if subject not in vectors]
+    made = iter(await embedder.documents([phrase for subject in new for phrase in subject.phrases]))
+    for subject in new:
+        vectors[subject] = np.stack([classifying.of_windows(next(made).windows) for _ in subject.phrases])
+    known = classifying.known(subjects, np.concatenate([vectors[subject] for subject in subjects]))
+    # What is usual is measured on OpenMemory's: it is not for what somebody writes to shift it for the others.
+    return known if common is None else known._replace(usual=common.usual, spread=common.spread)
+
+
+def _ready(rows: Sequence[Any], dimension: int) -> list[Any]:
+    """Those whose vectors are of this dimension."""
+    return [row for row in rows if row.vector and len(row.vector) % (4 * dimension) == 0]
 
 
 def _names(filed: dict[UUID, Any], id_: UUID) -> Sequence[str]:

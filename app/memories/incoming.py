@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sqlalchemy import text
@@ -14,7 +14,8 @@ from app.memories import incoming_policies
 TABLES: Mapping[str, str] = {
     **of_access.TABLES,
     "incoming_categories": """
-        place integer, id uuid, name text, description text, created_at timestamptz, updated_at timestamptz""",
+        place integer, id uuid, name text, description text, created_at timestamptz, updated_at timestamptz,
+        own text, own_created_at timestamptz, own_updated_at timestamptz""",
     "incoming_memories": """
         place integer, id uuid, app uuid, content text, metadata jsonb, state memory_state, created_at timestamptz,
         updated_at timestamptz, archived_at timestamptz, deleted_at timestamptz, namespace text, thread_id text,
@@ -23,7 +24,7 @@ TABLES: Mapping[str, str] = {
     "incoming_filings": "memory uuid, category uuid, automatic boolean",
     "incoming_history": """
         place integer, id uuid, memory uuid, app uuid, old_state memory_state, new_state memory_state,
-        changed_at timestamptz""",
+        changed_at timestamptz, reason text""",
     "incoming_revisions": """
         place integer, memory uuid, revision integer, old_text text, new_text text, metadata jsonb, app uuid,
         changed_at timestamptz""",
@@ -85,9 +86,9 @@ class Twice(NamedTuple):
     second: int
 
 
-async def make(tx: Tx) -> None:
-    """Make the tables, for this transaction."""
-    for name, columns in TABLES.items():
+async def make(tx: Tx, more: Mapping[str, str]) -> None:
+    """Make the tables, and more of them, for this transaction."""
+    for name, columns in {**TABLES, **more}.items():
         await tx.execute(text(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP"))
 
 
@@ -102,11 +103,11 @@ async def twice(tx: Tx) -> Twice | None:
     return None
 
 
-async def settle(tx: Tx) -> None:
+async def settle(tx: Tx, more: Iterable[str]) -> None:
     """Mend what OpenMemory wrote wrongly, and prepare the tables to be joined."""
     for index in _INDEXES:
         await tx.execute(text(index))
-    for table in TABLES:
+    for table in (*TABLES, *more):
         await tx.execute(text(f"ANALYZE {table}"))
     # Only now: of a table that nothing is known of PostgreSQL would look at each row for every other.
     await tx.execute(_MEND_HISTORY)

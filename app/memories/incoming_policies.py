@@ -9,7 +9,7 @@ from app.database import Tx
 from app.memories.policies import MOST
 
 COLUMNS = """
-    place integer, id uuid, criteria_type text, criterion uuid, criteria_name text, days integer,
+    place integer, id uuid, criteria_type text, criterion uuid, criteria_name text, action text, days integer,
     created_at timestamptz"""
 """What an archive says of them, in the order in which it is copied."""
 
@@ -38,10 +38,10 @@ _KNOWN = text(
     WHERE p.problem IS NULL AND (
         EXISTS (
             SELECT FROM archive_policies AS e WHERE e.user_id = :user AND e.criteria_type = p.criteria_type
-            AND (e.criteria_id = p.target OR e.criteria_name = p.criteria_name))
+            AND e.action = p.action AND (e.criteria_id = p.target OR e.criteria_name = p.criteria_name))
         OR p.id NOT IN (
-            SELECT DISTINCT ON (criteria_type, target, criteria_name) id FROM incoming_policies WHERE problem IS NULL
-            ORDER BY criteria_type, target, criteria_name, place))
+            SELECT DISTINCT ON (criteria_type, target, criteria_name, action) id FROM incoming_policies
+            WHERE problem IS NULL ORDER BY criteria_type, target, criteria_name, action, place))
     """
 )
 _LIMIT = text(
@@ -56,9 +56,10 @@ _LIMIT = text(
 )
 _ADD = text(
     """
-    INSERT INTO archive_policies (id, user_id, criteria_type, criteria_id, criteria_name, days_to_archive, created_at)
+    INSERT INTO archive_policies (id, user_id, criteria_type, criteria_id, criteria_name, action, days_to_archive,
+        created_at)
     SELECT CASE WHEN e.id IS NULL THEN p.id ELSE gen_random_uuid() END,
-        :user, p.criteria_type, p.target, p.criteria_name, p.days, p.created_at
+        :user, p.criteria_type, p.target, p.criteria_name, p.action, p.days, p.created_at
     FROM incoming_policies AS p LEFT JOIN archive_policies AS e ON e.id = p.id
     WHERE p.problem IS NULL AND NOT p.known ORDER BY p.place
     """

@@ -12,7 +12,7 @@ from app.database import Tx
 from app.index.collections import same_uuid
 from app.index.entries import Entries, array_of
 from app.index.port import Document, Point
-from app.index.writing import Text
+from app.index.writing import Text, Version
 from app.memories.models import Memory, MemoryCategory, State
 from app.memories.repository import CATEGORY_NAMES
 from app.prepared import Prepared
@@ -76,10 +76,15 @@ class IndexedMemories:
         found = await tx.execute(select(Memory.id, Memory.hash, Memory.content).where(Memory.id.in_(ids)))
         return {row.id: Text(row.hash, row.content) for row in found}
 
-    async def revisions(self, tx: Tx, ids: Sequence[UUID]) -> list[int | None]:
-        """The revisions of the memories that are active, in the order of the ids."""
-        [(revisions,)] = await _REVISIONS.rows(tx, {"ids": array_of(ids)})
-        return list(revisions or ())
+    async def versions(self, tx: Tx, ids: Sequence[UUID]) -> list[Version | None]:
+        """The revisions and categories of the memories that are active, in the order of the ids."""
+        [(revisions, filed)] = await _VERSIONS.rows(tx, {"ids": array_of(ids)})
+        if not revisions:
+            return []
+        return [
+            None if revision is None else Version(revision, frozenset(map(same_uuid, categories.split())))
+            for revision, categories in zip(revisions, filed.split(","), strict=True)
+        ]
 
     async def count(self, tx: Tx, *, user: UUID | None) -> int:
         """How many memories are active."""
@@ -138,10 +143,13 @@ _DOCUMENTS = Prepared(
     .where(Memory.id == func.any(bindparam("ids")), Memory.state == State.ACTIVE),
     plain=True,
 )
-_REVISIONS = Prepared(
+_VERSIONS = Prepared(
     text(
         """
-        SELECT array_agg(m.revision ORDER BY wanted.place)
+        SELECT array_agg(m.revision ORDER BY wanted.place),
+            string_agg(array_to_string(ARRAY(
+                SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ','
+                ORDER BY wanted.place)
         FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
         LEFT JOIN memories AS m ON m.id = wanted.id AND m.state = 'active'
         """

@@ -43,7 +43,7 @@ def _words(text: str) -> frozenset[str]:
 
 _CLAUSE = 120
 """Characters before a phrase that tell how it stands in its sentence."""
-_BREAK = re.compile(r"[.!?:;\"(\[{<>|*#`\n]")
+_BREAK = re.compile(r"[.!?:;=\"(\[{<>|*#`\n]")
 _OTHERS = _words(
     "i we he she it they who that which this these those the a an some many most all people users models model llms "
     "agents attackers attacks my our his her its their when if because since sometimes often usually why how did "

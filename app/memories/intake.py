@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from app.access.caller import Caller
@@ -11,7 +12,7 @@ from app.errors import Invalid
 from app.memories import checks
 from app.memories.content import Content
 from app.memories.models import State
-from app.memories.schemas import CheckedMemory, MemoryCreate, MemoryQuery, MemoryUpdate
+from app.memories.schemas import CheckedMemory, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
 
 
 class Intake:
@@ -38,6 +39,7 @@ class Intake:
             raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
         for field in ("created_at", "expires_at", "valid_from", "valid_until"):
             checks.moment(getattr(new, field), field)
+        checks.ttl(new.ttl_days, new.expires_at)
         checks.metadata(new.metadata, limits)
         return self._content.created(new)
 
@@ -52,7 +54,13 @@ class Intake:
         if change.metadata is not None:
             checks.metadata(change.metadata, self._limits)
         checks.categories(change.categories or (), self._limits)
+        if change.expiry is not None:
+            _expires_later(change.expiry)
         return self._content.changed(change, field)
+
+    def spoken(self, text: str) -> str:
+        """What was said in a conversation, as it may be kept: without secrets, unless these are stored."""
+        return self._content.spoken(text)
 
     def narrowed(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
         """A query as it can be asked; an app's is about active memories alone.
@@ -68,3 +76,10 @@ class Intake:
     def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
         """The labels of a memory of this text and metadata."""
         return self._content.labels(text, metadata)
+
+
+def _expires_later(expiry: Expiry) -> None:
+    checks.ttl(expiry.ttl_days, expiry.at)
+    checks.moment(expiry.at, "expires_at")
+    if expiry.at is not None and expiry.at <= datetime.now(UTC):
+        raise Invalid("expires_at", "must lie in the future; what is not wanted any more is archived or deleted")

@@ -30,9 +30,10 @@ from app.access import journal
 from app.access.models import App
 from app.access.readable import hidden_from, is_aside
 from app.audit import trail
+from app.halves import Half
 from app.memories import repository
 from app.memories.asked import Asked, filed, holds
-from app.memories.models import BEGINNING, SHORT, Category, Memory, MemoryCategory, State
+from app.memories.models import BEGINNING, IS_ACTIVE, SHORT, Category, Memory, MemoryCategory, State
 from app.prepared import Prepared
 
 SORTABLE: dict[str, Any] = {
@@ -45,11 +46,10 @@ SORTABLE: dict[str, Any] = {
 
 _IS_SHORT = func.octet_length(Memory.content) <= literal_column(str(SHORT))
 _IS_LONG = func.octet_length(Memory.content) > literal_column(str(SHORT))
-_IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
 _IS_DELETED = Memory.state == literal_column("'deleted'::memory_state")
 # As the indexes of parts have it in their conditions.
 _INDEXED: tuple[tuple[ColumnElement[bool], set[State]], ...] = (
-    (_IS_ACTIVE, {State.ACTIVE}),
+    (IS_ACTIVE, {State.ACTIVE}),
     (literal_column("memories.state IN ('paused', 'archived')"), {State.PAUSED, State.ARCHIVED}),
 )
 _BEGINNING = f'"left"(memories.content, {BEGINNING})'
@@ -70,8 +70,10 @@ class Part(StrEnum):
 
 
 @_kept
-def total(asked: Asked) -> Prepared:
-    """How many match; not for a text."""
+def total(asked: Asked, half: Half | None) -> Prepared:
+    """How many match; not for a text. Of a half of all ids if `asked.only_filed`."""
+    if half is not None:
+        return Prepared(select(func.count()).select_from(_filed(asked, half)), plain=True)
     quick = _quick_total(asked)
     return Prepared(select(func.count()).where(asked.matching()) if quick is None else quick, plain=True)
 
@@ -81,7 +83,7 @@ def ids(asked: Asked, *, backwards: bool) -> Prepared:
     """The ids of some that match, in their order or against it. Binds `offset`, `limit` and their sum `enough`."""
     if asked.sort in ("memory", "content"):
         return Prepared(_by_text(asked, backwards), plain=True)
-    query = _matches(asked, Memory.id).order_by(*_order(asked, backwards=backwards))
+    query = _matches(asked, Memory.id).order_by(*_sorted(asked.sort, asked.descending, backwards=backwards))
     return Prepared(query.limit(_LIMIT).offset(_OFFSET), plain=True)
 
 
@@ -107,13 +109,22 @@ def counted(asked: Asked, part: Part) -> Prepared:
 
 
 @_kept
-def hits(asked: Asked, part: Part | None) -> Prepared:
+def filings(asked: Asked, most: int) -> Prepared:
+    """How many there are under the categories that are asked for; of more than `most`, one more."""
+    query = select(_ONE).where(filed(one="category_id" in asked.filters)).limit(literal_column(str(most + 1)))
+    return Prepared(select(func.count()).select_from(query.subquery()), plain=True)
+
+
+@_kept
+def hits(asked: Asked, part: Part | None, *, filed_first: bool = False) -> Prepared:
     """How many match, and the ids of all if these are at most `few`.
 
-    None for `part`: three letters in a row are looked up in indexes of what is not deleted. Else every text of a part
-    is looked through.
+    None for `part`: three letters in a row are looked up in indexes of what is not deleted; if little is `filed_first`,
+    that is read. Else every text of a part is looked through.
     """
-    if part is None:
+    if filed_first:
+        found = _matches(asked, Memory.id).subquery("found")
+    elif part is None:
         which = asked.matching(text=False)
         indexed = [condition for condition, states in _INDEXED if states & set(asked.states)]
         parts = [select(Memory.id).where(which, condition, holds()) for condition in indexed]
@@ -137,10 +148,15 @@ def in_order(sort: str, *, descending: bool) -> Prepared:
 
 
 @_kept
-def sizes(asked: Asked, part: Part | None) -> Prepared:
-    """The apps that have something that matches, and how much; of a part of all texts, or of all without a text."""
-    if part is not None:
+def sizes(asked: Asked, part: Part | Half | None) -> Prepared:
+    """The apps that have something that matches, and how much; of a part of all texts, or of all without a text.
+
+    Of a half of all ids if `asked.only_filed`.
+    """
+    if isinstance(part, Part):
         found = _looked_through(asked, part, Memory.app_id)
+    elif part is not None:
+        found = _filed(asked, part)
     else:
         found = select(Memory.app_id).where(asked.matching()).subquery("found")
     return Prepared(select(found.c.app_id, func.count()).group_by(found.c.app_id), plain=True)
@@ -154,8 +170,9 @@ def apps_in_order(*, descending: bool) -> Prepared:
 
 
 @_kept
-def of_apps(asked: Asked) -> Prepared:
-    """The ids of so many of each app after so many others, newest first. Binds the arrays `apps`, `skips`, `takes`."""
+def of_apps(asked: Asked, *, backwards: bool) -> Prepared:
+    """The ids of so many of each app after so many others, newest first; oldest first and counted from there if it is
+    read `backwards`, which is for one app. Binds the arrays `apps`, `skips`, `takes`."""
     part = (
         func.unnest(
             bindparam("apps", type_=ARRAY(Uuid)),
@@ -168,12 +185,12 @@ def of_apps(asked: Asked) -> Prepared:
     of_app = (
         _matches(asked, Memory.id, Memory.created_at)
         .where(Memory.app_id == part.c.app_id)
-        .order_by(Memory.created_at.desc(), Memory.id.desc())
+        .order_by(*_by_age(Memory, backwards))
         .limit(part.c.take)
         .offset(part.c.skip)
         .lateral("of_app")
     )
-    order = part.c.place, of_app.c.created_at.desc(), of_app.c.id.desc()
+    order = part.c.place, *_by_age(of_app.c, backwards)
     return Prepared(select(of_app.c.id).select_from(part).join(of_app, true()).order_by(*order), plain=True)
 
 
@@ -235,28 +252,35 @@ def _looked_through(asked: Asked, part: Part, of: Any) -> Any:
     return union_all(*halves).subquery("found")
 
 
+def _filed(asked: Asked, half: Half) -> Any:
+    """Id and app of what is filed under the categories, and not hidden: a memory of several comes once."""
+    one = "category_id" in asked.filters
+    hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), half.of(Memory.id))
+    columns = MemoryCategory.memory_id, MemoryCategory.app_id
+    query = select(*columns).where(filed(one=one), half.of(MemoryCategory.memory_id))
+    each = (query if one else query.distinct()).subquery("each")
+    return select(each).where(each.c.memory_id.not_in(hidden)).subquery("found")
+
+
 def _quick_total(asked: Asked) -> Select[Any] | None:
     """How many match, by small indexes: of what may not be read, or not as it is, there is little.
 
-    None if anything is asked for besides states and categories, or if there may be much that is hidden.
+    None if anything is asked for besides states, or if there may be much that is hidden.
     """
-    if asked.filters - {"category_id", "category_ids"} or not asked.reads_most:
+    if asked.filters or not asked.reads_most:
         return None
-    if asked.filters:
-        one = "category_id" in asked.filters
-        hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states))
-        query = select(MemoryCategory.memory_id).where(filed(one=one), MemoryCategory.memory_id.not_in(hidden))
-        return select(func.count()).select_from((query if one else query.distinct()).subquery())
     mine = select(func.count()).where(Memory.user_id == bindparam("caller_user_id", type_=Uuid))
     which = asked.matching()
-    active = mine.where(_IS_ACTIVE)
-    also = mine.where(is_aside(Memory), which, ~_IS_ACTIVE)
-    less = mine.where(is_aside(Memory), _IS_ACTIVE, which.is_not(literal_column("true")))
+    active = mine.where(IS_ACTIVE)
+    also = mine.where(is_aside(Memory), which, ~IS_ACTIVE)
+    less = mine.where(is_aside(Memory), IS_ACTIVE, which.is_not(literal_column("true")))
     return select(active.scalar_subquery() + also.scalar_subquery() - less.scalar_subquery())
 
 
-def _order(asked: Asked, *, backwards: bool) -> list[Any]:
-    return _sorted(asked.sort, asked.descending, backwards=backwards)
+def _by_age(rows: Any, backwards: bool) -> tuple[Any, ...]:
+    """Newest first; oldest first if read backwards."""
+    columns = rows.created_at, rows.id
+    return tuple(column.asc() if backwards else column.desc() for column in columns)
 
 
 def _sorted(sort: str, descending: bool, *, backwards: bool) -> list[Any]:

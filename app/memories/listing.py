@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -21,6 +22,7 @@ from app.again import again
 from app.audit.trail import Access
 from app.database import Database
 from app.errors import Invalid
+from app.halves import Half
 from app.memories import list_sql, repository
 from app.memories.asked import Asked, parameters
 from app.memories.list_sql import SORTABLE, Part
@@ -35,6 +37,9 @@ SAMPLE = 400
 
 COMMON = 0.1
 """A share of memories that hold a text: of so many, a page is found by leafing through them all."""
+
+FEW_FILED = 10_000
+"""So many texts are read one after the other in the time that looking through all of 100,000 takes."""
 
 NEAR = 1_000
 """Up to here a page is read from the beginning, however many there are in all, while these are counted."""
@@ -132,7 +137,8 @@ class _Pages:
 
     async def total(self) -> int:
         """How many match."""
-        return await self._number(list_sql.total(self._asked))
+        halves = list(Half) if self._asked.only_filed else [None]
+        return sum(await asyncio.gather(*(self._number(list_sql.total(self._asked, half)) for half in halves)))
 
     async def leafed(self, wanted: Slice, middle: str | None = None) -> Found:
         """A page that is found by leafing through all that match, while these are counted."""
@@ -158,32 +164,50 @@ class _Pages:
 
     async def by_app(self, wanted: Slice, middle: str | None) -> Found:
         """A page in the order of the apps' names. `middle`: of those that hold a text."""
-        parts: list[Part | None] = [None] if middle is None else list(Part)
+        parts: Iterable[Part | Half | None] = [None] if middle is None else Part
+        if self._asked.only_filed:
+            parts = Half
         counted = (self._rows(list_sql.sizes(self._asked, part), middle=middle) for part in parts)
         sizes: Counter[UUID] = Counter()
         for rows in await asyncio.gather(*counted):
             sizes.update(dict(rows))
         in_order = list_sql.apps_in_order(descending=self._query.descending)
-        before, some = 0, []
+        before = 0
+        some: dict[UUID, Slice] = {}
         for (app_id,) in await self._rows(in_order, ids=list(sizes)):
             part = wanted.within(before, sizes[app_id])
             if part.limit > 0:
-                some.append((app_id, part.offset, part.limit))
+                some[app_id] = part
             before += sizes[app_id]
-        if not some:
-            return Found(await self._shown([]), before)
-        apps, skips, takes = map(list, zip(*some, strict=True))
-        rows = await self._rows(list_sql.of_apps(self._asked), apps=apps, skips=skips, takes=takes)
-        return Found(await self._shown([id_ for (id_,) in rows]), before)
+        if len(some) == 1:  # as most often, and then from the nearer end
+            some = {app_id: part.of(sizes[app_id]) for app_id, part in some.items()}
+        return Found(await self._shown(await self._of_apps(some) if some else []), before)
+
+    async def _of_apps(self, parts: dict[UUID, Slice]) -> list[UUID]:
+        backwards = any(part.backwards for part in parts.values())
+        skips, takes = [part.offset for part in parts.values()], [part.limit for part in parts.values()]
+        statement = list_sql.of_apps(self._asked, backwards=backwards)
+        ids = [id_ for (id_,) in await self._rows(statement, apps=list(parts), skips=skips, takes=takes)]
+        return ids[::-1] if backwards else ids
 
     async def _hits(self, middle: str) -> tuple[int, list[UUID] | None]:
         """How many memories hold the text, and the ids of all of them, unless there are more than a few."""
-        # Three letters in a row are looked up.
-        parts = [None] if re.search(r"\w{3}", self._query.text or "") else list(Part)
-        found = (self._rows(list_sql.hits(self._asked, part), middle=middle, few=FEW) for part in parts)
+        if re.search(r"\w{3}", self._query.text or ""):  # three letters in a row are looked up
+            statements = [list_sql.hits(self._asked, None)]
+        elif await self._few_are_filed():
+            statements = [list_sql.hits(self._asked, None, filed_first=True)]
+        else:
+            statements = [list_sql.hits(self._asked, part) for part in Part]
+        found = (self._rows(statement, middle=middle, few=FEW) for statement in statements)
         rows = [row for (row,) in await asyncio.gather(*found)]
         total = sum(count for count, _ in rows)
         return total, [id_ for _, ids in rows for id_ in ids or ()] if total <= FEW else None
+
+    async def _few_are_filed(self) -> bool:
+        """Whether categories are asked for under which so little is filed that it is looked at first."""
+        if not self._asked.filters & {"category_id", "category_ids"}:
+            return False
+        return await self._number(list_sql.filings(self._asked, FEW_FILED)) <= FEW_FILED
 
     async def _count(self, middle: str) -> int:
         """How many hold a text that many hold."""

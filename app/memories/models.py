@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     func,
+    literal_column,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
@@ -46,6 +47,10 @@ SHORT = 400
 
 BEGINNING = 100
 """Characters by which the other texts are sorted first."""
+
+
+LIKE_PAIRS = r"length(content) <= 4096 AND content ~ '^\s*[^\s=|]+\s*=[^|]*(\|\s*[^\s=|]+\s*=[^|]*)*$'"
+"""What is true of every text that `pairs.parsed` reads, and of few others."""
 
 
 class Memory(Base):
@@ -154,6 +159,14 @@ class Memory(Base):
             postgresql_ops={"content": "gin_trgm_ops"},
             postgresql_where=text("state IN ('paused', 'archived')"),
         ),
+        # What will expire, soonest first, for the job that puts it away and for those who are warned.
+        Index(
+            "idx_memory_expiring",
+            "user_id",
+            "expires_at",
+            "id",
+            postgresql_where=text("state = 'active' AND expires_at IS NOT NULL"),
+        ),
         # Hashes of paths and values, for equality; most memories of most users say nothing there.
         Index(
             "idx_memory_metadata",
@@ -163,6 +176,15 @@ class Memory(Base):
             postgresql_ops={"metadata": "jsonb_path_ops"},
             postgresql_with={"fastupdate": "off"},
             postgresql_where=text("state = 'active' AND metadata <> '{}'::jsonb"),
+        ),
+        # Keys of texts that are pairs, which most are not: they cost this index a look at their first word.
+        Index(
+            "idx_memory_pairs",
+            "app_id",
+            text("pair_keys(content)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text(f"state = 'active' AND {LIKE_PAIRS}"),
         ),
     )
 
@@ -194,6 +216,10 @@ class Memory(Base):
     labels: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
 
+IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
+"""With a constant of our own in the text of the statement, so that partial indexes match whatever the plan."""
+
+
 class MemoryRevision(Base):
     """One text that a memory has had. Revision 1 has no old text."""
 
@@ -212,7 +238,10 @@ class MemoryRevision(Base):
 
 
 class MemoryStatusHistory(Base):
-    """One change of state. A new memory comes from no state at all: `old_state` is null."""
+    """One change of state. A new memory comes from no state at all: `old_state` is null.
+
+    `reason`: `expired`, where its time was over; else null.
+    """
 
     __tablename__ = "memory_status_history"
     __table_args__ = (
@@ -227,6 +256,7 @@ class MemoryStatusHistory(Base):
     old_state: Mapped[State | None] = mapped_column(STATE)
     new_state: Mapped[State] = mapped_column(STATE)
     changed_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    reason: Mapped[str | None]
 
 
 class Category(Base):
@@ -243,17 +273,20 @@ class Category(Base):
 
 
 class MemoryCategory(Base):
-    """Which memory is filed under which category. Whose it is, a trigger fills in where it is left out.
+    """Which memory is filed under which category. Whose it is and of which app, a trigger fills in where left out.
 
     `automatic`: the service has filed it, no client; rules that allow a category do not count it.
     """
 
     __tablename__ = "memory_categories"
-    __table_args__ = (Index("idx_memory_category", "user_id", "category_id", "memory_id"),)
+    __table_args__ = (
+        Index("idx_memory_category", "user_id", "category_id", "memory_id", postgresql_include=["app_id"]),
+    )
 
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
     category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id", ondelete="CASCADE"), primary_key=True)
     user_id: Mapped[UUID]
+    app_id: Mapped[UUID]
     automatic: Mapped[bool] = mapped_column(server_default=text("false"))
 
 
@@ -272,8 +305,31 @@ class CategoryMark(Base):
     last_error: Mapped[str | None]
 
 
+class CategoryDescription(Base):
+    """What a user says that a category is about: what the service files their memories by, and nobody else's."""
+
+    __tablename__ = "category_descriptions"
+    __table_args__ = (Index("idx_category_descriptions_category", "category_id"),)
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id", ondelete="CASCADE"), primary_key=True)
+    description: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class FilingOrder(Base):
+    """A user whose memories the service is to look at again, all that no client has filed."""
+
+    __tablename__ = "filing_orders"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    ordered_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
 class ArchivePolicy(Base):
-    """A user's rule: what of this criterion has not changed for so many days is archived.
+    """A user's rule: what of this criterion has not changed for so many days is archived; or, with the action `expire`,
+    expires so many days after it was made. The days of both stand in OpenMemory's column.
 
     `criteria_id` is the user's, an app's or a category's; a namespace has no id and is told by `criteria_name`.
     """
@@ -281,6 +337,7 @@ class ArchivePolicy(Base):
     __tablename__ = "archive_policies"
     __table_args__ = (
         CheckConstraint("days_to_archive BETWEEN 1 AND 36500", name="days"),
+        CheckConstraint("action IN ('archive', 'expire')", name="action"),
         CheckConstraint(
             "(criteria_type = 'user' AND criteria_id = user_id AND criteria_name IS NULL)"
             " OR (criteria_type IN ('app', 'category') AND criteria_id IS NOT NULL AND criteria_name IS NULL)"
@@ -293,6 +350,7 @@ class ArchivePolicy(Base):
             "user_id",
             "criteria_type",
             "criteria_id",
+            "action",
             unique=True,
             postgresql_where=text("criteria_id IS NOT NULL"),
         ),
@@ -300,6 +358,7 @@ class ArchivePolicy(Base):
             "uq_archive_policies_namespace",
             "user_id",
             "criteria_name",
+            "action",
             unique=True,
             postgresql_where=text("criteria_name IS NOT NULL"),
         ),
@@ -310,5 +369,6 @@ class ArchivePolicy(Base):
     criteria_type: Mapped[str]
     criteria_id: Mapped[UUID | None]
     criteria_name: Mapped[str | None]
+    action: Mapped[str] = mapped_column(server_default=text("'archive'"))
     days_to_archive: Mapped[int]
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)

@@ -164,6 +164,8 @@ class Restored:
     access_logs: int = 0
     rules: int = 0
     policies: int = 0
+    descriptions: int = 0
+    captures: int = 0
     vectors: int = 0
 
 

@@ -1,13 +1,13 @@
-"""Archive policies: a user's rules by which memories that have not changed for long are archived."""
+"""Archive policies: a user's rules by which memories that did not change for long are archived, or old ones expire."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from sqlalchemy import delete, exists, func, select
+from sqlalchemy import ColumnElement, case, delete, exists, func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.access import journal
@@ -18,15 +18,15 @@ from app.again import again
 from app.config import LONGEST_NAME
 from app.database import Database, Tx
 from app.errors import Conflict, Invalid, NotFound
+from app.memories.checks import MAX_DAYS
 from app.memories.models import ArchivePolicy, Category, MemoryCategory
 
 MOST = 200
 """Policies of one user: each is looked at every hour."""
 
-LONGEST = 36_500
-"""Days."""
-
 CriteriaType = Literal["user", "app", "category", "namespace"]
+
+Action = Literal["archive", "expire"]
 
 
 class PolicyCreate(BaseModel):
@@ -34,7 +34,7 @@ class PolicyCreate(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    criteria_type: CriteriaType = Field(description="What is archived: everything of the user, or of one of these.")
+    criteria_type: CriteriaType = Field(description="What it is about: everything of the user, or of one of these.")
     criteria_id: UUID | None = Field(default=None, description="The app's or category's id.")
     criteria_name: str | None = Field(
         default=None,
@@ -42,7 +42,34 @@ class PolicyCreate(BaseModel):
         max_length=LONGEST_NAME,
         description="The namespace; or the app's or category's name.",
     )
-    days_to_archive: int = Field(ge=1, le=LONGEST, description="Days without a change after which it is archived.")
+    days_to_archive: int | None = Field(
+        default=None, ge=1, le=MAX_DAYS, description="Days without a change after which it is archived."
+    )
+    days_to_expire: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_DAYS,
+        description="In place of `days_to_archive`: days after which it expires, changed or not, from when it was made"
+        " or last made active again. An `expires_at` of its own goes before.",
+    )
+
+    @property
+    def action(self) -> Action:
+        """What happens to the memories."""
+        return "archive" if self.days_to_expire is None else "expire"
+
+    @property
+    def days(self) -> int:
+        """After how many days."""
+        return self.days_to_archive or self.days_to_expire or 0
+
+    @model_validator(mode="after")
+    def _tells_when(self) -> Self:
+        if self.days_to_archive is None and self.days_to_expire is None:
+            raise ValueError("days_to_archive: must be given, or days_to_expire")
+        if self.days_to_archive is not None and self.days_to_expire is not None:
+            raise ValueError("days_to_expire: must be left out where days_to_archive is given; make two policies")
+        return self
 
     @model_validator(mode="after")
     def _tells_what(self) -> Self:
@@ -65,7 +92,11 @@ class Policy(BaseModel):
     criteria_type: CriteriaType
     criteria_id: UUID | None = Field(description="The id of the user, the app or the category; null for a namespace.")
     criteria_name: str | None = Field(description="The name of the user, the app, the category or the namespace.")
-    days_to_archive: int
+    days_to_archive: int | None = Field(description="Days without a change; null: memories expire by it.")
+    days_to_expire: int | None = Field(
+        description="Days since they were made after which memories expire; left out where they are archived.",
+        exclude_if=lambda value: value is None,
+    )
     created_at: datetime
 
 
@@ -77,7 +108,7 @@ class Policies:
 
     @again
     async def create(self, caller: Caller, new: PolicyCreate) -> Policy:
-        """Make a policy. One about the same is changed to the new number of days.
+        """Make a policy. One that does the same to the same is changed to the new number of days.
 
         Raises:
             Forbidden: an app asks.
@@ -91,13 +122,14 @@ class Policies:
             # One after the other, or two at once would be one too many.
             await tx.execute(select(User.id).where(User.id == caller.user_id).with_for_update(key_share=True))
             values = {
-                "user_id": caller.user_id, "criteria_type": new.criteria_type, "days_to_archive": new.days_to_archive,
-                **await _criterion(tx, caller, new),
+                "user_id": caller.user_id, "criteria_type": new.criteria_type, "action": new.action,
+                "days_to_archive": new.days, **await _criterion(tx, caller, new),
             }  # fmt: skip
             named = "criteria_name" in values
+            criterion = ["criteria_name"] if named else ["criteria_type", "criteria_id"]
             row = insert(ArchivePolicy).values(values)
             row = row.on_conflict_do_update(
-                index_elements=["user_id", "criteria_name"] if named else ["user_id", "criteria_type", "criteria_id"],
+                index_elements=["user_id", *criterion, "action"],
                 index_where=(ArchivePolicy.criteria_name if named else ArchivePolicy.criteria_id).is_not(None),
                 set_={"days_to_archive": row.excluded.days_to_archive},
             )
@@ -106,7 +138,7 @@ class Policies:
             if (await tx.scalar(select(func.count()).select_from(ArchivePolicy).where(mine)) or 0) > MOST:
                 raise Conflict(f"A user has at most {MOST} archive policies.", code="too_many_policies")
             policy = Policy.model_validate((await tx.execute(_policies().where(ArchivePolicy.id == made))).one())
-            detail = {"criteria_type": policy.criteria_type, "days_to_archive": policy.days_to_archive}
+            detail = {"criteria_type": policy.criteria_type, f"days_to_{new.action}": new.days}
             await journal.record(tx, caller, Event.POLICY_CREATE, [policy.id], detail=detail)
         return policy
 
@@ -123,7 +155,7 @@ class Policies:
 
     @again
     async def remove(self, caller: Caller, policy_id: UUID) -> None:
-        """End a policy. What it has archived stays so.
+        """End a policy. What it has archived, or made expire, stays so.
 
         Raises:
             Forbidden: an app asks.
@@ -149,13 +181,17 @@ def _policies() -> Any:
             ArchivePolicy.criteria_type,
             ArchivePolicy.criteria_id,
             func.coalesce(ArchivePolicy.criteria_name, App.name, Category.name, User.user_id).label("criteria_name"),
-            ArchivePolicy.days_to_archive,
+            *(_days_to(action).label(f"days_to_{action}") for action in get_args(Action)),
             ArchivePolicy.created_at,
         )
         .outerjoin(App, (ArchivePolicy.criteria_type == "app") & (App.id == ArchivePolicy.criteria_id))
         .outerjoin(Category, (ArchivePolicy.criteria_type == "category") & (Category.id == ArchivePolicy.criteria_id))
         .outerjoin(User, (ArchivePolicy.criteria_type == "user") & (User.id == ArchivePolicy.criteria_id))
     )
+
+
+def _days_to(action: Action) -> ColumnElement[int | None]:
+    return case((ArchivePolicy.action == action, ArchivePolicy.days_to_archive))
 
 
 async def _criterion(tx: Tx, caller: Caller, new: PolicyCreate) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -17,7 +20,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    cast,
     func,
     literal_column,
     select,
@@ -27,7 +29,8 @@ from app.access.caller import Caller
 from app.access.readable import hidden_from, readable_by
 from app.audit.models import MemoryAccessLog
 from app.database import Database
-from app.memories import listing, repository
+from app.halves import Half
+from app.memories import list_sql, listing, repository
 from app.memories.asked import OWN_FILINGS, Asked
 from app.memories.listing import FEW, Found, Look, Slice
 from app.memories.models import Memory, MemoryCategory, State
@@ -36,7 +39,7 @@ from app.prepared import Prepared
 
 _SOURCE: Any = bindparam("source", type_=Uuid)
 _SOURCES: Any = bindparam("sources", type_=ARRAY(Uuid))
-_BEGIN, _END, _FEW = (bindparam(name, type_=Integer) for name in ("begin", "end", "few"))
+_NEWEST_FIRST = list_sql.in_order("created_at", descending=True)
 
 
 class Of(StrEnum):
@@ -55,6 +58,14 @@ class _Rows(NamedTuple):
 
     memory_id: Any
     which: ColumnElement[bool]
+
+
+class _Level(NamedTuple):
+    """How many memories something is true of so many times, and their ids, 16 bytes each, if they are few."""
+
+    times: int
+    size: int
+    members: bytes | None
 
 
 class _Counted(NamedTuple):
@@ -104,23 +115,42 @@ async def accessed(
 async def _page(
     database: Database, caller: Caller, counted: _Counted, wanted: Slice
 ) -> tuple[list[tuple[MemoryRecord, int]], int]:
-    binds = caller.parameters | counted.binds | {"begin": wanted.offset, "end": wanted.offset + wanted.limit}
+    binds = caller.parameters | counted.binds
+
+    async def rows(statement: Prepared, **more: Any) -> list[Any]:
+        async with database.planned() as tx:
+            return await statement.rows(tx, binds | more)
+
+    levels = [_levels(counted.of, counted.asked, half) for half in Half]
     before = 0
     often: dict[UUID, int] = {}
-    async with database.planned() as tx:
-        levels = await _levels(counted.of, counted.asked).rows(tx, binds | {"few": FEW})
-        for times, size, listed in levels:
-            ids = listed or []
-            part = wanted.within(before, size)
-            if listed is None and part.limit > 0:
-                part = part.of(size)
+    for level in _together(await asyncio.gather(*(rows(statement, few=FEW) for statement in levels))):
+        part = wanted.within(before, level.size)
+        if part.limit > 0:
+            if level.members is None:
+                part = part.of(level.size)
                 newest = _newest(counted.of, counted.asked, backwards=part.backwards)
-                ids = [id_ for (id_,) in await newest.rows(tx, binds | part.binds | {"times": times})]
-                ids = ids[::-1] if part.backwards else ids
-            often |= dict.fromkeys(ids, times)
-            before += size
+                found = await rows(newest, times=level.times, **part.binds)
+            else:
+                found = await rows(_NEWEST_FIRST, ids=_ids(level.members), **part.binds)
+            often |= dict.fromkeys((id_ for (id_,) in (found[::-1] if part.backwards else found)), level.times)
+        before += level.size
     records = await listing.shown(database, Look(caller), counted.query, list(often))
     return [(record, often[record.id]) for record in records], before
+
+
+def _together(halves: Sequence[Sequence[Any]]) -> list[_Level]:
+    """The levels of both halves, most times first."""
+    levels: dict[int, _Level] = {}
+    for level in itertools.starmap(_Level, itertools.chain(*halves)):
+        same = levels.get(level.times, _Level(level.times, 0, b""))
+        few = None if level.members is None or same.members is None else same.members + level.members
+        levels[level.times] = _Level(level.times, same.size + level.size, few)
+    return sorted(levels.values(), reverse=True, key=lambda level: level.times)
+
+
+def _ids(members: bytes) -> list[UUID]:
+    return [UUID(bytes=members[at : at + 16]) for at in range(0, len(members), 16)]
 
 
 def _rows(of: Of) -> _Rows:
@@ -132,12 +162,12 @@ def _rows(of: Of) -> _Rows:
     return _Rows(MemoryCategory.memory_id, and_(OWN_FILINGS, filed, other))
 
 
-def _per_memory(of: Of) -> Select[Any]:
-    """How many there are of each memory."""
+def _per_memory(of: Of, half: Half) -> Select[Any]:
+    """How many there are of each memory of a half of all ids."""
     memory_id, which = _rows(of)
     once = of is Of.CATEGORY
     times = literal_column("1::bigint") if once else func.count()
-    query = select(memory_id.label("memory_id"), times.label("times")).where(which)
+    query = select(memory_id.label("memory_id"), times.label("times")).where(which, half.of(memory_id))
     return query if once else query.group_by(memory_id)
 
 
@@ -154,33 +184,18 @@ def _own_categories(owner: bool, default: Any) -> Prepared:
 
 
 @lru_cache(maxsize=64)
-def _levels(of: Of, asked: Asked) -> Prepared:
-    """How many memories there are of each number of times, most times first, and of small levels the wanted ids.
+def _levels(of: Of, asked: Asked, half: Half) -> Prepared:
+    """How many memories of a half of all ids there are of each number of times, and of at most `few` their ids.
 
     What may not be read is usually little, so it is that which is looked up and left out. A large level has no ids
     here: a page of it is met soon by looking at one memory after the other.
     """
-    hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states))
-    each = _per_memory(of).subquery("each")
+    hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), half.of(Memory.id))
+    each = _per_memory(of, half).subquery("each")
     visible = select(each).where(each.c.memory_id.not_in(hidden)).subquery("visible")
-    size, times = func.count().label("size"), visible.c.times
-    upto = cast(func.sum(func.count()).over(order_by=times.desc()), BigInteger).label("upto")
-    members = case((func.count() <= _FEW, func.array_agg(visible.c.memory_id))).label("members")
-    levels = select(times, size, upto, members).group_by(times).subquery("levels")
-    begin = levels.c.upto - levels.c.size
-    skip = func.greatest(literal_column("0"), _BEGIN - begin)
-    newest = (
-        select(Memory.id)
-        .where(Memory.id == func.any(levels.c.members))
-        .order_by(Memory.created_at.desc(), Memory.id.desc())
-        .offset(skip)
-        .limit(_END - begin - skip)
-        .correlate(levels)
-        .scalar_subquery()
-    )
-    is_wanted = (levels.c.upto > _BEGIN) & (begin < _END)
-    ids = case((is_wanted & levels.c.members.is_not(None), func.array(newest, type_=ARRAY(Uuid))))
-    return Prepared(select(levels.c.times, levels.c.size, ids).order_by(levels.c.times.desc()), plain=True)
+    ids = func.string_agg(func.uuid_send(visible.c.memory_id), literal_column("''::bytea"))
+    few = case((func.count() <= bindparam("few", type_=Integer), ids))
+    return Prepared(select(visible.c.times, func.count(), few).group_by(visible.c.times), plain=True, binary=True)
 
 
 @lru_cache(maxsize=64)

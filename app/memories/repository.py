@@ -77,6 +77,7 @@ async def history(tx: Tx, caller: Caller, memory_id: UUID) -> tuple[list[StateCh
         select(
             MemoryStatusHistory.id, MemoryStatusHistory.old_state, MemoryStatusHistory.new_state,
             User.user_id.label("changed_by"), App.name.label("app_name"), MemoryStatusHistory.changed_at,
+            MemoryStatusHistory.reason,
         )
         .join(User, User.id == MemoryStatusHistory.changed_by)
         .outerjoin(App, App.id == MemoryStatusHistory.app_id)

@@ -19,7 +19,7 @@ from app.audit import trail
 from app.audit.trail import Access
 from app.database import Tx
 from app.index import marks
-from app.memories import incoming_policies
+from app.memories import incoming_descriptions, incoming_policies
 from app.memories.planning import CONTENT, STAMPS, Restored
 
 _AS_THEY_WERE = (*CONTENT, *STAMPS, "hash", "labels")
@@ -126,9 +126,9 @@ _KEEP_FILINGS = text(
 )
 _HISTORY = text(
     f"""
-    INSERT INTO memory_status_history (id, memory_id, changed_by, app_id, old_state, new_state, changed_at)
+    INSERT INTO memory_status_history (id, memory_id, changed_by, app_id, old_state, new_state, changed_at, reason)
     SELECT CASE WHEN e.id IS NULL THEN h.id ELSE {DERIVED.format(id="h.id")} END,
-        r.target, :user, a.target, h.old_state, h.new_state, h.changed_at
+        r.target, :user, a.target, h.old_state, h.new_state, h.changed_at, h.reason
     FROM incoming_history AS h
     JOIN restored AS r ON r.id = h.memory AND r.fate <> 'skip'
     LEFT JOIN memory_status_history AS e ON e.id = h.id
@@ -204,6 +204,7 @@ _LOST = text(
     """
     (SELECT 'rule' AS kind, id, problem FROM incoming_rules WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
     UNION ALL (SELECT 'policy', id, problem FROM incoming_policies WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
+    UNION ALL (SELECT 'category', id, problem FROM incoming_categories WHERE problem <> '' ORDER BY place LIMIT :most)
     UNION ALL (
         SELECT 'memory', i.id, 'superseded_by: names a memory that is not there'
         FROM incoming_memories AS i JOIN restored AS r ON r.id = i.id
@@ -245,10 +246,12 @@ async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Se
     await tx.execute(_MARK)
     done.rules = await of_access.take_rules(tx, caller)
     done.policies = await incoming_policies.take(tx, caller)
+    done.descriptions = await incoming_descriptions.take(tx, caller)
     counts = (await tx.execute(_COUNT)).one()._mapping
     for name, count in counts.items():
         setattr(done, name, count)
-    detail = {"mode": mode, **dict(counts), "rules": done.rules, "policies": done.policies}
+    besides = {"rules": done.rules, "policies": done.policies, "descriptions": done.descriptions}
+    detail = {"mode": mode, **dict(counts), **besides}
     await trail.log_chosen(tx, caller, Access.UPDATE, _REPLACED, {"operation": "import"})
     await journal.record_chosen(tx, caller, AuditEvent.MEMORY_IMPORT, _WRITTEN, detail=detail)
     return done

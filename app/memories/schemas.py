@@ -43,6 +43,18 @@ class MemoryCreate:
     valid_until: datetime | None = None
     app: str | None = None
     """Only for imports by the owner: the app that wrote it, if not the caller's."""
+    ttl_days: int | None = None
+    """Days after which it expires, from when it is stored; in place of `expires_at`."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it is over at some time that is said already."""
+        return any(each is not None for each in (self.expires_at, self.ttl_days, self.valid_until))
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it holds only for a time: until an end, or not from ever."""
+        return self.ends or self.valid_from is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +66,21 @@ class CheckedMemory(MemoryCreate):
 
 
 @dataclass(frozen=True, slots=True)
+class Expiry:
+    """When a memory expires: at a time, so many days from now, or, with neither, never."""
+
+    at: datetime | None = None
+    ttl_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryUpdate:
     """What to change of a memory; None leaves as it is."""
 
     text: str | None = None
     metadata: dict[str, Any] | None = None
     categories: tuple[str, ...] | None = None
+    expiry: Expiry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +161,28 @@ class PossibleDuplicate(BaseModel):
     likeness: float = Field(description="Similarity of the vectors, up to 1.")
 
 
+class PairSource(BaseModel):
+    """Who said a value, and when."""
+
+    app: str
+    at: datetime
+
+
+class PairChange(BaseModel):
+    """A key whose value changed in a memory of `key=value | key=value`."""
+
+    key: str
+    old: str
+    new: str
+    was: PairSource = Field(description="The app that had said the old value, and when.")
+
+
 class MemoryAdded(Shape):
     """What became of one text: ADD with the new memory, or NONE with the one that says it already.
 
     By `capture.duplicates` also UPDATE with a memory that said less, and SUPERSEDE with the new memory in the place of
-    an older one; `previous_memory` is what that said, and `note` says why.
+    an older one; by `capture.pairs` UPDATE with a memory that holds the new pairs too now, and which of its values are
+    `changed`. `previous_memory` is what the older one said, and `note` says why.
     """
 
     id: UUID
@@ -154,6 +192,7 @@ class MemoryAdded(Shape):
     previous_memory: str | None = None
     note: str | None = None
     possible_duplicates: Sequence[PossibleDuplicate] = ()
+    changed: Sequence[PairChange] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +219,7 @@ class StateChange(Shape):
     changed_by: str
     app_name: str | None
     changed_at: datetime
+    reason: str | None = Field(description="`expired`: its time was over; null: somebody wanted it, or a policy.")
 
 
 class Revision(Shape):

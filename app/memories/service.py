@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
 
 from app.access import journal
+from app.access.apps import refuse_if_paused, refuse_paused
 from app.access.caller import Caller
 from app.access.directory import Directory
 from app.access.journal import Event as AuditEvent
 from app.access.keys import Keys
-from app.access.models import App
 from app.access.rates import Rates
-from app.access.readable import readable_by
+from app.access.readable import readable_by, within_reach
 from app.again import again
 from app.audit import service as accesses
 from app.audit import trail
@@ -26,13 +27,14 @@ from app.database import Database, Tx
 from app.errors import Forbidden, NotFound
 from app.index.deliver import Deliverer
 from app.index.space import Spaces
-from app.memories import changes, checks, listing, ranked, repository, transitions
+from app.memories import changes, checks, echoes, listing, ranked, repository, transitions
 from app.memories.asked import Asked, parameters
-from app.memories.duplicates import Duplicates, Near
+from app.memories.duplicates import Duplicates
 from app.memories.intake import Intake
 from app.memories.listing import Look, Slice
 from app.memories.maintenance import Maintenance
 from app.memories.models import Memory, MemoryStatusHistory, State
+from app.memories.pairing import Pairing
 from app.memories.repository import ALL_STATES
 from app.memories.schemas import (
     CheckedMemory,
@@ -49,6 +51,10 @@ from app.memories.schemas import (
 MAX_PAGE_SIZE = 100
 RELATED = 5
 """Related memories on a page: OpenMemory's page can show no other number."""
+
+
+Otherwise = Callable[[Tx], Awaitable[MemoryAdded | None]]
+"""What is tried with a new text before it is stored as it is."""
 
 
 class Memories:
@@ -76,26 +82,33 @@ class Memories:
         self._keys = keys
         self.intake = Intake(limits, capture)
         self._duplicates = Duplicates(database, spaces, capture, self.intake)
+        self._pairing = Pairing(capture, self.intake)
         self.written: Counter[str] = Counter()
         """Memories written since the start, by operation: add, duplicate, update, supersede, erase or a state."""
 
     async def add(self, caller: Caller, new: MemoryCreate) -> MemoryAdded:
         """Remember one text verbatim; an identical active one of the same app and namespace is answered instead.
 
-        What one that says the same in other words means is told by `capture.duplicates`.
+        What becomes of one that says the same in other words is told by `capture.duplicates`, of pairs by
+        `capture.pairs`.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
             Forbidden: the app is paused.
         """
         checked, apps = await self._taken(caller, [new])
-        near = await self._duplicates.near(caller, checked[0])
-        return self._told(await self._add(caller, checked, apps, near))[0]
+        first = checked[0]
+        if self._pairing.concerns(caller, first):
+            added = await self._add(caller, checked, apps, lambda tx: self._pairing.add(tx, caller, first, apps))
+            return self._told(added)[0]
+        near = await self._duplicates.near(caller, first)
+        added = await self._add(caller, checked, apps, lambda tx: self._duplicates.add(tx, caller, first, near, apps))
+        return self._told([each.model_copy(update={"note": each.note or near.note}) for each in added])[0]
 
     async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
         """Remember texts verbatim, all or none, in order. They are not compared with what is remembered but for
         identical ones: they come from an import, which loses nothing."""
-        return self._told(await self._add(caller, *await self._taken(caller, news), Near()))
+        return self._told(await self._add(caller, *await self._taken(caller, news)))
 
     async def _taken(self, caller: Caller, news: Sequence[MemoryCreate]) -> tuple[list[CheckedMemory], dict[str, UUID]]:
         """What is to be stored, and the ids of the apps that wrote it. Counts against the caller's limit."""
@@ -120,21 +133,21 @@ class Memories:
 
     @again
     async def _add(
-        self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID], near: Near
+        self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID], otherwise: Otherwise | None = None
     ) -> list[MemoryAdded]:
-        """`near`: what says the same as `news`, which is one then."""
+        """`otherwise`: what else may become of `news`, which is one then, than being stored."""
         async with self._database.transaction() as tx:
-            await self._refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in news})
+            await refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in news})
             try:
-                done = await self._duplicates.add(tx, caller, news[0], near, apps)
+                done = None
+                if otherwise is not None:
+                    done = await echoes.echoed(tx, caller, news[0]) or await otherwise(tx)
                 added = await changes.add(tx, caller, news, apps) if done is None else [done]
             except NotFound:
                 self._directory.forget(caller.user)
                 raise
             if twins := [each.id for each in added if each.event is Event.NONE]:
                 await journal.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
-        if near.note:
-            return [each.model_copy(update={"note": near.note}) for each in added]
         return added
 
     @again
@@ -214,12 +227,13 @@ class Memories:
     @again
     async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord | None:
         async with self._database.transaction() as tx:
-            if not caller.owner:
-                await self._refuse_paused(tx, {caller.app_id}, "change memories")
+            await refuse_if_paused(tx, caller, "change memories")
             which = (Memory.id == memory_id) & readable_by(caller, Memory, states=_kept(caller))
             await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
-            await trail.record(tx, caller, Access.UPDATE, [memory_id])
-            return await repository.get(tx, caller, memory_id)
+            record = await repository.get(tx, caller, memory_id)
+            ends = None if change.expiry is None or record is None else {"expires_at": _iso(record.expires_at)}
+            await trail.record(tx, caller, Access.UPDATE, [memory_id], ends)
+            return record
 
     @again
     async def change_state(self, caller: Caller, ids: Sequence[UUID], target: State, *, strict: bool = True) -> int:
@@ -239,8 +253,7 @@ class Memories:
             return 0
         checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
         async with self._database.transaction() as tx:
-            if not caller.owner:
-                await self._refuse_paused(tx, {caller.app_id}, _DOING[target])
+            await refuse_if_paused(tx, caller, _DOING[target])
             mine = (Memory.id == func.any(ids)) & _touchable(caller, target)
             rows = await tx.execute(select(Memory.id, Memory.state).where(mine), caller.parameters)
             states = {row.id: row.state for row in rows}
@@ -262,8 +275,7 @@ class Memories:
         caller.may_write()
         query = self.intake.narrowed(caller, query)
         async with self._database.transaction() as tx:
-            if not caller.owner:
-                await self._refuse_paused(tx, {caller.app_id}, _DOING[target])
+            await refuse_if_paused(tx, caller, _DOING[target])
             which, values = Asked.of(caller, query).matching(), parameters(caller, query)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target, values=values)]
             everything = target is State.DELETED
@@ -351,11 +363,6 @@ class Memories:
             await journal.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
             return await accesses.page(tx, memory_id, page, page_size)
 
-    async def _refuse_paused(self, tx: Tx, apps: set[UUID], doing: str = "create new memories") -> None:
-        paused = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))
-        if paused is not None:
-            raise Forbidden(f"App {paused} is currently paused on OpenMemory. Cannot {doing}.", code="app_paused")
-
 
 _ACCESS = {
     State.DELETED: Access.DELETE,
@@ -380,7 +387,12 @@ def _kept(caller: Caller) -> tuple[State, ...]:
 
 
 def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:
-    """What a caller may bring into `target`: an owner anything; an app what it may read, and what it has put away."""
+    """What a caller may bring into `target`: an owner anything; an app what it may read, and what it has put away.
+
+    What has expired nobody reads; but its owner, who knows its id, has it back by making it active.
+    """
+    if caller.owner and target is State.ACTIVE:
+        return and_(Memory.user_id == bindparam("caller_user_id"), within_reach(Memory))
     if caller.owner or target is not State.ACTIVE:
         return readable_by(caller, Memory, states=ALL_STATES if caller.owner else (State.ACTIVE,))
     put_away_by = (
@@ -392,6 +404,10 @@ def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:
     )
     own = or_(Memory.state == State.ACTIVE, put_away_by == caller.app_id)
     return and_(readable_by(caller, Memory, states=ALL_STATES), own)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat()
 
 
 def _no_memory() -> NotFound:

@@ -24,6 +24,29 @@ class Subject(NamedTuple):
         return (self.description, *self.examples)
 
 
+_PARTS = re.compile(r"[,.;:()\n]+")
+_MOST_WORDS = 3
+"""Words of a part of a description that may stand in a memory as they stand there."""
+_MOST_TERMS = 20
+_PLURAL = re.compile(r"(?<=[sxz])es$|(?<=[cs]h)es$|(?<!s)s$")
+
+
+def described(name: str, description: str) -> Subject:
+    """A category by somebody's words. Each line is a phrase too, so that sentences as memories have them may be given;
+    its name and the short parts of an enumeration ("hives, honey") speak for it where a memory has them."""
+    lines = [line.strip() for line in description.splitlines() if line.strip()]
+    parts = (" ".join(part.split()) for part in (name, *_PARTS.split(description)))
+    terms = list(dict.fromkeys(part.lower() for part in parts if len(part) > 2 and part.count(" ") < _MOST_WORDS))
+    either = "|".join(map(_in_any_number, terms[:_MOST_TERMS]))
+    words = re.compile(rf"(?<!\w)(?:{either})(?!\w)", re.IGNORECASE) if either else None
+    return Subject(name, " ".join(lines), tuple(lines) if len(lines) > 1 else (), words)
+
+
+def _in_any_number(term: str) -> str:
+    """A pattern for an English word in the singular and the plural; words of other languages may have an s too."""
+    return re.escape(_PLURAL.sub("", term)) + "(?:es?|s|'s)?" if len(term) > 3 else re.escape(term)
+
+
 def _subject(name: str, description: str, examples: str, words: str = "") -> Subject:
     pattern = re.compile(rf"\b(?:{words})\b", re.IGNORECASE) if words else None
     return Subject(name, description, tuple(line.strip() for line in examples.strip().splitlines()), pattern)

@@ -46,6 +46,7 @@ def state(services: Services) -> Iterator[Metric]:
     for operation, count in services.memories.written.items():
         written.add_metric((operation,), count)
     yield written
+    yield from _captures(services)
     breakers = GaugeMetricFamily(
         "openmemory_circuit_breaker_state",
         "1 for the state that a circuit breaker of this process is in. closed: asks; open: does not; half_open: tries.",
@@ -58,6 +59,29 @@ def state(services: Services) -> Iterator[Metric]:
     yield from _database(services)
     yield GaugeMetricFamily(
         "openmemory_event_loop_tasks", "Tasks of this process that are not finished.", value=len(asyncio.all_tasks())
+    )
+
+
+def _captures(services: Services) -> Iterator[Metric]:
+    worker = services.capturing
+    attempts = CounterMetricFamily(
+        "openmemory_capture_attempts",
+        "Times that this process had the language model extract facts, by how that ended: done, unavailable (it did"
+        " not answer), bad_answer, forbidden (the app was paused) or error. All but done and forbidden are repeated.",
+        labels=("outcome",),
+    )
+    for outcome, count in worker.attempts.items():
+        attempts.add_metric((outcome,), count)
+    yield attempts
+    yield CounterMetricFamily(
+        "openmemory_llm_calls", "Questions to the language model, failed ones included.", value=worker.spent.calls
+    )
+    tokens = CounterMetricFamily("openmemory_llm_tokens", "Tokens that they took.", labels=("kind",))
+    tokens.add_metric(("prompt",), worker.spent.prompt_tokens)
+    tokens.add_metric(("completion",), worker.spent.completion_tokens)
+    yield tokens
+    yield CounterMetricFamily(
+        "openmemory_llm_seconds", "Seconds that its answers took, summed up.", value=worker.spent.seconds
     )
 
 

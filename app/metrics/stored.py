@@ -30,7 +30,7 @@ _ASK = text(
     ), last AS (
         SELECT * FROM runs WHERE finished_at IS NOT NULL ORDER BY started_at DESC LIMIT 1
     )
-    SELECT marks.*,
+    SELECT marks.*, captures.*,
         (SELECT jsonb_build_object('at', extract(epoch FROM finished_at), 'outcome', outcome, 'statistics', statistics,
             'seconds', extract(epoch FROM finished_at - started_at)) FROM last) AS last,
         (SELECT extract(epoch FROM max(finished_at)) FROM runs WHERE outcome = 'success') AS success,
@@ -44,7 +44,11 @@ _ASK = text(
         SELECT count(*) AS waiting, count(*) FILTER (WHERE attempts >= {STUCK_AFTER}) AS stuck,
             coalesce(extract(epoch FROM now() - min(marked_at)), 0) AS oldest
         FROM index_marks
-    ) AS marks
+    ) AS marks, (
+        SELECT count(*) AS captures_waiting,
+            coalesce(extract(epoch FROM now() - min(created_at)), 0) AS oldest_capture
+        FROM captures WHERE status IN ('pending', 'working')
+    ) AS captures
     """  # noqa: S608 - a constant of ours
 )
 
@@ -70,7 +74,7 @@ class Stored:
             labels=("dependency",),
         )
         up.add_metric(("postgres",), float(row is not None))
-        return [up] if row is None else [up, *_marks(row), *_last_run(row), *_kept_runs(row)]
+        return [up] if row is None else [up, *_marks(row), *_captures(row), *_last_run(row), *_kept_runs(row)]
 
     async def _ask(self) -> Any:
         try:
@@ -89,6 +93,19 @@ def _marks(row: Any) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "openmemory_index_oldest_mark_age_seconds", "Age of the oldest of them; 0: none." + _SAME, float(row.oldest)
+    )
+
+
+def _captures(row: Any) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "openmemory_captures_waiting",
+        "Texts and conversations of which the language model still has to make memories." + _SAME,
+        row.captures_waiting,
+    )
+    yield GaugeMetricFamily(
+        "openmemory_captures_oldest_age_seconds",
+        "Age of the oldest of them; 0: none." + _SAME,
+        float(row.oldest_capture),
     )
 
 

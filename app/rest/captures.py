@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
 from fastapi import Query
 
 from app.capture.models import Status
-from app.capture.schemas import CapturePage, CaptureView
+from app.capture.schemas import CapturePage, CaptureView, Usage
 from app.rest.caller import CaptureId, Owner, OwnerOfCapture, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
@@ -25,6 +26,21 @@ async def list_captures(
 ) -> CapturePage:
     """List what was said and what became of it, newest first. An app sees its own captures."""
     return await services.captures.list(caller, statuses=status or (), page=page, size=size)
+
+
+@router.get("/usage", responses=documented(403, 404))
+async def get_usage(
+    services: TheServices,
+    caller: Owner,
+    first: Annotated[
+        date | None, Query(alias="from", description="The first day, in UTC; left out: 30 days with the last.")
+    ] = None,
+    last: Annotated[date | None, Query(alias="to", description="The last day, in UTC; left out: today.")] = None,
+) -> Usage:
+    """Tell what captures took of the language model, by day and app, failed attempts included: at most 366 days. It
+    stays when captures are removed. An app sees its own.
+    """
+    return await services.captures.usage(caller, first=first, last=last)
 
 
 @router.get("/{capture_id}", responses=documented(403, 404))

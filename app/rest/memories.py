@@ -15,7 +15,7 @@ from app.audit.schemas import AccessLogPage
 from app.capture.models import Status
 from app.capture.schemas import Outcome
 from app.errors import Invalid
-from app.memories import repository
+from app.memories import pairs, repository
 from app.memories.list_sql import SORTABLE
 from app.memories.models import State
 from app.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
@@ -102,6 +102,9 @@ async def add_memory(
         Body(
             openapi_examples={
                 "shortest": {"value": {"user_id": "alice", "text": "Alice drinks her coffee black."}},
+                "for two weeks": {
+                    "value": {"user_id": "alice", "text": "The lift is out of order.", "infer": False, "ttl_days": 14}
+                },
                 "by an app, filed": {
                     "value": {
                         "user_id": "alice",
@@ -113,6 +116,10 @@ async def add_memory(
                         "categories": ["work"],
                         "metadata": {"source": "standup"},
                     }
+                },
+                "pairs": {
+                    "summary": "Merged with what the app knows of these keys",
+                    "value": {"user_id": "alice", "text": "budget=40K | lead=Ada", "namespace": "webshop"},
                 },
                 "a conversation": {
                     "value": {
@@ -132,7 +139,8 @@ async def add_memory(
     ] = None,
 ) -> MemoryRowAdded | Outcome:
     """Remember one text verbatim: the answer is its row. An identical active one of the same app and namespace is
-    answered instead (`NONE`). `capture.duplicates` tells what becomes of one that says the same in other words.
+    answered instead (`NONE`). `capture.duplicates` tells what becomes of one that says the same in other words, and
+    `capture.pairs` what of `key=value | key=value`: the app's memory with such keys takes the new values (`UPDATE`).
 
     With `infer` and a language model, facts are extracted from it, and what is remembered already is completed,
     superseded or deleted accordingly: the answer lists what was done and what was refused. Where that takes long or
@@ -156,7 +164,8 @@ async def add_memory(
     created_at = new.created_at or datetime.now(UTC)
     create = services.memories.intake.created(replace(new.create(), created_at=created_at))
     added = await services.memories.add(caller, create)
-    note = " ".join(part for part in (NO_LLM if new.infer else None, added.note) if part) or None
+    changed = pairs.told(added.changed) if added.changed else None
+    note = " ".join(part for part in (NO_LLM if new.infer else None, added.note, changed) if part) or None
     is_new = added.event in (Event.ADD, Event.SUPERSEDE)
     twin = None if is_new else await _readable(services, caller, added.id)
     if twin is None:
@@ -235,16 +244,18 @@ async def update_memory(
             openapi_examples={
                 "text": {"value": {"user_id": "alice", "memory_content": "Alice drinks tea."}},
                 "categories": {"value": {"user_id": "alice", "categories": ["food"]}},
+                "for a month": {"value": {"user_id": "alice", "ttl_days": 30}},
+                "for ever again": {"value": {"user_id": "alice", "expires_at": None}},
             }
         ),
     ],
 ) -> MemoryRow:
-    """Change the text, metadata or categories of one memory; its vector follows, its history keeps the old text."""
-    if change.memory_content is None and change.metadata is None and change.categories is None:
-        raise Invalid("memory_content", "must be given, or metadata, or categories")
+    """Change the text, metadata, categories or expiry of one memory; its vector follows, its history keeps the old
+    text."""
+    update = change.update()
+    if update == MemoryUpdate():
+        raise Invalid("memory_content", "must be given, or metadata, categories, expires_at or ttl_days")
     caller = await asking.as_owner(change.user_id)
-    categories = None if change.categories is None else tuple(change.categories)
-    update = MemoryUpdate(change.memory_content, change.metadata, categories)
     return MemoryRow.of(await services.memories.update(caller, memory_id, update, field="memory_content"))
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Body
+from fastapi import Body, Query
 from pydantic import BaseModel, Field
 
 from app.memories import checks
+from app.memories.checks import MAX_DAYS
 from app.memories.policies import Policy, PolicyCreate
+from app.memories.upcoming import MAX_PAGE_SIZE, UpcomingPage, UpcomingQuery
 from app.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
 from app.rest.errors import documented
 from app.rest.routing import Router
@@ -49,13 +51,24 @@ async def create_archive_policy(
                         "days_to_archive": 90,
                     }
                 },
+                "notes that are of use for two weeks": {
+                    "value": {
+                        "user_id": "alice",
+                        "criteria_type": "category",
+                        "criteria_name": "errands",
+                        "days_to_expire": 14,
+                    }
+                },
             }
         ),
     ],
 ) -> Policy:
-    """Archive, every hour, what has not changed for so many days. One about the same gets the new number of days.
+    """Archive, every hour, what has not changed for so many days (`days_to_archive`), or have it expire so many days
+    after it was made, changed or not (`days_to_expire`). One that does the same to the same gets the new number.
 
-    What is brought back from the archive counts as changed. Being read is no change.
+    What is brought back from the archive counts as changed, and lives its days again. Being read is no change. What has
+    expired nobody finds, not even its user in the archive; `actions/restore` brings it back. An `expires_at` of its own
+    goes before a policy by which a memory would expire.
     """
     checks.name(new.user_id, "user_id", services.settings.limits)
     if new.criteria_name is not None:
@@ -70,8 +83,22 @@ async def list_archive_policies(services: TheServices, caller: OwnerOrDefault) -
     return PolicyList(policies=await services.policies.list(caller))
 
 
+@router.get("/upcoming", responses=documented(403, 404))
+async def list_upcoming(
+    services: TheServices,
+    caller: OwnerOrDefault,
+    within_days: Annotated[int, Query(ge=0, le=MAX_DAYS, description="Of how many days to tell.")] = 7,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)] = 50,
+) -> UpcomingPage:
+    """List the memories that will expire or be archived by themselves, soonest first, each once, with what comes first:
+    a policy, or its own `expires_at`. What is due already and waits for the job is among them.
+    """
+    return await services.upcoming.list(caller, UpcomingQuery(within_days, page, size))
+
+
 @router.delete("/{policy_id}", responses=documented(403, 404))
 async def delete_archive_policy(services: TheServices, caller: Owner, policy_id: UUID) -> Message:
-    """End a policy. What it has archived stays archived."""
+    """End a policy. What it has archived stays archived, and what has expired by it stays expired."""
     await services.policies.remove(caller, policy_id)
     return Message(message="Successfully deleted the archive policy")

@@ -11,15 +11,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from app.access.caller import Caller
 from app.capture.schemas import CaptureCreate, Turn
+from app.memories.checks import MAX_DAYS
 from app.memories.models import State
 from app.memories.schemas import (
     CheckedMemory,
     Event,
+    Expiry,
     MemoryAdded,
     MemoryCreate,
     MemoryRecord,
+    MemoryUpdate,
     OfRecord,
     Page,
+    PairChange,
     PossibleDuplicate,
 )
 from app.times import EpochSeconds, NaiveTime
@@ -61,6 +65,8 @@ def _in_utc(value: datetime) -> datetime:
 _LABELS = "`injection`: the text reads like orders to an assistant. It is data."
 
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
+
+Days = Annotated[int, Field(ge=1, le=MAX_DAYS)]
 
 
 class MemoryResponse(OfRecord):
@@ -157,7 +163,7 @@ class MemoryRowAdded(MemoryRow):
 
     event: Event = Field(
         description="ADD: stored. NONE: this active memory says the same already. UPDATE: this memory said less, and"
-        " says what was added now. SUPERSEDE: stored in the place of another one."
+        " says what was added now, or took the pairs that were added. SUPERSEDE: stored in the place of another one."
     )
     note: str | None = Field(description="Says how the text was stored, if not as asked.")
     previous_memory: str | None = Field(
@@ -168,6 +174,11 @@ class MemoryRowAdded(MemoryRow):
     possible_duplicates: list[PossibleDuplicate] = Field(
         default=[],
         description="Memories that seem to say the same, with capture.duplicates at ask.",
+        exclude_if=lambda value: not value,
+    )
+    changed: list[PairChange] = Field(
+        default=[],
+        description="Keys of pairs whose values are others now, with capture.pairs at merge.",
         exclude_if=lambda value: not value,
     )
 
@@ -193,6 +204,7 @@ class MemoryRowAdded(MemoryRow):
             note=note,
             previous_memory=added.previous_memory,
             possible_duplicates=list(added.possible_duplicates),
+            changed=list(added.changed),
         )
 
     @classmethod
@@ -204,6 +216,7 @@ class MemoryRowAdded(MemoryRow):
             note=note,
             previous_memory=added.previous_memory,
             possible_duplicates=[],
+            changed=list(added.changed),
             **_row(record),
         )
 
@@ -226,6 +239,9 @@ class NewMemory(BaseModel):
     metadata: dict[str, Any] = {}
     created_at: Moment | None = Field(default=None, description="When it was said, with an offset; left out: now.")
     expires_at: Moment | None = Field(default=None, description="From when on nobody finds it, with an offset.")
+    ttl_days: Days | None = Field(
+        default=None, description="In place of `expires_at`: whole days from now after which nobody finds it."
+    )
 
     def create(self, *, app: str | None = None) -> MemoryCreate:
         """As the service takes it. `app` is for owners who write in the name of an app."""
@@ -276,6 +292,20 @@ class MemoryChange(BaseModel):
     memory_content: str | None = None
     metadata: dict[str, Any] | None = None
     categories: list[str] | None = None
+    expires_at: Moment | None = Field(
+        default=None, description="From when on nobody finds it, with an offset; null: it does not expire any more."
+    )
+    ttl_days: Days | None = Field(default=None, description="In place of `expires_at`: whole days from now.")
+
+    def update(self) -> MemoryUpdate:
+        """As the service takes it."""
+        ends = "expires_at" in self.model_fields_set or self.ttl_days is not None
+        return MemoryUpdate(
+            self.memory_content,
+            self.metadata,
+            None if self.categories is None else tuple(self.categories),
+            Expiry(self.expires_at, self.ttl_days) if ends else None,
+        )
 
 
 class MemoriesOfUser(BaseModel):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
+from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_
 
@@ -17,24 +18,28 @@ from app.access.rulebook import Rulebook
 from app.access.rules import ALL, Rules
 from app.config import Settings
 from app.database import Database
-from app.embeddings.port import PACKAGED, EmbedderUnavailable
-from app.index.port import Filter, Hit, IndexUnavailable, Vector
+from app.embeddings.port import PACKAGED, EmbedderUnavailable, Question, Tokens
+from app.index import tokens
+from app.index.port import Filter, Hit, IndexUnavailable
 from app.index.space import Spaces
+from app.index.tokens import Kept
 from app.memories.models import Memory
 from app.search import lexical
+from app.search.around import around
 from app.search.changed import Changed, changed
 from app.search.dated import Recency, dated, moments
 from app.search.explanation import AnswerExplanation, Round, left_out, shared, times_read
 from app.search.filter_sql import Shape, by_shape, filtering, is_usual
-from app.search.focus import focused
+from app.search.focus import focused, focused_for, looks
 from app.search.fusion import Fused, fuse, relevant
+from app.search.late import HEAVY, READ, Told, compared
 from app.search.lexical import LexicalFilter, LexicalHit
-from app.search.matching import matching
+from app.search.matching import is_narrowed, matching
 from app.search.periods import Period
 from app.search.readback import conditions, parameters, readable
 from app.search.schemas import SearchQuery
 from app.search.then import as_then
-from app.search.threads import HEARD, heard, links
+from app.search.threads import HEARD, Link, heard, links
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +80,18 @@ class Arms:
         self._space = means.spaces.serving
         self._caller = caller
         self._query = query
+        self._focused: str | None = None
+        """The query without its common words, where that was looked up with the rules."""
         self._narrowed = asyncio.ensure_future(self._narrow())
         self._times = times
         self._then: list[LexicalHit] | None = None
         self._changed: Changed | None = None
-        self._vector: Vector | None = None
+        self._question: Question | None = None
+        self._words: Tokens | None = None
+        """The tokens of the whole question."""
+        self._kept = tokens.NONE
+        self._looked_at: set[UUID] = set()
+        """Whose tokens need no look: they were read, or say something else."""
         self._now = query.as_of or datetime.now(UTC)
         days = means.settings.search.recency
         # By the hour: what is asked twice has the same scores.
@@ -96,21 +108,19 @@ class Arms:
     async def dense(self, limit: int) -> Dense:
         """The nearest by meaning; none, and why, if the model or the index does not answer."""
         caller, query = self._caller, self._query
-        said = await self._narrowed
-        where = Filter(
-            caller.user_id,
-            namespaces=query.namespaces,
-            kinds=query.kinds,
-            apps=query.app_ids,
-            rules=said.rules,
-            ids=said.ids,
-        )
         try:
-            if self._vector is None:
-                meant = await self._meant()
-                self._vector = await self._space.query(meant)
-                self.asked = meant
-            return Dense(await self._space.search(self._vector, where, limit))
+            if self._question is None:
+                self._question, self.asked = await self._understood()
+            said = await self._narrowed
+            where = Filter(
+                caller.user_id,
+                namespaces=query.namespaces,
+                kinds=query.kinds,
+                apps=query.app_ids,
+                rules=said.rules,
+                ids=said.ids,
+            )
+            return Dense(await self._space.search(self._question.vector, where, limit))
         except EmbedderUnavailable as error:
             log.debug("no dense candidates: %s", error)
             return Dense([], NO_EMBEDDER)
@@ -121,7 +131,15 @@ class Arms:
     async def words(self, limit: int, *, enough: int, strict: bool) -> list[LexicalHit]:
         """The best by words. What is decided neither by rules nor by the filters that are bound here is passed over in
         the database only when `strict`, or when a filter would let few through: reading back passes it over anyway."""
-        caller, query, where = self._caller, self._query, await self._narrowed
+        if not self._narrowed.done() and (guess := self._guess()) is not None:
+            # Rules seldom change: the words are looked for by those that are remembered until it is known.
+            hits = await self._said(guess, limit, enough=enough, strict=strict)
+            if (await self._narrowed).rules is guess.rules:
+                return hits
+        return await self._said(await self._narrowed, limit, enough=enough, strict=strict)
+
+    async def _said(self, where: LexicalFilter, limit: int, *, enough: int, strict: bool) -> list[LexicalHit]:
+        caller, query = self._caller, self._query
         async with self._database.statement() as tx:
             if strict or (where.ids is None and (query.filter or query.categories or len(query.threads) > 1)):
                 kept = is_usual(shape := filtering(query.filter).shape)
@@ -133,7 +151,8 @@ class Arms:
             return await lexical.search(tx, query.text, where, limit, enough=enough)
 
     async def ranked(self, dense: list[Hit], words: list[LexicalHit]) -> list[Fused]:
-        """What both found as one list, best first: with what threads tell of it, and the times that the query names."""
+        """What both found as one list, best first: with what threads tell of it, the times that the query names, and
+        the tokens of the best."""
         times = self._times
         if self._then is None:
             self._then = await self._written(times[0]) if len(times) == 1 else []
@@ -146,20 +165,54 @@ class Arms:
         if not hits:
             self.round = Round(dense, words)
             return hits
+        question = self._words if dense else None
+        # Most of the best are among the best already; what threads or times bring among them is read later.
+        near = await self._near(hits, compare=question is not None)
+        hits = heard(hits, near, words)
+        factor, written = hits[0].scale, {}
+        if times or self._recency:
+            async with self._database.statement() as tx:
+                written = await moments(tx, self._caller.user_id, [hit.id for hit in hits])
+            hits = dated(hits, written, times, self._recency)
+        told: dict[UUID, Told] = {}
+        if question is not None:
+            await self._read(hits)
+            if len(self._kept.tokens) < HEAVY:
+                hits, told = compared(hits, question, self._kept)
+            else:
+                hits, told = await asyncio.to_thread(compared, hits, question, self._kept)
+        if self._query.explain:
+            self.round = Round(dense, words, fused, near, factor, written, times, self._recency, told)
+        return hits
+
+    async def _near(self, hits: list[Fused], *, compare: bool = False) -> list[Link]:
+        """What stands beside the best in their threads; to `compare` them, their tokens are read on the way."""
         async with self._database.statement() as tx:
-            near = await links(tx, self._caller, [hit.id for hit in hits[:HEARD]])
+            if compare and (new := self._unread(hits)):
+                near, found = await around(tx, self._caller, [hit.id for hit in hits[:HEARD]], self._space.model, new)
+                self._keep(new, found)
+            else:
+                near = await links(tx, self._caller, [hit.id for hit in hits[:HEARD]])
             if self._query.as_of is not None:
                 others = [link.neighbour for link in near if link.neighbour is not None]
                 there = {None, *(await as_then(tx, self._caller, others, self._query.as_of))}
                 near = [link for link in near if link.neighbour in there]
-            hits = heard(hits, near, words)
-            factor, written = hits[0].scale, {}
-            if times or self._recency:
-                written = await moments(tx, self._caller.user_id, [hit.id for hit in hits])
-                hits = dated(hits, written, times, self._recency)
-        if self._query.explain:
-            self.round = Round(dense, words, fused, near, factor, written, times, self._recency)
-        return hits
+        return near
+
+    async def _read(self, hits: list[Fused]) -> None:
+        """Read the tokens of the best, once each."""
+        if not (new := self._unread(hits)):
+            return
+        async with self._database.statement() as tx:
+            self._keep(new, await tokens.of_memories(tx, self._caller.user_id, self._space.model, new))
+
+    def _unread(self, hits: list[Fused]) -> list[UUID]:
+        """Those of the best whose tokens are to be looked for."""
+        return [hit.id for hit in hits[:READ] if hit.id not in self._looked_at]
+
+    def _keep(self, new: list[UUID], found: Kept) -> None:
+        self._looked_at.update(new)
+        self._kept = self._kept.joined(found)
 
     async def _as_then(
         self, dense: list[Hit], words: list[LexicalHit], as_of: datetime
@@ -169,9 +222,11 @@ class Arms:
         ids = [hit.id for hit in dense] + [hit.id for hit in words]
         async with self._database.statement() as tx:
             if self._changed is None:
-                vector = self._vector if dense or self.asked is not None else None
+                vector = None if self._question is None else self._question.vector
                 self._changed = await changed(tx, self._caller, self._query, vector, self._space.model)
             there = await as_then(tx, self._caller, ids, as_of)
+            # The tokens of what was rewritten are those of another text.
+            self._looked_at |= {hit.id for hit in self._changed.words} - {hit.id for hit in self._changed.dense}
         # The index may still hold what was put away a moment ago.
         there -= {hit.id for hit in self._changed.dense} | {hit.id for hit in self._changed.words}
         near = [*(hit for hit in dense if hit.id in there), *self._changed.dense]
@@ -204,8 +259,25 @@ class Arms:
     async def _narrow(self) -> LexicalFilter:
         """Where to look: with the rules of the app, and the ids of what the query is narrowed to, if these are few and
         the index cannot tell."""
+        text, caller = self._query.text, self._caller
+        if (guess := self._guess()) is not None and looks(text, guess):
+            # What the model is asked depends on the rules: both are looked up at once, as if nobody had changed them.
+            async with self._database.statement() as tx:
+                look = await focused_for(tx, text, guess, None if caller.owner else caller.app_id)
+            if caller.owner or self._rulebook.still(caller, look.revision) is guess.rules:
+                self._focused = look.text
+                return guess
+        return self._where(*await asyncio.gather(self._rules(), matching(self._database, caller, self._query)))
+
+    def _guess(self) -> LexicalFilter | None:
+        """Where to look, by rules that may have changed; None if that cannot be guessed."""
+        if is_narrowed(self._query):
+            return None
+        rules = ALL if self._caller.owner else self._rulebook.remembered(self._caller)
+        return None if rules is None else self._where(rules)
+
+    def _where(self, rules: Rules, ids: tuple[UUID, ...] | None = None) -> LexicalFilter:
         query = self._query
-        rules, ids = await asyncio.gather(self._rules(), matching(self._database, self._caller, query))
         return LexicalFilter(
             self._caller.user_id,
             namespaces=query.namespaces,
@@ -224,8 +296,22 @@ class Arms:
         async with self._database.statement() as tx:
             return await self._rulebook.of(tx, self._caller)
 
+    async def _understood(self) -> tuple[Question, str]:
+        """The question without its common words, as the model understands it, and what that is. The tokens are those of
+        the whole: a word that is common among all memories may tell those apart that are near."""
+        text = self._query.text
+        if not self._space.embedder.tokenwise:
+            meant = await self._meant()
+            return await self._space.query(meant), meant
+        # Mostly they are the same, so that the model works while rules and common words are looked up.
+        meant, whole = await asyncio.gather(self._meant(), self._space.query(text))
+        self._words = whole.tokens
+        return whole if meant == text else await self._space.query(meant), meant
+
     async def _meant(self) -> str:
         where = await self._narrowed
+        if self._focused is not None:
+            return self._focused
         async with self._database.statement() as tx:
             return await focused(tx, self._query.text, where)
 

@@ -25,6 +25,7 @@ from app.search.fusion import (
     between,
     share,
 )
+from app.search.late import Told
 from app.search.lexical import LexicalHit, Thread
 from app.search.periods import Period
 from app.search.threads import BESIDE, THREAD, Link
@@ -45,7 +46,7 @@ class Arm(Term):
     """What one way of looking says of a memory."""
 
     rank: Annotated[int | None, Field(description="Place in its list, from 1; null: it did not find the memory.")]
-    score: Annotated[float | None, Field(description="As it gave it: BM25, a cosine, or what a reranker says.")]
+    score: Annotated[float | None, Field(description="As it gave it: BM25, a cosine, MaxSim, or what a reranker says.")]
 
 
 @dataclass(slots=True)
@@ -76,6 +77,13 @@ class Explanation:
     thread: Annotated[Term, Field(description="Its thread holds the words.")]
     time: Annotated[Term, Field(description="It was written at a time that the query names.")]
     recency: Annotated[Term, Field(description="It is new (search.recency).")]
+    late: Annotated[
+        Arm | None,
+        Field(
+            description="What the question's words say, each as the model understands it (search.late_interaction): on "
+            "the scale of the scores, and as MaxSim; null: not compared."
+        ),
+    ]
     reranker: Annotated[Arm | None, Field(description="What the second stage says; null: it was not asked.")]
     penalty: Annotated[float, Field(description="Taken off because the memory reads like orders to an assistant.")]
 
@@ -139,7 +147,7 @@ class AnswerExplanation:
 @dataclass
 class Round:
     """What one round of a search ranked, all of it readable by the caller: lists of both arms, best first; `fused`,
-    before threads and times; what the threads and the times said; and what `heard` multiplied by."""
+    before threads and times; what the threads, the times and the tokens said; and what `heard` multiplied by."""
 
     dense: Sequence[Hit]
     words: Sequence[LexicalHit]
@@ -149,6 +157,7 @@ class Round:
     moments: Mapping[UUID, datetime] = field(default_factory=dict)
     times: Sequence[Period] = ()
     recency: Recency | None = None
+    late: Mapping[UUID, Told] = field(default_factory=dict)
     then: float = THEN
     """What being written at a named time weighs."""
 
@@ -229,13 +238,22 @@ def explained(hit: Fused, of: Round, reranker: Arm | None = None) -> Explanation
         "time": Term(hit.time, of.then, close, later),
         "recency": Term(hit.recency, FRESH, fresh, later),
     }
-    listed = terms if reranker is None else terms | {"reranker": reranker}
+    late = _late(hit, of.late.get(hit.id))
+    stages = {name: arm for name, arm in (("late", late), ("reranker", reranker)) if arm is not None}
     return Explanation(
-        formula=_formula(hit, listed),
+        formula=_formula(hit, terms | stages),
         penalty=hit.penalty,
+        late=late,
         reranker=reranker,
         **terms,  # type: ignore[arg-type]
     )
+
+
+def _late(hit: Fused, told: Told | None) -> Arm | None:
+    if told is None:
+        return None
+    # What came before is not upon it.
+    return Arm(hit.late, told.weight, told.value, hit.scale / told.scale, told.rank, told.maxsim)
 
 
 def _formula(hit: Fused, terms: Mapping[str, Term]) -> str:

@@ -8,10 +8,12 @@ greeting of that person. The words know how common a word is; the model does not
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from sqlalchemy import ARRAY, Text, Uuid
 
+from app.access.rulebook import revision_of
 from app.database import Tx
 from app.prepared import Prepared, bound
 from app.search import ruled
@@ -36,6 +38,19 @@ LONGEST = 64
 """Words of a query from which on it is left as it is: no single word is much of its vector."""
 
 
+class Look(NamedTuple):
+    """The query without its common words, and the revision of the rules of the app that was asked for; see
+    `app.access.rulebook`. None: the app may read nothing."""
+
+    text: str
+    revision: int | None
+
+
+def looks(query: str, where: LexicalFilter) -> bool:
+    """Whether a query is looked at at all: not if it is a single word or many, or nothing may be read."""
+    return not where.rules.nothing and 1 < len(query.split()) <= LONGEST
+
+
 async def focused(tx: Tx, query: str, where: LexicalFilter) -> str:
     """The query without its common words; as it is if most of its words are common: then they say it together.
 
@@ -44,20 +59,25 @@ async def focused(tx: Tx, query: str, where: LexicalFilter) -> str:
     are: the model was trained on whole questions.
     """
     query = query.replace("\x00", " ")
+    return (await focused_for(tx, query, where, None)).text if looks(query, where) else query
+
+
+async def focused_for(tx: Tx, query: str, where: LexicalFilter, app: UUID | None) -> Look:
+    """The same of a query that `looks`, and in the same statement whether the rules that it goes by still hold."""
+    query = query.replace("\x00", " ")
     words = query.split()
-    if where.rules.nothing or not 1 < len(words) <= LONGEST:
-        return query
-    binds: dict[str, Any] = {"in_user": where.user, "in_namespaces": list(where.namespaces), "words": words}
+    binds: dict[str, Any] = {"in_user": where.user, "in_namespaces": list(where.namespaces), "words": words, "app": app}
     rows = await _statement(Shape.of(where)).rows(tx, binds | ruled.binds(where.rules))
-    common = {place for place, is_common in rows if is_common}
-    if not common or 2 * len(common) > len(rows):
-        return query
-    return " ".join(word for place, word in enumerate(words, 1) if place not in common)
+    told = {place: is_common for _, place, is_common in rows if place is not None}
+    common = {place for place, is_common in told.items() if is_common}
+    if common and 2 * len(common) <= len(told):
+        query = " ".join(word for place, word in enumerate(words, 1) if place not in common)
+    return Look(query, rows[0][0])
 
 
 @lru_cache(maxsize=64)
 def _statement(shape: Shape) -> Prepared:
-    """The places of the words that mean something, and whether they are common."""
+    """The revision, the places of the words that mean something, and whether they are common; at least one row."""
     sql = f"""
     with {shape.ruled.sets}sample as materialized (
       select m.words from memories m where {shape.counted} and m.state = 'active'
@@ -69,8 +89,10 @@ def _statement(shape: Shape) -> Prepared:
       select w.place, lexical_phrase(x.language::regconfig, w.word) as word
       from enough, lexicon x, unnest(:words) with ordinality as w(word, place)
     )
-    select s.place, (select count(*) from sample where sample.words @@ s.word) > enough.least as common
-    from said s, enough where numnode(s.word) > 0 order by s.place
+    select rules.revision, told.place, told.common from ({revision_of(":in_user", ":app")}) rules left join (
+      select s.place, (select count(*) from sample where sample.words @@ s.word) > enough.least as common
+      from said s, enough where numnode(s.word) > 0) told on true
+    order by told.place
     """  # noqa: S608 - only names and constants are put in
-    types: dict[str, Any] = {"in_user": Uuid(), "in_namespaces": ARRAY(Text), "words": ARRAY(Text)}
+    types: dict[str, Any] = {"in_user": Uuid(), "in_namespaces": ARRAY(Text), "words": ARRAY(Text), "app": Uuid()}
     return Prepared(bound(sql, types), plain=True)

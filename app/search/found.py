@@ -58,7 +58,8 @@ class Found:
         """Whether lowered ones may be among the best only because they fill the lists; `cut`: more hold the words."""
         if not (lowered := self.lowered()):
             return False
-        unlisted = (
-            min((self.fused[hit.id].lexical for hit in words if hit.id in self.fused), default=0.0) if cut else 0.0
-        )
+        unlisted = 0.0
+        if cut and (listed := [self.fused[hit.id] for hit in words if hit.id in self.fused]):
+            # What is not listed was not compared token by token, which takes a part of the words' share.
+            unlisted = min(hit.lexical / hit.scale for hit in listed) * max(hit.scale for hit in listed)
         return len(lowered) == self.limit or lowered[-1].score < unlisted

@@ -13,7 +13,7 @@ from sqlalchemy import Integer, Uuid, bindparam, case, func, literal_column, sel
 
 from app.access.caller import Caller
 from app.database import Database
-from app.memories.models import Memory
+from app.memories.models import IS_ACTIVE, Memory
 from app.prepared import Prepared
 from app.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
 from app.search.filters import All, Comparison, Node, Operator
@@ -41,6 +41,11 @@ def narrowed(query: SearchQuery) -> Node | None:
     return All(tuple(parts)) if parts else None
 
 
+def is_narrowed(query: SearchQuery) -> bool:
+    """Whether something is asked that the index cannot tell."""
+    return bool(query.filter or query.threads or query.categories or query.created_from or query.created_to)
+
+
 async def matching(database: Database, caller: Caller, query: SearchQuery) -> tuple[UUID, ...] | None:
     """The ids of the user's active memories that the query is narrowed to, in no order; None if it need not be known:
     the index decides all that is asked, or they are more than `MOST`.
@@ -50,7 +55,7 @@ async def matching(database: Database, caller: Caller, query: SearchQuery) -> tu
     Raises:
         Unavailable: Postgres does not answer.
     """
-    if not (query.filter or query.threads or query.categories or query.created_from or query.created_to):
+    if not is_narrowed(query):
         return None
     shape, binds = filtering(narrowed(query))
     async with database.planned() as tx:
@@ -66,7 +71,7 @@ def _statement(shape: Shape) -> Prepared:
         select(Memory.id)
         .where(
             Memory.user_id == bindparam("caller_user_id", type_=Uuid()),
-            Memory.state == literal_column("'active'::memory_state"),
+            IS_ACTIVE,
             predicate(shape),
         )
         .limit(most + 1)

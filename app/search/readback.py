@@ -37,7 +37,7 @@ from app.memories.secrets import redacted
 from app.prepared import Prepared
 from app.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
 from app.search.schemas import SearchQuery
-from app.search.then import states, then, with_then
+from app.search.then import findable, then
 
 _IDS: Any = ARRAY(PgUUID(as_uuid=True))
 
@@ -130,6 +130,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
     """`as_then`: what the memories were at the time that is bound as `as_of`."""
     caller = Caller.anyone(owner=owner, default=default)
     was = then(owner) if as_then else None
+    source, may_find = findable(caller, was)
     found = (
         func.unnest(bindparam("ids", type_=_IDS), bindparam("scores", type_=ARRAY(Float)))
         .table_valued(
@@ -155,14 +156,10 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
             found.c.score,
             found.c.position,
         )
-        .select_from(with_then(Memory.__table__, was) if was is not None else Memory)
+        .select_from(source)
         .join(found, found.c.id == Memory.id)
         .join(App, App.id == Memory.app_id)
-        .where(
-            readable_by(caller, Memory, states=states(owner) if as_then else ("active",)),
-            conditions(shape),
-            *(() if was is None else (was.there,)),
-        )
+        .where(may_find, conditions(shape))
         .order_by(found.c.position)
         .limit(bindparam("limit", type_=Integer))
         .cte("readable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from app.search.conflicts import Disagreement
 from app.search.explanation import AnswerExplanation, Explanation
 from app.search.filters import Node
 
@@ -20,6 +21,10 @@ def _nothing(value: float) -> bool:
 
 def _absent(value: object) -> bool:
     return value is None
+
+
+def _none(values: list[Any]) -> bool:
+    return not values
 
 
 class Method(StrEnum):
@@ -58,7 +63,7 @@ class SearchQuery:
 @dataclass(slots=True)
 class ScoreParts:
     """Why a result stands where it stands: its score is the sum of `dense`, `lexical`, `beside`, `thread`, `time`,
-    `recency` and `reranked`, less `penalty`. The two that are off by default are there only where they add something.
+    `late`, `recency` and `reranked`, less `penalty`. The last three are there only where they add something.
     """
 
     dense: Annotated[float, Field(description="What the meaning contributes, 0 to 1.")]
@@ -75,6 +80,13 @@ class ScoreParts:
     penalty: Annotated[
         float, Field(description="What is taken off because the memory reads like orders to an assistant.")
     ]
+    late: Annotated[
+        float,
+        Field(
+            description="What the question's words, each by its meaning, add (search.late_interaction).",
+            exclude_if=_nothing,
+        ),
+    ] = 0.0
     recency: Annotated[
         float, Field(description="What is added because it is new (search.recency).", exclude_if=_nothing)
     ] = 0.0
@@ -117,6 +129,14 @@ class SearchAnswer:
     note: Annotated[
         str | None, Field(description="Says what was missing when the answer is not the best possible.")
     ] = None
+    conflicts: Annotated[
+        list[Disagreement],
+        Field(
+            description="Keys to which results of `key=value | key=value` give different values in one namespace: the "
+            "one that was written last (`current`), and the others, newest first. Only where there are some.",
+            exclude_if=_none,
+        ),
+    ] = field(default_factory=list)
     explanation: Annotated[
         AnswerExplanation | None, Field(description="Only where it was asked for.", exclude_if=_absent)
     ] = None

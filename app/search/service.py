@@ -25,6 +25,7 @@ from app.memories import checks
 from app.memories.injection import LABEL, anywhere, instructs
 from app.search import periods
 from app.search.arms import CANDIDATES, Arms, Means
+from app.search.conflicts import conflicts
 from app.search.explanation import AnswerExplanation, Arm, RerankedBy, Round, explained, times_read
 from app.search.found import Found
 from app.search.fusion import Fused
@@ -160,7 +161,7 @@ class Search:
             results.append(_result(found.rows[hit.id], hit))
             if (last := found.rounds.get(hit.id)) is not None:
                 results[-1].explanation = explained(hit, last, (arms or {}).get(hit.id))
-        return SearchAnswer(results, method)
+        return SearchAnswer(results, method, conflicts=conflicts(results))
 
     async def _log(self, caller: Caller, method: Method) -> None:
         """Note a search that read nothing: one that did has noted it where it read."""
@@ -272,6 +273,7 @@ def _result(row: Any, hit: Fused) -> SearchResult:
             penalty=hit.penalty,
             recency=hit.recency,
             reranked=hit.reranked,
+            late=hit.late,
         ),
         metadata=row.metadata_,
         categories=row.categories,

@@ -97,6 +97,13 @@ def with_then(source: Any, parts: Then) -> Any:
     return source
 
 
+def findable(caller: Caller, was: Then | None) -> tuple[Any, ColumnElement[bool]]:
+    """A FROM clause that holds `Memory`, and which of its rows the caller may find: now, or as they `was` then."""
+    if was is None:
+        return Memory.__table__, readable_by(caller, Memory)
+    return with_then(Memory.__table__, was), and_(readable_by(caller, Memory, states=states(caller.owner)), was.there)
+
+
 async def as_then(tx: Tx, caller: Caller, ids: Sequence[UUID], as_of: datetime) -> set[UUID]:
     """Those of the memories that were there then, say the same today, and that the caller may find."""
     rows = await _as_then(caller.owner, caller.default).rows(
@@ -110,6 +117,5 @@ def _as_then(owner: bool, default: Default) -> Prepared:
     caller = Caller.anyone(owner=owner, default=default)
     parts = then(owner)
     asked = Memory.id == func.any(bindparam("ids", type_=ARRAY(Uuid())))
-    source = with_then(Memory.__table__, parts)
-    may_read = readable_by(caller, Memory, states=states(owner))
-    return Prepared(select(Memory.id).select_from(source).where(asked, may_read, parts.there, parts.same), plain=True)
+    source, may_find = findable(caller, parts)
+    return Prepared(select(Memory.id).select_from(source).where(asked, may_find, parts.same), plain=True)

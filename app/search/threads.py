@@ -92,27 +92,34 @@ def heard(ranked: Sequence[Fused], links: Iterable[Link], words: Iterable[Lexica
 async def links(tx: Tx, caller: Caller, hits: Sequence[UUID]) -> list[Link]:
     """The neighbours of those hits that stand in a thread, as far as the caller may read both."""
     rows = await _links(caller.owner, caller.default).rows(tx, {**caller.parameters, "hits": list(hits)})
-    return [
-        Link(hit, Thread(namespace, thread), LABEL in labels, neighbour, step or 0)
-        for hit, namespace, thread, labels, neighbour, step in rows
-    ]
+    return [link(row) for row in rows]
+
+
+def link(row: Sequence[Any]) -> Link:
+    """A row of `linked`."""
+    hit, namespace, thread, labels, neighbour, step = row
+    return Link(hit, Thread(namespace, thread), LABEL in labels, neighbour, step or 0)
 
 
 @cache
 def _links(owner: bool, default: Default) -> Prepared:
+    return Prepared(linked(owner, default), plain=True)
+
+
+def linked(owner: bool, default: Default) -> Select[Any]:
+    """The columns of `Link`, with namespace and thread apart and the labels, of what is bound as `hits`."""
     caller = Caller.anyone(owner=owner, default=default)
     hits = (
         func.unnest(bindparam("hits", type_=ARRAY(Uuid))).table_valued(column("id", Uuid), name="hits").render_derived()
     )
     near = union_all(*(select(*_near(caller, backwards).subquery().c) for backwards in (True, False))).lateral("near")
-    statement = (
+    return (
         select(Memory.id, Memory.namespace, Memory.thread_id, Memory.labels, near.c.id, near.c.step)
         .select_from(hits)
         .join(Memory, Memory.id == hits.c.id)
         .join(near, true(), isouter=True)
         .where(Memory.thread_id.is_not(None), readable_by(caller, Memory))
     )
-    return Prepared(statement, plain=True)
 
 
 def _near(caller: Caller, backwards: bool) -> Select[Any]:

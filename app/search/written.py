@@ -11,7 +11,6 @@ from sqlalchemy import Boolean, DateTime, Integer, Text, Uuid, bindparam, column
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from app.access.caller import Caller, Default
-from app.access.readable import readable_by
 from app.database import Tx
 from app.memories.injection import LABEL
 from app.memories.models import Memory
@@ -20,7 +19,7 @@ from app.search.filter_sql import Shape, by_shape, filtering, is_usual
 from app.search.periods import Period
 from app.search.readback import conditions, parameters
 from app.search.schemas import SearchQuery
-from app.search.then import states, then, with_then
+from app.search.then import findable, then
 
 _TIMES: Any = ARRAY(DateTime(timezone=True))
 
@@ -72,18 +71,17 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
         .render_derived()
     )
     label = Memory.labels.contains(literal_column(f"array['{LABEL}']", ARRAY(Text)))
-    was = then(owner) if as_then else None
+    source, may_find = findable(caller, then(owner) if as_then else None)
     of_one = (
         select(Memory.id, Memory.created_at)
-        .select_from(with_then(Memory.__table__, was) if was is not None else Memory)
+        .select_from(source)
         .where(
             Memory.user_id == bindparam("caller_user_id", type_=Uuid()),
             Memory.created_at >= func.coalesce(times.c.start, literal_column("'-infinity'::timestamptz")),
             Memory.created_at < func.coalesce(times.c.until, literal_column("'infinity'::timestamptz")),
             label == bindparam("labelled", type_=Boolean()),
-            readable_by(caller, Memory, states=states(owner) if as_then else ("active",)),
+            may_find,
             conditions(shape),
-            *(() if was is None else (was.there,)),
         )
         .order_by(Memory.created_at.desc(), Memory.id.desc())
         .limit(bindparam("limit", type_=Integer()))

@@ -15,12 +15,16 @@ from app.backup.service import Backup
 from app.config import Settings
 from app.main import create_app
 from app.services import VERSION, Services
+from tests.capture.conftest import inferring, llm_server, model
+
+__all__ = ["inferring", "llm_server", "model"]
 
 MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 TABLES = (
     "users", "apps", "memories", "memory_revisions", "memory_status_history", "categories", "memory_categories",
-    "access_controls", "memory_access_logs", "embeddings", "index_marks", "archive_policies",
+    "access_controls", "memory_access_logs", "embeddings", "index_marks", "archive_policies", "captures",
+    "category_descriptions",
 )  # fmt: skip
 
 
@@ -118,7 +122,7 @@ async def everything(services: Services, user: str) -> dict[str, Any]:
             ),
             "history": await rows(
                 f"""
-                SELECT m.content, x.old_state, x.new_state, u.user_id = c.user_id, a.name, x.changed_at
+                SELECT m.content, x.old_state, x.new_state, u.user_id = c.user_id, a.name, x.changed_at, x.reason
                 FROM memory_status_history AS x {of_memory} JOIN users AS c ON c.id = x.changed_by
                 LEFT JOIN apps AS a ON a.id = x.app_id WHERE u.user_id = :user ORDER BY 1, 6, 2, 3
                 """
@@ -148,10 +152,26 @@ async def everything(services: Services, user: str) -> dict[str, Any]:
             "policies": await rows(
                 """
                 SELECT p.criteria_type, coalesce(p.criteria_name, a.name, c.name), p.criteria_id = p.user_id,
-                    p.days_to_archive, p.created_at
+                    p.action, p.days_to_archive, p.created_at
                 FROM archive_policies AS p JOIN users AS u ON u.id = p.user_id
                 LEFT JOIN apps AS a ON a.id = p.criteria_id AND a.owner_id = u.id
-                LEFT JOIN categories AS c ON c.id = p.criteria_id WHERE u.user_id = :user ORDER BY 1
+                LEFT JOIN categories AS c ON c.id = p.criteria_id WHERE u.user_id = :user ORDER BY 1, 4
+                """
+            ),
+            "descriptions": await rows(
+                """
+                SELECT c.name, d.description, d.created_at, d.updated_at FROM category_descriptions AS d
+                JOIN categories AS c ON c.id = d.category_id JOIN users AS u ON u.id = d.user_id
+                WHERE u.user_id = :user ORDER BY 1
+                """
+            ),
+            # But for how far the service is with them.
+            "captures": await rows(
+                """
+                SELECT a.name, k.namespace, k.input, k.options, k.hash, k.idempotency_key, k.operations, k.refused,
+                    k.created_at
+                FROM captures AS k JOIN users AS u ON u.id = k.user_id JOIN apps AS a ON a.id = k.app_id
+                WHERE u.user_id = :user ORDER BY k.created_at, 5
                 """
             ),
             "categories": await rows(

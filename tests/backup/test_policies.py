@@ -28,7 +28,8 @@ async def test_policies_become_the_users_and_a_second_import_adds_none(api: http
     archive = with_policies()
     app, category = archive.app("claude"), archive.category(f"work of {user}")
     archive.tables["archive_policies"] = with_policies(
-        {"criteria_type": "user", "criteria_id": archive.user_id}, {"criteria_type": "app", "criteria_id": app},
+        {"criteria_type": "user", "criteria_id": archive.user_id, "action": "archive"},
+        {"criteria_type": "app", "criteria_id": app},
         {"criteria_type": "category", "criteria_id": category},
         {"criteria_type": "namespace", "criteria_name": "webshop"},
     ).tables["archive_policies"]  # fmt: skip
@@ -46,6 +47,21 @@ async def test_policies_become_the_users_and_a_second_import_adds_none(api: http
     assert await in_force(api, user) == expected
 
 
+async def test_one_by_which_memories_expire_stands_beside_one_that_archives(api: httpx.AsyncClient, user: str) -> None:
+    archive = with_policies()
+    about = {"criteria_type": "user", "criteria_id": archive.user_id}
+    archive.tables["archive_policies"] = with_policies(
+        about, about | {"action": "expire", "days_to_archive": 90}, about | {"action": "expire", "days_to_archive": 5}
+    ).tables["archive_policies"]
+    assert (await bring_in(api, user, archive.zip()))["policies"] == 2
+    found = (await api.get(POLICIES, params={"user_id": user})).json()["policies"]
+    assert sorted((each["days_to_archive"] or 0, each.get("days_to_expire")) for each in found) == [
+        (0, 90), (30, None),
+    ]  # fmt: skip
+    exported = tables_of(await export(api, user))["archive_policies"]
+    assert {(each["action"], each["days_to_archive"]) for each in exported} == {("archive", 30), ("expire", 90)}
+
+
 async def test_what_the_user_has_said_stays(api: httpx.AsyncClient, user: str) -> None:
     mine = {"user_id": user, "criteria_type": "namespace", "criteria_name": "webshop", "days_to_archive": 7}
     assert (await api.post(POLICIES, json=mine)).status_code == 201
@@ -57,6 +73,7 @@ async def test_what_the_user_has_said_stays(api: httpx.AsyncClient, user: str) -
 async def test_what_cannot_be_one_is_left_out_and_told(api: httpx.AsyncClient, user: str) -> None:
     archive = with_policies(
         {"criteria_type": "moon"},
+        {"criteria_type": "user", "action": "burn"},
         {"criteria_type": "user", "criteria_id": new_id()},
         {"criteria_type": "app"},
         {"criteria_type": "app", "criteria_id": new_id()},
@@ -70,6 +87,7 @@ async def test_what_cannot_be_one_is_left_out_and_told(api: httpx.AsyncClient, u
         ("policy", each["id"]) for each in archive.tables["archive_policies"]
     }
     assert sorted(each["reason"] for each in report["left_out"]) == [
+        "action: must be one of archive, expire",
         "criteria_id: is missing; it must be the id of the app",
         "criteria_id: is not the id of the archive's user",
         "criteria_id: no app of the archive has this id",

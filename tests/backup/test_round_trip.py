@@ -19,7 +19,11 @@ from sqlalchemy import text
 
 from app.access.caller import Caller
 from app.access.grants import GrantCreate
+from app.capture.schemas import CaptureCreate
 from app.config import Settings
+from app.index.models import Kind
+from app.index.recut import Recut
+from app.memories.indexed import IndexedMemories
 from app.memories.models import State
 from app.memories.policies import PolicyCreate
 from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
@@ -105,6 +109,15 @@ async def populate(services: Services, user: str) -> Caller:
     for criteria_type, name in (("user", None), ("app", "cursor"), ("category", f"work of {user}"), ("namespace", "w")):
         policy = PolicyCreate(criteria_type=criteria_type, criteria_name=name, days_to_archive=30)  # type: ignore[arg-type]
         await services.policies.create(owner, policy)
+        both = {"days_to_archive": None, "days_to_expire": 4_000}
+        await services.policies.create(owner, policy.model_copy(update=both))
+    for name in (f"bees of {user}", f"work of {user}", "health"):
+        await services.descriptions.describe(owner, name, f"What {name} is about.")
+    await services.captures.add(claude, CaptureCreate(MemoryCreate(text="I moved."), wait=False, key=f"move {user}"))
+    brief = (await services.memories.add(claude, MemoryCreate(text=f"{user}: for a while", ttl_days=1))).id
+    async with services.database.transaction() as tx:
+        await tx.execute(text("UPDATE memories SET expires_at = now() WHERE id = :id"), {"id": brief})
+    await services.archiving.run()
     await services.deliverer.drain()
     return owner
 
@@ -130,7 +143,8 @@ async def test_a_new_data_folder_has_everything_with_the_same_ids(
 
     report, found, again = await asyncio.create_task(elsewhere())
     assert report["left_out"] == []
-    assert (report["memories"]["added"], report["rules"], report["vectors"], report["policies"]) == (5, 6, vectors, 4)
+    assert (report["memories"]["added"], report["rules"], report["vectors"], report["policies"]) == (6, 6, vectors, 8)
+    assert (report["captures"], report["descriptions"]) == (1, 3)
     assert found == expected
     one, two = tables_of(archive), tables_of(again)
     for kind in (
@@ -154,14 +168,14 @@ async def test_another_user_of_the_same_service_has_everything_under_other_ids(
     archive = await export(api, new_user)
     expected = await all_of(services, new_user)
     report = await bring_in(api, other, archive)
-    assert (report["memories"]["added"], report["memories"]["renamed"]) == (5, 5)
+    assert (report["memories"]["added"], report["memories"]["renamed"]) == (6, 6)
     found = await all_of(services, other)
     assert found.pop("user") == ("Somebody", None, {"theme": "dark"})  # an address is one user's
     expected.pop("user")
     assert found == expected
     assert await all_of(services, new_user) | {"user": None} == expected | {"user": None}
     twice = await bring_in(api, other, archive)
-    assert twice["memories"] == dict.fromkeys(twice["memories"], 0) | {"unchanged": 5}
+    assert twice["memories"] == dict.fromkeys(twice["memories"], 0) | {"unchanged": 6}
     assert {name: count for name, count in twice.items() if count and name not in ("memories", "left_out")} == {}
     assert await all_of(services, other) == found | {"user": ("Somebody", None, {"theme": "dark"})}
 
@@ -581,6 +595,29 @@ async def test_a_long_text_takes_all_of_its_vectors_with_it(
     assert await stored(services, other) == before
     await services.deliverer.drain()
     assert await stored(services, other) == before
+
+
+async def test_tokens_of_what_an_archive_brought_are_made_later(
+    services: Services, api: httpx.AsyncClient, new_user: str
+) -> None:
+    query = text(
+        "SELECT right(m.content, 3), md5(t.tokens) FROM embedding_tokens AS t JOIN memories AS m ON m.id = t.id"
+        " AND m.hash = t.text_hash JOIN users AS u ON u.id = m.user_id WHERE u.user_id = :user ORDER BY 1"
+    )
+
+    async def told(user: str) -> list[tuple[str, str]]:
+        async with services.database.statement() as tx:
+            return [tuple(row) for row in await tx.execute(query, {"user": user})]
+
+    other = await long_and_short(services, new_user)
+    assert [said for said, _ in await told(new_user)] == ["one", "two"]
+    await bring_in(api, other, await export(api, new_user))
+    await services.deliverer.drain()
+    assert await told(other) == []
+    # As a new process does: this one has looked already, or does so within the hour.
+    again = Recut(services.database, services.spaces, services.deliverer, {Kind.MEMORY: IndexedMemories()})
+    await again.run()
+    assert [said for said, _ in await told(other)] == ["one", "two"]
 
 
 async def test_vectors_of_an_older_archive_come_in_as_what_they_are_and_are_completed_later(

@@ -8,20 +8,27 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from app.access.caller import Caller
+from app.capture import worker
+from app.capture.models import Status
 from app.capture.schemas import CaptureCreate, Outcome
 from app.config import Settings
 from app.memories.schemas import MemoryCreate
 from app.services import Services, open_services
 from tests.clusters import furnish
+from tests.living import living
 from tests.llm.server import LlmServer, says
 from tests.mcp.conftest import serving
 
 Say = Callable[..., Awaitable[Outcome]]
+Done = Callable[..., Awaitable[None]]
+TakeOver = Callable[[float], None]
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +53,8 @@ async def inferring(short_folder: Path, llm_server: LlmServer) -> AsyncIterator[
     """The product with a language model."""
     settings = Settings.model_validate(
         {
-            "data_dir": str(furnish(short_folder / "capture")),
+            # Another folder of tests that imports this fixture has one of its own.
+            "data_dir": str(furnish(short_folder / f"capture-{uuid4().hex[:6]}")),
             "port": 0,
             "llm": {
                 "provider": "openai", "model": "m", "api_key": "test-key-0123456789", "base_url": llm_server.url,
@@ -55,19 +63,8 @@ async def inferring(short_folder: Path, llm_server: LlmServer) -> AsyncIterator[
             "rates": {"saves": 0, "searches": 0},
         }
     )  # fmt: skip
-    opened: asyncio.Future[Services] = asyncio.get_running_loop().create_future()
-    over = asyncio.Event()
-
-    async def live() -> None:
-        async with open_services(settings) as services:
-            opened.set_result(services)
-            await over.wait()
-
-    # In a task of its own: pytest leaves a fixture in another task than it entered it in.
-    living = asyncio.create_task(live())
-    yield await asyncio.wait_for(opened, 60)
-    over.set()
-    await living
+    async with living(open_services(settings)) as services:
+        yield services
 
 
 @pytest.fixture
@@ -101,6 +98,46 @@ async def remembered(inferring: Services, claude: Caller) -> Callable[..., Await
         return (await inferring.memories.add(caller, MemoryCreate(text=text, **more))).id
 
     return add
+
+
+@pytest.fixture
+async def soon(inferring: Services, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Pauses are short, and none is left over."""
+    monkeypatch.setattr(worker, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(worker, "LAST_PAUSE", 0.2)
+    monkeypatch.setattr(worker, "AWAY", 0.05)
+    monkeypatch.setattr(worker, "LONGEST_AWAY", 0.1)
+    monkeypatch.setattr(worker, "IDLE", 0.1)
+    yield
+    inferring.capturing._away = inferring.capturing._away_until = 0.0
+
+
+@pytest.fixture
+def done(inferring: Services, claude: Caller, eventually: Any) -> Done:
+    """Waits until a capture of the assistant's is done, or has another status: `await done(outcome, Status.FAILED)`."""
+
+    async def wait(outcome: Outcome, status: Status = Status.DONE) -> None:
+        async def is_so() -> bool:
+            return (await inferring.captures.outcome(claude, outcome.capture_id)).status is status
+
+        await eventually(is_so)
+
+    return wait
+
+
+@pytest.fixture
+async def take_over(inferring: Services, claude: Caller) -> TakeOver:
+    """What another process would do: it takes the assistant's captures over, under a lease of so many seconds. To be
+    called by the language model, in its thread."""
+    loop = asyncio.get_running_loop()
+
+    async def steal(seconds: float) -> None:
+        async with inferring.database.transaction() as tx:
+            stolen = "UPDATE captures SET holder = :holder, due_at = now() + make_interval(secs => :seconds)"
+            values = {"holder": uuid4(), "seconds": seconds, "user": claude.user_id}
+            await tx.execute(text(f"{stolen} WHERE user_id = :user"), values)
+
+    return lambda seconds: asyncio.run_coroutine_threadsafe(steal(seconds), loop).result(10)
 
 
 @pytest.fixture(scope="session")

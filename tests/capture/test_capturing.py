@@ -21,7 +21,7 @@ from app.memories.models import State
 from app.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
 from app.search.schemas import SearchQuery
 from app.services import Services
-from tests.capture.conftest import Say, does, numbers, operation
+from tests.capture.conftest import Done, Say, does, numbers, operation
 from tests.llm.server import Answer, LlmServer, says
 
 Remembered = Callable[..., Awaitable[UUID]]
@@ -194,17 +194,14 @@ async def test_what_is_known_and_what_is_junk_change_nothing(
 
 
 async def test_a_conversation_is_captured_in_the_background(
-    inferring: Services, model: LlmServer, claude: Caller, eventually: Any
+    inferring: Services, model: LlmServer, claude: Caller, done: Done
 ) -> None:
     model.script = does(operation("ADD", text="Alice plays the cello."))
     turns = (Turn("user", "I play the cello."), Turn("assistant", "Lovely!"))
     outcome = await inferring.captures.add(claude, CaptureCreate(MemoryCreate(text=""), turns))
     assert outcome.status in (Status.PENDING, Status.WORKING)
 
-    async def done() -> bool:
-        return (await inferring.captures.outcome(claude, outcome.capture_id)).status is Status.DONE
-
-    await eventually(done)
+    await done(outcome)
     assert await texts(inferring, claude) == ["Alice plays the cello."]
     asked = model.asked[0]["messages"][1]["content"]
     assert '{"role": "user", "content": "I play the cello."}' in asked

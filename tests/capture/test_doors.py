@@ -77,7 +77,8 @@ async def test_a_conversation_is_answered_at_once(
     said = [{"role": "user", "content": "I like figs."}, {"role": "assistant", "content": "Noted."}]
     answer = await inferring_api.post(MEMORIES, json={"user_id": new_user, "messages": said})
     assert answer.status_code == 202, answer.text
-    assert (answer.json()["results"], answer.json()["status"]) == ([], "pending")
+    assert answer.json()["results"] == []
+    assert answer.json()["status"] in ("pending", "working")  # the worker may have it by now
     path = f"{CAPTURES}/{answer.json()['capture_id']}"
 
     async def done() -> bool:

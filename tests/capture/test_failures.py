@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
@@ -20,22 +18,11 @@ from app.capture.schemas import CaptureCreate
 from app.configuration.schemas import OpenMemoryConfig
 from app.memories.schemas import MemoryCreate, MemoryQuery
 from app.services import Services
-from tests.capture.conftest import Say, does, operation
+from tests.capture.conftest import Done, Say, TakeOver, does, operation
 from tests.llm.server import Answer, LlmServer, says
 
 FIG = operation("ADD", text="Alice likes figs.")
-
-
-@pytest.fixture(autouse=True)
-async def soon(inferring: Services, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """Pauses are short, and none is left over."""
-    monkeypatch.setattr(worker, "FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(worker, "LAST_PAUSE", 0.2)
-    monkeypatch.setattr(worker, "AWAY", 0.05)
-    monkeypatch.setattr(worker, "LONGEST_AWAY", 0.1)
-    monkeypatch.setattr(worker, "IDLE", 0.1)
-    yield
-    inferring.capturing._away = inferring.capturing._away_until = 0.0
+pytestmark = pytest.mark.usefixtures("soon")
 
 
 async def texts(services: Services, caller: Caller) -> list[str]:
@@ -59,7 +46,7 @@ async def test_a_text_is_kept_and_tried_again_until_it_succeeds(
     model: LlmServer,
     claude: Caller,
     say: Say,
-    eventually: Any,
+    done: Done,
     answer: Answer,
     words: str,
     calls: int,
@@ -71,10 +58,7 @@ async def test_a_text_is_kept_and_tried_again_until_it_succeeds(
     assert words in str(outcome.error)
     model.script = does(FIG)
 
-    async def done() -> bool:
-        return (await inferring.captures.outcome(claude, outcome.capture_id)).status is Status.DONE
-
-    await eventually(done)
+    await done(outcome)
     assert await texts(inferring, claude) == ["Alice likes figs."]
     view = await inferring.captures.get(claude, outcome.capture_id)
     assert view.attempts >= 2
@@ -106,15 +90,11 @@ async def test_one_repair_is_enough(
 
 
 async def test_a_model_that_never_makes_sense_is_given_up_and_asked_again_when_somebody_says_so(
-    inferring: Services, model: LlmServer, claude: Caller, say: Say, eventually: Any
+    inferring: Services, model: LlmServer, claude: Caller, say: Say, done: Done
 ) -> None:
     model.script = lambda _: Answer("nonsense")
     outcome = await say("I like figs.")
-
-    async def failed() -> bool:
-        return (await inferring.captures.outcome(claude, outcome.capture_id)).status is Status.FAILED
-
-    await eventually(failed)
+    await done(outcome, Status.FAILED)
     assert len(model.asked) == 2 * worker.MOST_BAD_ANSWERS
     view = await inferring.captures.get(claude, outcome.capture_id)
     assert view.input == {"text": "I like figs."}
@@ -123,10 +103,7 @@ async def test_a_model_that_never_makes_sense_is_given_up_and_asked_again_when_s
     again = await say("I like figs.")
     assert again.capture_id == outcome.capture_id
 
-    async def done() -> bool:
-        return (await inferring.captures.outcome(claude, outcome.capture_id)).status is Status.DONE
-
-    await eventually(done)
+    await done(outcome)
 
 
 async def test_a_model_that_is_away_is_not_asked_by_everybody(
@@ -221,31 +198,21 @@ async def test_those_of_one_user_are_worked_on_in_their_order(
 
 
 async def test_what_another_process_has_taken_over_is_not_done_twice(
-    inferring: Services, model: LlmServer, claude: Caller, eventually: Any
+    inferring: Services, model: LlmServer, claude: Caller, done: Done, take_over: TakeOver
 ) -> None:
     """A frozen process wakes up after its lease: the holder is another one by then."""
-    loop = asyncio.get_running_loop()
-
-    async def take_over() -> None:
-        async with inferring.database.transaction() as tx:
-            stolen = "UPDATE captures SET holder = :holder, due_at = now() + interval '1 s' WHERE user_id = :user"
-            await tx.execute(text(stolen), {"holder": uuid4(), "user": claude.user_id})
-
     taken = []
 
     def answer(_: dict[str, Any]) -> Answer:
         if not taken:
             taken.append(True)
-            asyncio.run_coroutine_threadsafe(take_over(), loop).result(10)
+            take_over(1.0)
         return says({"operations": [FIG]})
 
     model.script = answer
     outcome = await inferring.captures.add(claude, CaptureCreate(MemoryCreate(text="I like figs."), wait=False))
 
-    async def done() -> bool:
-        return (await inferring.captures.outcome(claude, outcome.capture_id)).status is Status.DONE
-
-    await eventually(done)
+    await done(outcome)
     assert (await inferring.captures.get(claude, outcome.capture_id)).attempts == 2
     assert await texts(inferring, claude) == ["Alice likes figs."]
     async with inferring.database.statement() as tx:

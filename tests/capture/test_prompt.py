@@ -17,10 +17,24 @@ NOW = datetime(2026, 11, 22, tzinfo=UTC)
 def test_the_rules_are_short() -> None:
     messages = first("", [], NOW)
     tokens = sum(estimated_tokens(message["content"]) for message in messages)
-    with_schema = tokens + estimated_tokens(json.dumps(prompt.SCHEMA))
+    with_schema = tokens + estimated_tokens(json.dumps(prompt.schema()))
     assert tokens < 1_300
     assert with_schema < 1_500 + 400  # providers do not count a schema as a prompt, but it is read all the same
     assert tokens < 1_500
+
+
+def test_the_rules_are_short_with_emotions_too_and_only_then_speak_of_them() -> None:
+    messages = first("", [], NOW, emotion=True)
+    tokens = sum(estimated_tokens(message["content"]) for message in messages)
+    assert tokens < 1_500
+    assert tokens + estimated_tokens(json.dumps(prompt.schema(emotion=True))) < 1_500 + 500
+    assert '"reason", "emotion"}]}' in messages[0]["content"]
+    assert "valence" in messages[0]["content"]
+    without = first("", [], NOW)[0]["content"]
+    assert "emotion" not in without
+    assert '"until", "reason"}]}' in without
+    assert "%" not in without
+    assert "emotion" not in json.dumps(prompt.schema())
 
 
 def test_ids_are_never_told_and_memories_are_numbered() -> None:

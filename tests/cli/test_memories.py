@@ -39,10 +39,10 @@ def test_an_explanation_is_a_table_whose_parts_add_up(om: Run, user: str) -> Non
     om("add", "the ferry leaves at nine", "--user", user)
     told = om("search", "ferry in May 2023", "--user", user, "--explain")
     [line] = told.stdout.splitlines()
-    score, words, meaning, beside, thread, time, recency, reranker, penalty, bm25, place, *rest = line.split("\t")
+    score, words, meaning, beside, thread, time, recency, late, reranker, penalty, bm25, place, *rest = line.split("\t")
     parts = sum(map(float, (words, meaning, beside, thread, time, recency))) - float(penalty)
     assert float(score) == pytest.approx(parts, abs=0.003)
-    assert (reranker, place, rest[-1]) == ("-", "1", "the ferry leaves at nine")
+    assert (late, reranker, place, rest[-1]) == ("-", "-", "1", "the ferry leaves at nine")
     assert float(bm25) > 0
     assert "Time: from 2023-05-01T00:00:00Z until 2023-06-01T00:00:00Z" in told.stderr.splitlines()
     assert "Embedded as: ferry in May 2023" in told.stderr
@@ -151,3 +151,20 @@ def test_a_sync_that_only_looks_changes_nothing(om: Run, user: str) -> None:
     told = om("sync", "--user", user, "--full", "--dry-run")
     assert told.returncode == 0
     assert "1 memories: 1 would be written, 0 would be removed, 0 embedded" in told.stdout
+
+
+def test_pairs_are_merged_and_conflicts_are_told(om: Run, user: str) -> None:
+    added = json.loads(om("add", "budget=50K | lead=Ada", "--user", user, "--app", "one", "--json").stdout)
+    merged = om("add", "budget=40K", "--user", user, "--app", "one")
+    assert merged.stdout == f"Completed: {added['id']}\n"
+    assert "changed: budget 50K -> 40K (was @one " in merged.stderr
+    assert om("search", "budget", "--user", user).stderr == ""
+    om("add", "budget=30K \x1b[31m", "--user", user, "--app", "one", "--namespace", "other")
+    om("add", "budget=30\u2066K", "--user", user, "--app", "two")
+    told = om("search", "budget", "--user", user)
+    assert len(told.stdout.splitlines()) == 3
+    [line] = told.stderr.splitlines()
+    assert line.startswith("CONFLICT budget: current=30 K (@two 20")
+    assert ", previous=40K (@one 20" in line
+    [conflict] = json.loads(om("search", "budget", "--user", user, "--json").stdout)["conflicts"]
+    assert [conflict["current"]["value"], *(one["value"] for one in conflict["previous"])] == ["30\u2066K", "40K"]

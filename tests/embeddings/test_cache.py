@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from app.embeddings.cache import CachedEmbedder
 from app.embeddings.local import LocalEmbedder
-from app.embeddings.port import EmbedderUnavailable, Vectors
+from app.embeddings.port import Document, EmbedderUnavailable, Question
 
 
 class Watched(LocalEmbedder):
@@ -21,11 +19,11 @@ class Watched(LocalEmbedder):
         super().__init__()
         self.asked: list[str] = []
 
-    async def query(self, text: str) -> npt.NDArray[np.float32]:
+    async def query(self, text: str) -> Question:
         self.asked.append(text)
         return await super().query(text)
 
-    async def documents(self, texts: Sequence[str]) -> list[Vectors]:
+    async def documents(self, texts: Sequence[str]) -> list[Document]:
         self.asked.extend(texts)
         return await super().documents(texts)
 
@@ -55,7 +53,7 @@ async def test_identical_queries_at_once_are_embedded_once(watched: Watched) -> 
     vectors = await asyncio.gather(*(cached.query(text) for text in ("tea", "milk", "tea", "tea")))
     assert sorted(watched.asked) == ["milk", "tea"]
     assert vectors[0] is vectors[2] is vectors[3]
-    assert vectors[0] @ vectors[1] < 0.99
+    assert vectors[0].vector @ vectors[1].vector < 0.99
 
 
 async def test_the_least_recently_used_query_is_forgotten_first(watched: Watched) -> None:
@@ -66,9 +64,11 @@ async def test_the_least_recently_used_query_is_forgotten_first(watched: Watched
 
 
 async def test_nobody_can_change_a_vector_that_others_share(watched: Watched) -> None:
-    vector = await CachedEmbedder(watched).query("tea")
-    with pytest.raises(ValueError, match="read-only"):
-        vector[0] = 1.0
+    made = await CachedEmbedder(watched).query("tea")
+    assert made.tokens is not None
+    for array in made:
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
 
 
 async def test_a_caller_that_gives_up_does_not_take_the_vector_from_the_others(watched: Watched) -> None:
@@ -76,7 +76,7 @@ async def test_a_caller_that_gives_up_does_not_take_the_vector_from_the_others(w
     hasty, patient = asyncio.create_task(cached.query("tea")), asyncio.create_task(cached.query("tea"))
     await asyncio.sleep(0)
     hasty.cancel()
-    assert (await patient).shape == (384,)
+    assert (await patient).vector.shape == (384,)
     with pytest.raises(asyncio.CancelledError):
         await hasty
     assert watched.asked == ["tea"]

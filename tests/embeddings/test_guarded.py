@@ -90,8 +90,8 @@ async def test_the_configured_address_is_reached_over_one_connection(
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
         async with opened(provider=provider, base_url=address(provider, server)) as embedder:
             for _ in range(3):
-                assert (await embedder.query("tea")).tolist() == pytest.approx([0.6, 0.8])
-            assert [one.shape for one in await embedder.documents(["milk", "sugar"])] == [(1, 2), (1, 2)]
+                assert (await embedder.query("tea")).vector.tolist() == pytest.approx([0.6, 0.8])
+            assert [one.windows.shape for one in await embedder.documents(["milk", "sugar"])] == [(1, 2), (1, 2)]
         assert proxy.connections == 0
     # Ollama: one connection asks for the model, one each is for queries and documents.
     assert server.connections == (3 if provider == "ollama" else 1)
@@ -117,7 +117,7 @@ async def test_a_redirect_of_the_same_server_is_followed(server: Server, opened:
         embed(asked) if asked.path.startswith("/v2") else redirect("/v2/embeddings", 307)(asked)
     )
     async with opened(provider="openai", base_url=address("openai", server)) as embedder:
-        assert (await embedder.query("tea")).shape == (2,)
+        assert (await embedder.query("tea")).vector.shape == (2,)
 
 
 async def test_a_name_that_leads_to_credentials_of_the_cloud_is_refused(opened: Callable[..., Any]) -> None:
@@ -132,7 +132,7 @@ async def test_the_address_that_the_environment_names_is_trusted_too(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", address("openai", server))
     async with opened(provider="openai") as embedder:
-        assert (await embedder.query("tea")).shape == (2,)
+        assert (await embedder.query("tea")).vector.shape == (2,)
 
 
 @pytest.mark.parametrize(

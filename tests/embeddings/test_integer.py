@@ -12,11 +12,15 @@ from app.embeddings.local import MODEL, Model
 TEXTS = ["I take my tea without sugar", "The garden gate is green", "build " * 60, "¿Dónde está la bicicleta?", "a"]
 
 
+def vectors(model: Model, texts: list[str]) -> np.ndarray:
+    return np.stack([one.vector for one in model.run(model.encode(texts))])
+
+
 def test_vectors_are_those_of_float_arithmetic_but_for_rounding() -> None:
     model = Model(1)
-    ours = model.run(model.encode(TEXTS))
+    ours = vectors(model, TEXTS)
     model._session = onnxruntime.InferenceSession(str(MODEL.verified()), providers=["CPUExecutionProvider"])
-    theirs = model.run(model.encode(TEXTS))
+    theirs = vectors(model, TEXTS)
     assert np.sum(ours * theirs, axis=1).min() > 0.998
     # What ranks results: how near the texts are to each other.
     assert np.abs(ours @ ours.T - theirs @ theirs.T).max() < 0.02
@@ -25,8 +29,8 @@ def test_vectors_are_those_of_float_arithmetic_but_for_rounding() -> None:
 def test_a_vector_hardly_depends_on_what_it_is_embedded_together_with() -> None:
     """Only as far as sums in another order tip the rounding of an activation."""
     model = Model(1)
-    together = model.run(model.encode(TEXTS))
-    alone = np.concatenate([model.run(model.encode([text])) for text in TEXTS])
+    together = vectors(model, TEXTS)
+    alone = np.concatenate([vectors(model, [text]) for text in TEXTS])
     assert np.sum(together * alone, axis=1).min() > 0.998
 
 

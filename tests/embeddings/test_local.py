@@ -42,12 +42,13 @@ async def embedder() -> AsyncIterator[LocalEmbedder]:
 async def test_related_texts_are_closer_than_unrelated_ones(
     embedder: LocalEmbedder, text: str, related: str, unrelated: str
 ) -> None:
-    one, near, far = np.concatenate(await embedder.documents([text, related, unrelated]))
+    one, near, far = np.concatenate([made.windows for made in await embedder.documents([text, related, unrelated])])
     assert one @ near > one @ far + 0.15
 
 
 async def test_vectors_are_unit_float32_of_the_models_dimension(embedder: LocalEmbedder) -> None:
-    found = await embedder.documents(["a", "", "x" * 5000, "naïve café 東京 🚀", LONG, "a\x00b"])
+    made = await embedder.documents(["a", "", "x" * 5000, "naïve café 東京 🚀", LONG, "a\x00b"])
+    found = [one.windows for one in made]
     assert [len(one) for one in found] == [1, 1, 1, 1, 9, 1]
     vectors = np.concatenate(found)
     assert vectors.shape == (14, await embedder.dimension()) == (14, 384)
@@ -60,9 +61,9 @@ async def test_no_texts_give_no_rows(embedder: LocalEmbedder) -> None:
 
 
 async def test_a_query_and_a_document_of_the_same_text_have_the_same_vector(embedder: LocalEmbedder) -> None:
-    query = await embedder.query("coffee without sugar")
+    query = (await embedder.query("coffee without sugar")).vector
     assert query.shape == (384,)
-    assert query @ (await embedder.documents(["coffee without sugar"]))[0][0] > 0.9999
+    assert query @ (await embedder.documents(["coffee without sugar"]))[0].windows[0] > 0.9999
 
 
 async def test_a_vector_does_not_depend_on_its_batch(embedder: LocalEmbedder) -> None:
@@ -70,33 +71,34 @@ async def test_a_vector_does_not_depend_on_its_batch(embedder: LocalEmbedder) ->
         f"note {number} about {topic}" for number, topic in enumerate(["tea", "a very long train ride", "SQL"] * 30)
     ]
     texts = [LONG, *short, LONG[:900], LONG[:90]]
-    together = await embedder.documents(texts)
+    together = [one.windows for one in await embedder.documents(texts)]
     for row in (1, 2, 3, 50, len(texts) - 1):
-        assert together[row][0] @ await embedder.query(texts[row]) > 0.998
+        assert together[row][0] @ (await embedder.query(texts[row])).vector > 0.998
     [alone] = await embedder.documents([LONG])
-    assert (np.einsum("wd,wd->w", together[0], alone) > 0.998).all()
+    assert (np.einsum("wd,wd->w", together[0], alone.windows) > 0.998).all()
 
 
 async def test_queries_at_once_are_answered_each_with_its_own_vector(embedder: LocalEmbedder) -> None:
     texts = [f"{word} " * length for word in ("tea", "Rome") for length in (1, 2, 9, 80)]
     alone = [await embedder.query(text) for text in texts]
     together = await asyncio.gather(*map(embedder.query, texts))
-    assert all(one @ other > 0.998 for one, other in zip(alone, together, strict=True))
+    assert all(one.vector @ other.vector > 0.998 for one, other in zip(alone, together, strict=True))
 
 
 async def test_a_cancelled_query_does_not_disturb_the_others_of_its_batch(embedder: LocalEmbedder) -> None:
     first, second, third = (asyncio.create_task(embedder.query(text)) for text in ("one", "two", "three"))
     await asyncio.sleep(0)
     second.cancel()
-    assert (await first) @ await embedder.query("one") > 0.998
-    assert (await third) @ await embedder.query("three") > 0.998
+    assert (await first).vector @ (await embedder.query("one")).vector > 0.998
+    assert (await third).vector @ (await embedder.query("three")).vector > 0.998
     with pytest.raises(asyncio.CancelledError):
         await second
 
 
 async def test_of_a_query_only_the_first_256_tokens_count(embedder: LocalEmbedder) -> None:
     head = "word " * 300
-    assert (await embedder.query(head)) @ await embedder.query(head + "and a different end") > 0.9999
+    whole = await embedder.query(head + "and a different end")
+    assert (await embedder.query(head)).vector @ whole.vector > 0.9999
 
 
 async def test_a_sentence_far_within_a_text_is_near_the_vector_of_its_window(embedder: LocalEmbedder) -> None:
@@ -106,9 +108,9 @@ async def test_a_sentence_far_within_a_text_is_near_the_vector_of_its_window(emb
         " one finds it. The neighbours know where the spare key is, and water the flowers when nobody is at home."
     )
     before, after = LONG[:4_000], LONG[:1_000]
-    [windows] = await embedder.documents([before + said + after])
-    question = await embedder.query("Where is the spare key?")
-    [whole] = await embedder.documents([said])
+    [(windows, _)] = await embedder.documents([before + said + after])
+    question = (await embedder.query("Where is the spare key?")).vector
+    [(whole, _)] = await embedder.documents([said])
     assert len(windows) == (await embedder.windows([before + said + after]))[0] > 10
     best = int((windows @ question).argmax())
     assert 0 < best < len(windows) - 1
@@ -117,12 +119,13 @@ async def test_a_sentence_far_within_a_text_is_near_the_vector_of_its_window(emb
 
 
 async def test_texts_beyond_the_longest_windows_are_read_as_far_as_those_reach(embedder: LocalEmbedder) -> None:
-    [vectors] = await embedder.documents([LONG * 12])
+    [(vectors, _)] = await embedder.documents([LONG * 12])
     assert vectors.shape == (MAX_WINDOWS, 384)
 
 
 async def test_a_lone_surrogate_is_embedded_like_a_replacement(embedder: LocalEmbedder) -> None:
-    assert (await embedder.query("tea \ud800 cup")) @ await embedder.query("tea ? cup") > 0.9999
+    replaced = await embedder.query("tea ? cup")
+    assert (await embedder.query("tea \ud800 cup")).vector @ replaced.vector > 0.9999
 
 
 async def test_a_query_does_not_wait_for_a_bulk_import(embedder: LocalEmbedder) -> None:
@@ -143,7 +146,7 @@ async def test_a_cancelled_import_stops_and_leaves_the_embedder_usable(embedder:
     with pytest.raises(asyncio.CancelledError):
         await bulk
     # 5,000 such texts take minutes: the deadline of the test would end it if the thread went on with them.
-    assert [one.shape for one in await embedder.documents(["next"])] == [(1, 384)]
+    assert [one.windows.shape for one in await embedder.documents(["next"])] == [(1, 384)]
 
 
 async def test_the_model_is_loaded_once_by_calls_that_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +205,7 @@ async def test_a_file_with_one_flipped_bit_is_refused_by_name(
     ):
         await embedder.query("a")
     shutil.rmtree(tmp_path)
-    assert (await embedder.query("a")).shape == (384,), "a mended installation is picked up without a restart"
+    assert (await embedder.query("a")).vector.shape == (384,), "a mended installation is picked up without a restart"
     await embedder.close()
 
 

@@ -18,7 +18,7 @@ from app.errors import SetupError
 async def test_the_packaged_model_is_the_default(tmp_path: Path) -> None:
     embedder = open_embedder(EmbedderSettings(), tmp_path)
     assert isinstance(embedder.inner, LocalEmbedder)
-    assert (await embedder.query("tea")).shape == (384,)
+    assert (await embedder.query("tea")).vector.shape == (384,)
     await embedder.close()
 
 

@@ -153,13 +153,13 @@ async def test_vectors_are_normalised_and_in_the_order_of_the_texts(
     embedder: ProviderEmbedder, server: EmbeddingServer
 ) -> None:
     texts = [f"text {'x' * (number % 7)}{number}" for number in range(DOCUMENT_BATCH * 2 + 3)]
-    vectors = np.concatenate(await embedder.documents(texts))
+    vectors = np.concatenate([one.windows for one in await embedder.documents(texts)])
     expected = np.array([vector_of(text, 12) for text in texts])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
     assert [len(request["input"]) for request in server.requests] == [DOCUMENT_BATCH, DOCUMENT_BATCH, 3]
-    np.testing.assert_allclose(await embedder.query(texts[5]), expected[5], atol=1e-6)
+    np.testing.assert_allclose((await embedder.query(texts[5])).vector, expected[5], atol=1e-6)
 
 
 async def test_no_texts_give_no_rows(embedder: ProviderEmbedder) -> None:
@@ -210,7 +210,7 @@ async def test_whatever_the_provider_does_is_unavailable_and_passes(
         assert KEY[:12] not in told
         assert KEY[-4:] not in str(failure.value)
     server.answer = None
-    assert (await embedder.query("after")).shape == (12,)
+    assert (await embedder.query("after")).vector.shape == (12,)
 
 
 async def test_an_error_tells_what_happened(embedder: ProviderEmbedder, server: EmbeddingServer) -> None:
@@ -273,7 +273,7 @@ async def test_a_hung_server_costs_the_deadline_and_recovers(
     async with asyncio.timeout(20):
         while True:  # the places of the given-up calls come back
             try:
-                assert (await impatient.query("again")).shape == (12,)
+                assert (await impatient.query("again")).vector.shape == (12,)
                 break
             except EmbedderUnavailable:
                 continue

@@ -40,7 +40,7 @@ from app.search.schemas import Method, SearchQuery
 from tests.faults.histories import live
 from tests.faults.world import STEPS, Crash, World, opened
 
-HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "24"))
+HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "10"))
 """Histories of the long run; asked for by number, they are new ones each time, and one that fails is made short."""
 
 APPS = ("claude", "cursor", "codex")
@@ -299,7 +299,7 @@ class Histories(RuleBasedStateMachine):
     async def _plant(self, id_: UUID, user: int, word: str, revision: int) -> None:
         owner, now = self.callers[user, None], datetime.now(UTC)
         point = Point(
-            id=id_, vectors=(await self.world.services.embedder.query(word))[np.newaxis],
+            id=id_, vectors=(await self.world.services.embedder.query(word)).vector[np.newaxis],
             user=owner.user_id, app=owner.app_id,
             namespace="default", kind="memory", revision=revision, text_hash="0" * 32,
             document=Document(text=word, user_name=owner.user, created_at=now, updated_at=now),

@@ -21,9 +21,9 @@ import pytest
 
 from tests import warm
 
-KILLS = int(os.environ.get("OPENMEMORY_TEST_KILLS", "20"))
+KILLS = int(os.environ.get("OPENMEMORY_TEST_KILLS", "14"))
 WRITERS = 8
-DEADLINE = 60.0
+DEADLINE = 120.0
 """Seconds that one recovery may take."""
 
 

@@ -121,10 +121,11 @@ class Wire:
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # First, as whoever cuts a link twice cuts short what is waited for here.
+            up_writer.transport.abort()
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            up_writer.transport.abort()
 
     async def _ask(
         self, client: asyncio.StreamReader, server: asyncio.StreamWriter, losing: asyncio.Event, silent: asyncio.Event

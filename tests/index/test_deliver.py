@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from uuid import UUID
 
-import numpy as np
 import pytest
 from sqlalchemy import func, select, text
 
@@ -13,7 +12,7 @@ from app.access.caller import Caller
 from app.config import Settings
 from app.database import Tx
 from app.embeddings.cache import CachedEmbedder
-from app.embeddings.port import EmbedderUnavailable
+from app.embeddings.port import Document, EmbedderUnavailable, Question
 from app.index import marks
 from app.index.deliver import Deliverer
 from app.index.marks import Claimed
@@ -31,20 +30,20 @@ class Switched:
 
     def __init__(self, inner) -> None:
         self.inner = inner
-        self.model, self.cutting = inner.model, inner.cutting
+        self.model, self.cutting, self.tokenwise = inner.model, inner.cutting, inner.tokenwise
         self.away = False
         self.texts = 0
 
     async def dimension(self) -> int:
         return await self.inner.dimension()
 
-    async def query(self, text: str) -> np.ndarray:
+    async def query(self, text: str) -> Question:
         return await self.inner.query(text)
 
     async def windows(self, texts: Sequence[str]) -> list[int]:
         return await self.inner.windows(texts)
 
-    async def documents(self, texts: Sequence[str]) -> list[np.ndarray]:
+    async def documents(self, texts: Sequence[str]) -> list[Document]:
         if self.away:
             raise EmbedderUnavailable("switched off")
         self.texts += len(texts)

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from sqlalchemy import text
 
 from app.embeddings.local import LocalEmbedder
+from app.embeddings.port import Document
 from app.index import keeper as keeping
 from app.index import writing
 from app.index.collections import collection_name
@@ -62,8 +62,8 @@ def older_version(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Makes collections, cuts and stores vectors as versions before the windows did, and stops doing so."""
     whole = LocalEmbedder.documents
 
-    async def one_vector(self: LocalEmbedder, texts: list[str]) -> list[np.ndarray]:
-        return [vectors[:1] for vectors in await whole(self, texts)]
+    async def one_vector(self: LocalEmbedder, texts: list[str]) -> list[Document]:
+        return [Document(made.windows[:1], None) for made in await whole(self, texts)]
 
     def named(*parts: object, plain: bool = True) -> str:
         return collection_name(*parts, plain=True)  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ async def test_a_collection_of_an_older_version_serves_until_one_with_windows_ta
         texts: list[str] = []
         before = services.embedder.documents
 
-        async def documents(asked: list[str]) -> list[np.ndarray]:
+        async def documents(asked: list[str]) -> list[Document]:
             texts.extend(asked)
             return await before(asked)
 
@@ -115,7 +115,8 @@ async def test_a_collection_of_an_older_version_serves_until_one_with_windows_ta
         assert [row for row in await kept(services) if row[1] == ""] == [(1, "")] * 13
 
         assert await services.recut.run() == 1
-        assert len(texts) == 2
+        assert len([said for said in texts if CHAT in said]) == 2
+        assert len(texts) == 2 + 12, "the others are embedded for their tokens alone"
         assert (await cosine(services, "Where is the spare key?") or 0) > 0.35
         assert {cut for _, cut in await kept(services)} == {"128/64/238/32 tokens of 384"}
         assert await services.recut.run() == 0

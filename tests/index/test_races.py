@@ -30,6 +30,13 @@ from tests.index.models import LOCAL, ann, begun, collections, filled, put, runn
 
 Ask = Callable[[Any], Awaitable[Any]]
 
+FILE = text(
+    """
+    WITH made AS (INSERT INTO categories (name) VALUES ('drinks') RETURNING id)
+    INSERT INTO memory_categories (memory_id, category_id, automatic) SELECT :id, id, true FROM made
+    """
+)
+
 
 class Model:
     """The model of a space, which can be away or refuse texts that hold a word."""
@@ -390,9 +397,11 @@ async def test_a_lease_is_renewed_though_its_flag_was_raised_again_and_only_by_i
         assert await seconds_left() > 100
 
 
+@pytest.mark.parametrize("change", ["said anew", "filed by the service"])
 async def test_a_sync_that_is_cut_off_marks_what_was_changed_under_its_hands(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
+    """A filing raises no revision."""
     ids = await filled(folder, 3)
     async with running(folder) as services:
         caller = await ann(services)
@@ -402,8 +411,11 @@ async def test_a_sync_that_is_cut_off_marks_what_was_changed_under_its_hands(
 
         async def overtaken(*arguments: Any) -> None:
             await put(*arguments)
-            await services.memories.update(caller, ids[0], MemoryUpdate(text="tea, said anew"))
+            if change == "said anew":
+                await services.memories.update(caller, ids[0], MemoryUpdate(text="tea, said anew"))
             async with services.database.transaction() as tx:
+                if change == "filed by the service":
+                    await tx.execute(FILE, {"id": ids[0]})
                 await tx.execute(text("DELETE FROM index_marks"))  # as if it had been delivered before the writing
             raise asyncio.CancelledError
 

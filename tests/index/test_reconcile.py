@@ -92,7 +92,7 @@ async def test_a_full_run_writes_everything_without_embedding(services, owner, s
 
 
 async def test_a_stray_entry_is_never_shown_even_before_a_sync(services, owner, synced):
-    vector = await services.embedder.query("ghost of a forgotten memory")
+    vector = (await services.embedder.query("ghost of a forgotten memory")).vector
     await services.index.upsert([replace(stray_point(owner), vectors=vector[np.newaxis])])
     answer = await services.search.search(owner, SearchQuery("ghost of a forgotten memory"))
     assert all("ghost" not in result.memory for result in answer.results)

@@ -41,21 +41,21 @@ async def serving(services: Services, listening: socket.socket | None = None) ->
         await asyncio.wait_for(running, 30)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def url(services: Services) -> AsyncIterator[str]:
-    """The address of the product."""
+    """The address of the product. Its jobs end with the file: other tests look at what no job has touched."""
     async with serving(services) as address:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def http(url: str) -> AsyncIterator[httpx.AsyncClient]:
     """A plain HTTP client of the product."""
     async with httpx.AsyncClient(base_url=url, headers=ACCEPT, timeout=20) as client:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ask(http: httpx.AsyncClient) -> Callable[..., Awaitable[httpx.Response]]:
     """Sends one request of a handshake version over streamable HTTP: `await ask("tools/list", path="/mcp")`."""
     numbers = count(1)

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -38,6 +39,23 @@ async def test_a_text_is_remembered_verbatim_and_the_answer_says_that_no_model_w
     assert (added["memory"], added["event"]) == ("  I take my tea without sugar ☕  ", "ADD")
     assert "verbatim" in answer["note"]
     assert result["structuredContent"] == answer
+
+
+async def test_a_text_is_remembered_for_a_time(call: Call, failure: Failure, services: Services, new_user: str) -> None:
+    added = (await call("add_memories", text="The lift is broken.", ttl_days=14))["structuredContent"]["results"]
+    caller = await services.directory.caller(new_user, "claude")
+    at = (await services.memories.get(caller, UUID(added[0]["id"]))).expires_at
+    assert at is not None
+    assert abs(at - datetime.now(UTC) - timedelta(days=14)) < timedelta(minutes=1)
+    later = await call("add_memories", text="The fair is in May.", expires_at="2090-05-31T00:00:00+02:00")
+    found = await services.memories.get(caller, UUID(later["structuredContent"]["results"][0]["id"]))
+    assert found.expires_at == datetime(2090, 5, 30, 22, tzinfo=UTC)
+    assert "ttl_days: must be from 1" in await failure("add_memories", text="A thing.", ttl_days=0)
+    both = await failure("add_memories", text="A thing.", ttl_days=1, expires_at="2090-05-31T00:00:00Z")
+    assert "ttl_days: must be left out where expires_at is given" in both
+    assert "expires_at: must carry an offset" in await failure(
+        "add_memories", text="A thing.", expires_at="2090-05-31T00:00:00"
+    )
 
 
 async def test_without_inference_there_is_nothing_to_note(call: Call) -> None:

@@ -349,7 +349,7 @@ async def test_a_session_that_was_taken_for_dead_is_entered_again_when_its_proce
     pair: Pair, new_user: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process asks whether we live while we connect anew, and removes our sessions after we entered them."""
-    lock, attempts = presence.Presence._lock, 0
+    lock, attempts, gone = presence.Presence._lock, 0, False
 
     async def of(user: str) -> list[int]:
         rows = await pair.rows("SELECT holder FROM mcp_sessions WHERE user_name = :user", user=user)
@@ -360,12 +360,13 @@ async def test_a_session_that_was_taken_for_dead_is_entered_again_when_its_proce
         [holder] = await of(new_user)
 
         async def disturbed(self: presence.Presence, connection: Any, number: int) -> bool:
-            nonlocal attempts
+            nonlocal attempts, gone
             if number == holder:
                 attempts += 1
                 if attempts == 1:
                     return False
                 await pair.rows("WITH gone AS (DELETE FROM mcp_sessions RETURNING id) SELECT FROM gone")
+                gone = True
             return await lock(self, connection, number)
 
         monkeypatch.setattr(presence.Presence, "_lock", disturbed)
@@ -375,7 +376,7 @@ async def test_a_session_that_was_taken_for_dead_is_entered_again_when_its_proce
         )
 
         async def entered() -> bool:
-            return attempts >= 2 and await of(new_user) == [holder]
+            return gone and await of(new_user) == [holder]
 
         await eventually(entered)
         assert listed(await pair.answer(stream, tool("list_memories"))) == []

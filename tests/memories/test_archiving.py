@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import Select, select, text
 from sqlalchemy.dialects import postgresql
 
 from app.access.caller import Caller
 from app.memories.archiving import due, parameters
 from app.memories.models import Memory
-from app.memories.policies import PolicyCreate
+from app.memories.policies import CriteriaType, PolicyCreate
+from app.memories.upcoming import UpcomingQuery, statement
 from app.services import Services
 
 MANY = 100_000
@@ -51,22 +53,33 @@ async def test_what_is_due_is_found_by_an_index_among_many(services: Services, o
     async with services.database.statement() as tx:
         await tx.execute(text("ANALYZE memories, memory_categories"))
     told = []
-    for policy in (
-        PolicyCreate(criteria_type="user", days_to_archive=365),
-        PolicyCreate(criteria_type="app", criteria_id=small.app_id, days_to_archive=365),
-        PolicyCreate(criteria_type="namespace", criteria_name="small", days_to_archive=365),
-        PolicyCreate(criteria_type="category", criteria_id=category, days_to_archive=365),
-    ):
+    named: list[tuple[CriteriaType, dict[str, Any]]] = [
+        ("user", {}), ("app", {"criteria_id": small.app_id}), ("namespace", {"criteria_name": "small"}),
+        ("category", {"criteria_id": category}),
+    ]  # fmt: skip
+    policies = [
+        PolicyCreate(criteria_type=sort, **criterion, **days)
+        for days in ({"days_to_archive": 365}, {"days_to_expire": 365})
+        for sort, criterion in named
+    ]
+    for policy in policies:
         made = await services.policies.create(owner, policy)
-        query = select(Memory.id).where(due(made.criteria_type)).order_by(Memory.updated_at).limit(500)
-        compiled = query.compile(dialect=postgresql.psycopg.dialect())
-        bound = parameters(_Due(made.id, owner.user_id, made.criteria_id, made.criteria_name, made.days_to_archive))
-        async with services.database.statement() as tx:
-            explain = f"EXPLAIN (ANALYZE, BUFFERS OFF) {compiled}"
-            plan = "\n".join(row[0] for row in await tx.exec_driver_sql(explain, compiled.construct_params(bound)))
-        told.append(f"{made.criteria_type}:\n{plan}")
-        assert "Index" in plan
-        assert "Seq Scan on memories" not in plan
+        oldest = Memory.updated_at if policy.action == "archive" else Memory.created_at
+        query = select(Memory.id).where(due(made.criteria_type, policy.action)).order_by(oldest).limit(500)
+        bound = parameters(_Due(made.id, owner.user_id, made.criteria_id, made.criteria_name, policy.days))
+        told.append(f"{policy.action} {made.criteria_type}:\n{await explained(services, query, bound)}")
+        await services.policies.remove(owner, made.id)
+    for policy in policies:
+        await services.policies.create(owner, policy)
+    for within in (7, 36_500):
+        bound = owner.parameters | {"within": within, "skipped": 0, "size": 50}
+        if within == 7:
+            await explained(services, statement(owner), bound)
+        started = time.perf_counter()
+        page = await services.upcoming.list(owner, UpcomingQuery(within))
+        told.append(f"{page.total:,} upcoming within {within:,} days: {time.perf_counter() - started:.3f} s")
+        assert page.total == (OLD if within == 7 else MANY)
+    for made in await services.policies.list(owner):
         await services.policies.remove(owner, made.id)
     await services.policies.create(owner, PolicyCreate(criteria_type="user", days_to_archive=365))
     started = time.perf_counter()
@@ -80,6 +93,17 @@ async def test_what_is_due_is_found_by_an_index_among_many(services: Services, o
     async with services.database.transaction() as tx:
         await tx.execute(text("SET LOCAL statement_timeout = '300s'"))
         await tx.execute(text("DELETE FROM memories WHERE user_id = :u"), {"u": owner.user_id})
+
+
+async def explained(services: Services, query: Select[Any], bound: dict[str, Any]) -> str:
+    """How it is done: by an index, never by looking at every row."""
+    compiled = query.compile(dialect=postgresql.psycopg.dialect())
+    async with services.database.statement() as tx:
+        explain = f"EXPLAIN (ANALYZE, BUFFERS OFF) {compiled}"
+        plan = "\n".join(row[0] for row in await tx.exec_driver_sql(explain, compiled.construct_params(bound)))
+    assert "Index" in plan
+    assert "Seq Scan on memories" not in plan
+    return plan
 
 
 class _Due:

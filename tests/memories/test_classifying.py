@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from app.embeddings.local import LocalEmbedder
-from app.memories import classifying
+from app.memories import classifying, filing
 from app.memories.classifying import Choice
-from app.memories.subjects import NAMES, SUBJECTS, Subject
+from app.memories.subjects import NAMES, SUBJECTS, Subject, described
 from app.sections import Categories
-from benchmarks.categories import cases, figures, measure
+from benchmarks.categories import Case, cases, figures, measure
 
+OWN = Path(__file__).parent / "own_categories.jsonl"
 TOYS = (Subject("a", "x", ("y",)), Subject("b", "z"), Subject("c", "w"))
 
 
@@ -101,3 +104,44 @@ async def test_assigned_categories_are_right_on_the_labelled_set():
     assert found.without <= 0.5
     assert found.silent >= 0.9
     assert 1000 * measured.seconds / len(labelled) < 5
+
+
+def test_what_somebody_writes_of_a_category_is_phrases_and_words():
+    first = "Keeping bees: hives, honey;  young   queens, boxes, whatever the bees may need."
+    bees = described("beekeeping", f"{first}\n\n I ate honey ")
+    assert bees.description == f"{first} I ate honey"
+    assert bees.examples == (first, "I ate honey")
+    assert bees.words is not None
+    for text in ("One hive", "HIVES!", "a young queen's", "Beekeeping is fun", "we are keeping bees", "a box"):
+        assert bees.words.search(text), text
+    for text in ("archives", "the queen", "HIV", "whatever the bees may need", "honeymoon"):
+        assert not bees.words.search(text), text
+    assert described("x", "(a+)+$ and more of the same").words is None
+    assert described("R&D", "c++, .*").words.fullmatch("C++")  # type: ignore[union-attr]
+    assert described("x", "Kurz").examples == ()
+
+
+async def test_own_categories_are_assigned_rightly_and_take_little_from_the_others():
+    own = [json.loads(line) for line in OWN.read_text(encoding="utf-8").splitlines()]
+    labelled = [*cases(), *(Case(text, (each["name"],)) for each in own for text in each["memories"])]
+    embedder = LocalEmbedder()
+    try:
+        common = await filing.learned(embedder, SUBJECTS, None)
+        subjects = (*SUBJECTS, *(described(each["name"], each["description"]) for each in own))
+        known = await filing.learned(embedder, subjects, common)
+        texts = await embedder.documents([case.text for case in labelled])
+    finally:
+        await embedder.close()
+    assert (known.usual, known.spread) == (common.usual, common.spread)
+    vectors = np.stack([classifying.of_windows(each.windows) for each in texts])
+    sure = classifying.confidences(vectors, [case.text for case in labelled], known)
+    settings, names = Categories(), {each["name"] for each in own}
+    chosen = [
+        {each.name for each in classifying.choose(row, known, threshold=settings.threshold, most=settings.most)}
+        for row in sure
+    ]
+    mine = [(found & names, case.right) for found, case in zip(chosen, labelled, strict=True) if found & names]
+    assert sum(bool(found & set(right)) for found, right in mine) >= 12
+    assert sum(not found & set(right) for found, right in mine) <= 2
+    common_ones = [(found - names, set(case.right)) for found, case in zip(chosen, labelled, strict=True)]
+    assert sum(len(found & right) for found, right in common_ones) >= 110

@@ -178,7 +178,7 @@ async def test_without_model_or_index_it_is_stored_and_says_so(
 
     if error == "embedder":
         monkeypatch.setattr(space.embedder.inner, "query", away)
-        space.embedder._vectors.clear()
+        space.embedder._made.clear()
     else:
         monkeypatch.setattr(space.index, "search", away)
     added = await memories("merge").add(app_caller, MemoryCreate(text=NEW))

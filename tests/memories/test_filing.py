@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,11 +13,13 @@ from sqlalchemy import TextClause, text
 from app.access.caller import Caller
 from app.access.grants import GrantCreate
 from app.embeddings.port import EmbedderUnavailable
-from app.errors import Conflict, Forbidden, NotFound
+from app.errors import Conflict, Forbidden, Invalid, NotFound
 from app.index.reconcile import alone
-from app.memories import classifying, filing
+from app.memories import classifying, described, filing, filing_orders
 from app.memories.filing import Filing, Waiting
+from app.memories.filing_preview import Preview
 from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
+from app.memories.subjects import NAMES
 from app.search.schemas import SearchQuery
 from app.sections import Categories
 from app.services import Services
@@ -193,6 +196,137 @@ async def test_own_categories_that_are_described_are_assigned_to_their_user_alon
     assert name not in await filed(services, theirs)
 
 
+BEES = "Keeping bees: hives, honey, swarms, queens and the garden of the beekeeper."
+SWARM = "The bees swarmed and the new hive has a young queen and much honey"
+
+
+async def test_what_a_user_describes_is_assigned_without_any_filing_by_hand(
+    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+):
+    swarm, money = await remember(owner, SWARM), await remember(owner, MONEY)
+    await job.run()
+    before = await filed(services, swarm)
+    await services.descriptions.describe(owner, f"bees of {new_user}", BEES)
+    assert await filed(services, swarm) == before
+    await job.run()
+    assert await filed(services, swarm) == {f"bees of {new_user}": True}
+    assert await filed(services, money) == {"finance": True}
+    await services.descriptions.forget(owner, f"bees of {new_user}")
+    await job.run()
+    assert await filed(services, swarm) == before
+
+
+async def test_what_clients_filed_stays_when_a_description_goes(
+    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+):
+    name = f"bees of {new_user}"
+    await services.descriptions.describe(owner, name, BEES)
+    given, guessed = await remember(owner, SWARM, name), await remember(owner, SWARM + " again")
+    await job.run()
+    assert [await filed(services, each) for each in (given, guessed)] == [{name: False}, {name: True}]
+    await services.descriptions.forget(owner, name)
+    await job.run()
+    assert await filed(services, given) == {name: False}
+    assert name not in await filed(services, guessed)
+
+
+async def test_two_users_mean_their_own_by_one_name(
+    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+):
+    name, other = f"bank of {new_user}", await services.directory.caller(f"{new_user}-other", None, owner=True)
+    river = "Sitting on the bank of the river: fishing, boats, water, reeds and where the banks are flooded."
+    await services.descriptions.describe(owner, name, river)
+    await services.descriptions.describe(other, name, BEES)
+    fishing = "The river flooded its bank where I go fishing from the boat"
+    ids = {
+        (caller.user, content): await remember(caller, content)
+        for caller in (owner, other)
+        for content in (fishing, SWARM)
+    }
+    await job.run()
+    under = {key for key, id_ in ids.items() if name in await filed(services, id_)}
+    assert under == {(owner.user, fishing), (other.user, SWARM)}
+    for caller, about in ((owner, river), (other, BEES)):
+        [mine] = [each for each in (await services.descriptions.list(caller)).categories if each.name == name]
+        assert (mine.description, mine.described_by) == (about, "user")
+    await services.descriptions.forget(owner, name)
+    await job.run()
+    assert name not in await filed(services, ids[owner.user, fishing])
+    assert name in await filed(services, ids[other.user, SWARM])
+
+
+async def test_one_of_the_twenty_in_the_users_own_words_is_theirs_alone(
+    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+):
+    other = await services.directory.caller(f"{new_user}-other", None, owner=True)
+    await services.descriptions.describe(owner, "health", BEES)
+    mine, theirs = [(await remember(caller, SWARM), await remember(caller, HEALTH)) for caller in (owner, other)]
+    await job.run()
+    assert [await filed(services, each) for each in mine] == [{"health": True}, {}]
+    assert "health" not in await filed(services, theirs[0])
+    assert await filed(services, theirs[1]) == {"health": True}
+
+
+async def test_the_users_own_words_go_before_those_for_everybody(
+    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+):
+    name = f"things of {new_user}"
+    async with services.database.transaction() as tx:
+        await tx.execute(
+            text("INSERT INTO categories (name, description) VALUES (:name, 'Old steam engines and their boilers.')"),
+            {"name": name},
+        )
+    await remember(owner, "The boiler of the steam engine is out of order", name)
+    assert (await services.descriptions.list(owner)).categories[0].described_by == "everybody"
+    await services.descriptions.describe(owner, name, BEES)
+    engine, swarm = await remember(owner, "An old steam engine with a new boiler"), await remember(owner, SWARM)
+    await job.run()
+    assert name not in await filed(services, engine)
+    assert name in await filed(services, swarm)
+    assert [each.name for each in (await services.descriptions.list(owner)).categories].count(name) == 1
+
+
+async def test_what_is_ordered_is_told_and_done_though_its_process_ends(
+    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember, monkeypatch: pytest.MonkeyPatch
+):
+    ids = [await remember(owner, f"{SWARM} {number}") for number in range(5)]
+    given = await remember(owner, SWARM + " today", "diary")
+    await job.run()
+    assert await job.waiting(owner) == Waiting(waiting=0, failed=0)
+    await services.descriptions.describe(owner, f"bees of {new_user}", BEES)
+    assert await job.waiting(owner) == Waiting(waiting=5, failed=0)
+    assert (await job.preview(owner)).total == 5
+    monkeypatch.setattr(filing_orders, "PAGE", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(filing_orders, "_DONE", text("SELECT 1 / 0"))
+        await job.run()
+    assert await job.waiting(owner) == Waiting(waiting=5, failed=0)
+    await job.run()
+    assert await job.waiting(owner) == Waiting(waiting=0, failed=0)
+    assert [list(await filed(services, each)) for each in ids] == [[f"bees of {new_user}"]] * 5
+    assert await filed(services, given) == {"diary": False}
+    await services.descriptions.describe(owner, f"bees of {new_user}", f" {BEES} ")
+    assert await job.waiting(owner) == Waiting(waiting=0, failed=0)
+
+
+async def test_an_order_that_comes_while_one_is_taken_up_stays(
+    services: Services, owner: Caller, job: Filing, remember: Remember
+):
+    async def orders() -> list[Any]:
+        async with services.database.statement() as tx:
+            mine = text("SELECT * FROM filing_orders WHERE user_id = :user")
+            return list((await tx.execute(mine, {"user": owner.user_id})).all())
+
+    await remember(owner, SWARM)
+    await job.order(owner, again=True)
+    [old] = await orders()
+    await job.order(owner, again=True)
+    await filing_orders._take(services.database, old)
+    assert len(await orders()) == 1
+    await job.run()
+    assert await orders() == []
+
+
 async def test_without_a_model_all_waits_and_is_done_later(
     services: Services, owner: Caller, job: Filing, remember: Remember, monkeypatch: pytest.MonkeyPatch
 ):
@@ -278,13 +412,55 @@ async def test_only_the_user_has_their_memories_filed(
         await services.filing.order(owner, again=True)
 
 
-@pytest.mark.parametrize("statement", [filing._WHOSE, filing._WAITING])
+async def test_what_would_be_filed_is_told_and_nothing_written(
+    services: Services, owner: Caller, app_caller: Caller, job: Filing, remember: Remember
+):
+    health, money = await remember(owner, HEALTH), await remember(owner, MONEY)
+    given, deleted = await remember(owner, HEALTH + ", again", "mine"), await remember(owner, "My doctor is away.")
+    await services.memories.delete(owner, [deleted])
+    waiting = await job.waiting(owner)
+    found = await job.preview(owner)
+    told = [(item.memory_id, [each.name for each in item.categories], item.now, item.ready) for item in found.items]
+    assert told == [(money, ["finance"], [], True), (health, ["health"], [], True)]
+    assert found.total == 2
+    assert all(0.5 <= each.confidence <= 1 for item in found.items for each in item.categories)
+    assert [await filed(services, id_) for id_ in (health, money)] == [{}, {}]
+    assert await job.waiting(owner) == waiting
+    assert await services.filing.preview(owner) == found  # also where nothing is assigned
+    await job.run()
+    assert set(await filed(services, health)) == {"health"}
+    assert await job.preview(owner) == Preview(items=[], total=0)
+    one = await job.preview(owner, again=True, limit=1)
+    assert ([item.now for item in one.items], one.total) == ([["finance"]], 2)
+    assert given not in [item.memory_id for item in (await job.preview(owner, again=True)).items]
+    with pytest.raises(Forbidden):
+        await job.preview(app_caller)
+    with pytest.raises(Invalid, match="limit"):
+        await job.preview(owner, limit=501)
+
+
+async def test_a_preview_tells_what_has_no_vector_yet(
+    services: Services, owner: Caller, job: Filing, remember: Remember
+):
+    id_ = await remember(owner, HEALTH)
+    async with services.database.transaction() as tx:
+        await tx.execute(text("DELETE FROM embeddings WHERE id = :id"), {"id": id_})
+    [item] = (await job.preview(owner)).items
+    assert (item.memory_id, item.ready, item.categories) == (id_, False, [])
+    await job.run()  # which has it wait, so that other tests do not meet it
+
+
+@pytest.mark.parametrize("statement", [filing._WHOSE, filing._WAITING, filing_orders.MARK, described._OWN])
 async def test_what_waits_is_found_by_an_index(services: Services, owner: Caller, statement: TextClause):
-    values = {"limit": 200, "user": owner.user_id}
+    values = {
+        "limit": 200, "user": owner.user_id, **filing_orders._FIRST._asdict(), "users": [owner.user_id],
+        "known": list(NAMES), "most": described.OWN,
+    }  # fmt: skip
     async with services.database.transaction() as tx:
         await tx.execute(text("SET LOCAL enable_seqscan = off"))
         bound = {name: values[name] for name in statement.compile().params}
-        plan = "\n".join(await tx.scalars(text(f"EXPLAIN {statement.text}"), bound))
+        explained = text(f"EXPLAIN {statement.text}").bindparams(*statement._bindparams.values())
+        plan = "\n".join(await tx.scalars(explained, bound))
     assert "Seq Scan" not in plan, plan
 
 

@@ -319,7 +319,9 @@ def test_precision_and_recall_over_the_table_are_known(record_property) -> None:
 
 
 @pytest.mark.parametrize("text", ORDERS[:5])
-@pytest.mark.parametrize("around", ["{}", "My cat is black. {} She is five.", "# Notes\n\n> {}\n", '"{}"', "**{}**"])
+@pytest.mark.parametrize(
+    "around", ["{}", "My cat is black. {} She is five.", "# Notes\n\n> {}\n", '"{}"', "**{}**", "note={} | budget=40K"]
+)
 def test_an_order_is_recognised_wherever_in_the_text_it_stands(text: str, around: str) -> None:
     assert instructs(around.format(text))
 

@@ -135,11 +135,12 @@ async def test_a_list_is_exact_in_what_it_holds_and_in_its_order(
     few: int,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """With few hits of a text allowed and with none, which takes the way of many, as do texts that are common.
+    """With few hits and filings allowed and with none, which takes the way of many, as do texts that are common.
 
     What asks for no text has one way.
     """
     monkeypatch.setattr(listing, "FEW", few)
+    monkeypatch.setattr(listing, "FEW_FILED", min(few, listing.FEW_FILED))
     owner, world = shared
     for name, filters in FILTERS.items():
         if not few and "text" not in filters:

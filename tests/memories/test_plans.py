@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from app.access.caller import Caller
 from app.config import Settings
 from app.database import Tx
+from app.memories import echoes, pairing
 from app.memories.models import State
-from app.memories.schemas import MemoryCreate, MemoryQuery
+from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from app.prepared import Prepared
 from app.services import Services, open_services
 from tests.clusters import furnish
@@ -128,11 +132,60 @@ async def test_related_and_accessed_memories_categories_and_apps_take_their_inde
     assert_no_scan(plans, "memory_categories")
 
 
-async def test_a_filing_that_does_not_say_whose_it_is_gets_its_user(many):
-    services, owner, _ = many
-    added = await services.memories.add(owner, MemoryCreate(text="filed by hand"))
+async def test_a_filing_that_does_not_say_whose_it_is_gets_its_user_and_app(many):
+    services, _, app = many
+    added = await services.memories.add(app, MemoryCreate(text="filed by hand"))
     async with services.database.transaction() as tx:
         filing = "INSERT INTO memory_categories (memory_id, category_id) SELECT :id, id FROM categories LIMIT 1"
         await tx.execute(text(filing), {"id": added.id})
-        user = await tx.scalar(text("SELECT user_id FROM memory_categories WHERE memory_id = :id"), {"id": added.id})
-    assert user == owner.user_id
+        told = await tx.execute(
+            text("SELECT user_id, app_id FROM memory_categories WHERE memory_id = :id"), {"id": added.id}
+        )
+    assert tuple(told.one()) == (app.user_id, app.app_id)
+
+
+async def test_memories_that_share_keys_are_looked_up_by_them(many):
+    """As the statement is planned once for all values, and as it is for some."""
+    services, _, app = many
+    new = services.memories.intake.created(MemoryCreate(text="budget=50K"))
+    for caller in (app, replace(app, owner=True)):
+        statement = pairing.candidates(caller.owner, caller.default)
+        async with services.database.statement() as tx:
+            for options in ("COSTS OFF, GENERIC_PLAN", "COSTS OFF"):
+                plan = await statement.plan(tx, pairing.values(caller, new, app.app_id), options)
+                assert "Bitmap Index Scan on idx_memory_pairs" in plan, plan
+                assert_no_scan([plan], "memories")
+
+
+async def test_an_update_among_many_memories_reads_no_other_one(many):
+    """Whether a text is taken by one that has expired is looked up by its hash, also as planned for all values."""
+    services, owner, _ = many
+    one = (await services.memories.list(owner, MemoryQuery(size=1))).items[0]
+    said: list[str] = []
+
+    def hear(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        said.append(statement)
+
+    event.listen(services.database.engine.sync_engine, "before_cursor_execute", hear)
+    try:
+        await services.memories.update(owner, one.id, MemoryUpdate(f"{one.content}!"))
+    finally:
+        event.remove(services.database.engine.sync_engine, "before_cursor_execute", hear)
+    [looked] = [statement for statement in said if "least(" in statement]
+    numbers = count(1)
+    generic = re.sub(r"%\(\w+\)s", lambda _: f"${next(numbers)}", looked)
+    async with services.database.statement() as tx:
+        lines = await tx.exec_driver_sql(f"EXPLAIN (COSTS OFF, GENERIC_PLAN) {generic}")
+        plan = "\n".join(row[0] for row in lines)
+    assert "Index Scan using uq_memories_active_text" in plan, plan
+    assert_no_scan([plan], "memories")
+
+
+async def test_what_an_app_was_shown_is_looked_up_by_its_text(many):
+    services, _, app = many
+    values = app.parameters | {"echo_namespace": "default", "echo_hash": "0" * 32}
+    async with services.database.statement() as tx:
+        for options in ("COSTS OFF, GENERIC_PLAN", "COSTS OFF"):
+            plan = await echoes.shown(app.default).plan(tx, values, options)
+            assert "uq_memories_active_text" in plan, plan
+            assert_no_scan([plan], "memories", "memory_access_logs")

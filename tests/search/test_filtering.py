@@ -210,7 +210,7 @@ async def many(services: Services, owner: Caller, in_bulk: None) -> list[UUID]:
 @pytest.fixture
 async def indexed(services: Services, owner: Caller, many: list[UUID]) -> AsyncIterator[list[UUID]]:
     """The same with vectors: those of the marked ones are the farthest from any question."""
-    near = await services.embedder.query(BY_MEANING)
+    near = (await services.embedder.query(BY_MEANING)).vector
     noise = np.random.default_rng(7).normal(0, 0.01, (COUNT, near.size)).astype(np.float32)
     vectors = np.where(np.arange(COUNT)[:, None] < RARE, -near, near) + noise
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -47,11 +47,12 @@ async def test_a_labelled_memory_has_a_part_of_its_score_and_the_parts_say_why(s
     plain, lowered = by_label[False], by_label[True]
     assert answer.results == [plain, lowered]
     assert lowered.labels == ["injection"]
-    assert lowered.parts.penalty == pytest.approx((1 - LABELLED_SHARE) * (lowered.parts.dense + lowered.parts.lexical))
+    parts = lowered.parts
+    assert parts.penalty == pytest.approx((1 - LABELLED_SHARE) * (parts.dense + parts.lexical + parts.late))
     assert plain.parts.penalty == 0
     for result in answer.results:
         parts = result.parts
-        assert parts.dense + parts.lexical - parts.penalty == pytest.approx(result.score)
+        assert parts.dense + parts.lexical + parts.late - parts.penalty == pytest.approx(result.score)
 
 
 async def test_alone_it_is_still_found(services: Services, owner: Caller):
@@ -103,7 +104,7 @@ async def test_without_labelled_memories_a_search_is_four_statements(services: S
     counted = Counted(services)
     search = Search(counted, services.spaces, services.settings, services.rates)  # type: ignore[arg-type]
     await search.search(owner, SearchQuery("tea note"))
-    # Which words are common, what holds the words, what stands beside it in its thread, and reading back.
+    # Which words are common, what holds the words, what stands beside it in its thread with tokens, and reading back.
     assert counted.statements == 4
     await delivered(services, owner, f"{ORDER}. tea note tea note")
     answer = await services.search.search(owner, SearchQuery("tea note"))

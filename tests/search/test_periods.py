@@ -151,7 +151,7 @@ async def test_what_was_written_at_the_time_that_is_asked_about_comes_first(serv
     assert first.parts.time > max(other.parts.time for other in others)
     for result in answer.results:
         parts = result.parts
-        total = parts.lexical + parts.dense + parts.beside + parts.thread + parts.time - parts.penalty
+        total = parts.lexical + parts.dense + parts.beside + parts.thread + parts.time + parts.late - parts.penalty
         assert result.score == pytest.approx(total)
 
 

@@ -71,7 +71,7 @@ async def test_its_scores_are_part_of_the_scores_and_of_their_explanation(
     services: Services, owner: Caller, server: RerankServer, kind: str
 ):
     await delivered(services, owner, *(f"tea note {n}" for n in range(30)))
-    async with searching(services, server, kind, model="judge", top_n=12, weight=0.6) as search:
+    async with searching(services, server, kind, model="judge", top_n=12, weight=0.9) as search:
         answer = await search.search(owner, SearchQuery("tea note", limit=5, explain=True))
         more = await search.search(owner, SearchQuery("tea note", limit=25, explain=True))
     [asked, *_] = server.asked
@@ -83,7 +83,7 @@ async def test_its_scores_are_part_of_the_scores_and_of_their_explanation(
     best = answer.results[0]
     assert best.memory == max(texts, key=digits)
     assert (best.explanation.reranker.rank, best.explanation.reranker.score) == (1, digits(best.memory))
-    assert best.parts.reranked == pytest.approx(0.6)
+    assert best.parts.reranked == pytest.approx(0.9)
     assert answer.explanation.reranker.read == 12
     assert answer.note is None
     for result in (*answer.results, *more.results):

@@ -19,10 +19,12 @@ from app.access.caller import Caller
 from app.access.grants import GrantCreate
 from app.access.readable import readable_by
 from app.embeddings.cache import CachedEmbedder
+from app.index import tokens
 from app.index.port import Hit
 from app.index.space import Space, Spaces
 from app.memories.models import Memory
 from app.memories.schemas import MemoryCreate, MemoryUpdate
+from app.search import late
 from app.search.arms import CANDIDATES, FLOORS
 from app.search.bm25 import K1, NEAR, READ, B
 from app.search.focus import FEWEST, MOST, RATE, SAMPLE
@@ -107,14 +109,22 @@ async def exhaustive(
         lexeme_of: dict[str, str] = dict(rows.all())  # type: ignore[arg-type]
     held = [counts for id_, counts in world.words.items() if id_ in readable]
     asked = await services.embedder.query(_meant(held, lexeme_of))
-    near = sorted((Hit(id_, float(world.vectors[id_] @ asked)) for id_ in readable), key=lambda hit: -hit.score)
+    near = sorted((Hit(id_, float(world.vectors[id_] @ asked.vector)) for id_ in readable), key=lambda hit: -hit.score)
     said = _bm25(
         {id_: counts for id_, counts in world.words.items() if id_ in readable},
         [lexeme_of[word] for word in query.split()],
         world.places,
     )
     fused = fuse(near[:CANDIDATES] if dense else [], said[:CANDIDATES])
-    return [(hit.id, hit.score) for hit in relevant(fused, FLOORS[services.embedder.model])[:LIMIT]]
+    hits = relevant(fused, FLOORS[services.embedder.model])
+    if dense and hits:
+        best = [hit.id for hit in hits[: late.READ]]
+        async with services.database.statement() as tx:
+            kept = await tokens.of_memories(tx, world.owner.user_id, services.embedder.model, best)
+        assert len(kept.ids) == len(best)
+        whole = await services.embedder.query(query)
+        hits, _ = late.compared(hits, whole.tokens, kept)
+    return [(hit.id, hit.score) for hit in hits[:LIMIT]]
 
 
 def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:
@@ -232,6 +242,30 @@ async def test_a_rule_holds_for_the_very_next_search(services: Services, owner: 
     assert await found() == []
     await services.grants.revoke(owner, rule.id)
     assert await found() == [secret]
+
+
+@pytest.mark.parametrize("query", ["stones", "Caroline collects stones"])
+async def test_what_is_remembered_of_rules_tells_nothing_once_they_are_others(
+    services: Services, owner: Caller, app_caller: Caller, query: str
+):
+    talks = [MemoryCreate(text=f"Caroline said tea, number {n}", namespace="talks") for n in range(40)]
+    await services.memories.add_many(owner, talks)
+    await services.memories.add_many(owner, [MemoryCreate(text=f"stones, number {n}") for n in range(40)])
+    await services.memories.add(owner, MemoryCreate(text="Caroline collects stones and wool"))
+    await services.deliverer.drain()
+
+    async def found(search: Search) -> object:
+        answer = await search.search(app_caller, SearchQuery(query, limit=5, explain=True))
+        return answer.explanation, [(it.id, it.score, it.parts) for it in answer.results]
+
+    before = await found(services.search)
+    new = {"app": "claude", "effect": "deny", "object_type": "namespace", "object": "talks"}
+    rule = await services.grants.create(owner, GrantCreate.model_validate(new))
+    after = await found(services.search)
+    knows_nothing = Search(services.database, services.spaces, services.settings, services.rates)
+    assert after == await found(knows_nothing) != before
+    await services.grants.revoke(owner, rule.id)
+    assert await found(services.search) == await found(knows_nothing) == before
 
 
 async def test_erasing_all_that_an_app_was_allowed_ends_its_list(services: Services, owner: Caller, app_caller: Caller):

@@ -4,13 +4,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import pytest
 
 from app.access.caller import Caller
 from app.access.grants import GrantCreate
 from app.embeddings.cache import CachedEmbedder
-from app.embeddings.port import EmbedderUnavailable
+from app.embeddings.port import Document, EmbedderUnavailable, Question
 from app.errors import Invalid
 from app.index.port import Hit, IndexUnavailable
 from app.index.space import Space, Spaces
@@ -23,17 +22,18 @@ from app.services import Services
 class AwayEmbedder:
     model = "away"
     cutting = "away"
+    tokenwise = False
 
     async def dimension(self) -> int:
         raise EmbedderUnavailable("away")
 
-    async def query(self, _: str) -> np.ndarray:
+    async def query(self, _: str) -> Question:
         raise EmbedderUnavailable("away")
 
     async def windows(self, _: Sequence[str]) -> list[int]:
         raise EmbedderUnavailable("away")
 
-    async def documents(self, _: Sequence[str]) -> list[np.ndarray]:
+    async def documents(self, _: Sequence[str]) -> list[Document]:
         raise EmbedderUnavailable("away")
 
     async def close(self) -> None:

@@ -124,5 +124,5 @@ async def test_the_thread_that_holds_all_the_words_goes_before_one_that_repeats_
     assert results[0].parts.thread > results[-1].parts.thread > 0
     for result in results:
         parts = result.parts
-        total = parts.lexical + parts.dense + parts.beside + parts.thread - parts.penalty
+        total = parts.lexical + parts.dense + parts.beside + parts.thread + parts.late - parts.penalty
         assert result.score == pytest.approx(total)

@@ -63,6 +63,7 @@ class Attempts:
             "POST /api/v1/memories/actions/restore": self._action("restore"),
             "POST /api/v1/memories/actions/erase": self._action("erase"),
             "GET /api/v1/captures": self._of_user("/api/v1/captures", size=100),
+            "GET /api/v1/captures/usage": self._of_user("/api/v1/captures/usage"),
             "GET /api/v1/captures/{capture_id}": self._of_capture("GET", ""),
             "POST /api/v1/captures/{capture_id}/undo": self._of_capture("POST", "/undo"),
             "GET /api/v1/apps": self._of_user("/api/v1/apps", page_size=100),
@@ -76,10 +77,15 @@ class Attempts:
             "GET /api/v1/grants/explain": self._explain,
             "DELETE /api/v1/grants/{grant_id}": self._revoke,
             "GET /api/v1/archive-policies": self._of_user("/api/v1/archive-policies"),
+            "GET /api/v1/archive-policies/upcoming": self._upcoming,
             "POST /api/v1/archive-policies": self._policy,
             "DELETE /api/v1/archive-policies/{policy_id}": self._end_policy,
+            "GET /api/v1/categories": self._of_user("/api/v1/categories"),
+            "PUT /api/v1/categories/{name}": self._describe,
+            "DELETE /api/v1/categories/{name}": self._forget,
             "POST /api/v1/categories/assign": self._assign,
             "GET /api/v1/categories/assign": self._of_user("/api/v1/categories/assign"),
+            "GET /api/v1/categories/assign/preview": self._of_user("/api/v1/categories/assign/preview", again=True),
             "GET /api/v1/audit": self._of_user("/api/v1/audit", limit=20),
             "POST /api/v1/backup/export": self._export,
             "POST /api/v1/backup/import": self._import,
@@ -351,8 +357,14 @@ class Attempts:
                 {"criteria_type": "namespace", "criteria_name": self._namespace()},
             ]
         )
-        body = {"user_id": user, "days_to_archive": 3650} | criterion
+        days = self._rng.choice([{"days_to_archive": 3650}, {"days_to_expire": 3650}])
+        body = {"user_id": user} | days | criterion
         return Attempt("policy", "POST", "/api/v1/archive-policies", None, body, user=user, writes=True)
+
+    def _upcoming(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        params = {"user_id": user, "within_days": 36_500, "size": 100}
+        return Attempt("upcoming", "GET", "/api/v1/archive-policies/upcoming", params, user=user)
 
     def _end_policy(self, actor: Actor) -> Attempt:
         user = self._user(actor)
@@ -363,6 +375,16 @@ class Attempts:
         user = self._user(actor)
         body = {"user_id": user, "again": self._rng.random() < 0.5}
         return Attempt("assign", "POST", "/api/v1/categories/assign", None, body, user=user, writes=True)
+
+    def _describe(self, actor: Actor) -> Attempt:
+        """With the token of whose description it is, for others to find where it should not be."""
+        user, name = self._user(actor), self._category()
+        body = {"description": f"What {self._rng.choice([user, name])} is about."}
+        return Attempt("describe", "PUT", f"/api/v1/categories/{name}", {"user_id": user}, body, user=user, writes=True)
+
+    def _forget(self, actor: Actor) -> Attempt:
+        user, path = self._user(actor), f"/api/v1/categories/{self._category()}"
+        return Attempt("forget", "DELETE", path, {"user_id": user}, user=user, writes=True)
 
     def _explain(self, actor: Actor) -> Attempt:
         user = self._user(actor)

@@ -8,7 +8,6 @@ looked whether anything changed that was not the caller's. `OPENMEMORY_TEST_ATTE
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import os
@@ -31,10 +30,11 @@ from app.mcp.server import TOOLS
 from app.memories import list_sql
 from app.memories.asked import Asked
 from app.memories.models import Memory
-from app.search import readback
+from app.search import readback, then
 from app.services import Services, open_services
 from tests.backup.archives import members
 from tests.clusters import furnish
+from tests.living import living
 from tests.security.attempts import Attempt, Attempts
 from tests.security.world import ID, TOKEN, Actor, Row, World, populate
 
@@ -55,21 +55,13 @@ async def tenancy(short_folder: Path) -> AsyncIterator[tuple[Services, httpx.Asy
         {"data_dir": str(furnish(short_folder / "tenancy")), "access": {"require": "always"}, "rates": UNLIMITED}
     )
     async with open_services(settings) as services:
-        app, started, over = create_app(services), asyncio.Event(), asyncio.Event()
-
-        async def live() -> None:
-            async with app.router.lifespan_context(app):
-                started.set()
-                await over.wait()
-
-        # In a task of its own: pytest leaves a fixture in another task than it entered it in.
-        living = asyncio.create_task(live())
-        await asyncio.wait_for(started.wait(), 30)
+        app = create_app(services)
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=HEADERS) as http:
+        async with (
+            living(app.router.lifespan_context(app), 30),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=HEADERS) as http,
+        ):
             yield services, http
-        over.set()
-        await living
 
 
 class Trial:
@@ -265,7 +257,7 @@ async def test_nothing_of_anybody_else_is_seen_or_changed(tenancy):
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 async def test_nothing_of_anybody_else_is_seen_or_changed_in_many_attempts(tenancy, capsys):
-    left = int(os.environ.get("OPENMEMORY_TEST_ATTEMPTS", "2000"))
+    left = int(os.environ.get("OPENMEMORY_TEST_ATTEMPTS", "1200"))
     first = seed = int(os.environ.get("OPENMEMORY_TEST_SEED", "100"))
     done, statuses = Counter[str](), Counter[int]()
     while left > 0:
@@ -323,7 +315,7 @@ def _reads_back_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     def anything(*_: Any, **__: Any) -> Any:
         return Memory.state == "active"
 
-    monkeypatch.setattr(readback, "readable_by", anything)
+    monkeypatch.setattr(then, "readable_by", anything)
     _unkept(monkeypatch, readback, readback._statement)
 
 
@@ -332,20 +324,21 @@ def _unkept(monkeypatch: pytest.MonkeyPatch, module: Any, make: Any) -> None:
     monkeypatch.setattr(module, make.__name__, make.__wrapped__)
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [
-        _reads_of_the_user_alone,
-        _believes_the_claimed_user,
-        _believes_the_claimed_app,
-        _forgets_the_namespaces,
-        _takes_an_app_for_its_user,
-        _ignores_scopes,
-        _reads_back_without_rules,
-    ],
+PLANTED = (
+    _reads_of_the_user_alone,
+    _believes_the_claimed_user,
+    _believes_the_claimed_app,
+    _forgets_the_namespaces,
+    _takes_an_app_for_its_user,
+    _ignores_scopes,
+    _reads_back_without_rules,
 )
-async def test_a_planted_leak_is_found(tenancy, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch):
-    trial = await trial_of(tenancy, 2)
+
+
+# A world of its own for each: what was done in one, such as pausing an app, would stand in the way of making it again.
+@pytest.mark.parametrize(("seed", "plant"), [*enumerate(PLANTED, 2)])
+async def test_a_planted_leak_is_found(tenancy, seed: int, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch):
+    trial = await trial_of(tenancy, seed)
     plant(monkeypatch)
     with pytest.raises(Leak):
         await trial.run(1_500)

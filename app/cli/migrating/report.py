@@ -7,7 +7,7 @@ from typing import Any
 from app.cli.migrating.run import Report, Taken
 from app.cli.output import as_json, plain
 
-_COUNTED = ("apps", "categories", "history", "revisions", "access_logs", "rules", "policies", "vectors")
+_COUNTED = ("apps", "categories", "history", "revisions", "access_logs", "rules", "policies", "captures", "vectors")
 _WORDS = {
     "history": "changes of state", "access_logs": "accesses", "rules": "access rules", "policies": "archive policies",
 }  # fmt: skip

@@ -14,14 +14,14 @@ from tests.mcp.conftest import serving
 Remember = Callable[..., Awaitable[dict[str, Any]]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def address(services: Services) -> AsyncIterator[str]:
     """Where the product listens, on loopback and without keys: as OpenMemory's page and clients expect it."""
     async with serving(services) as url:
         yield url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def api(address: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client over TCP that follows no redirect: both forms of every path must answer by themselves."""
     async with httpx.AsyncClient(base_url=address, timeout=30) as client:

@@ -17,6 +17,7 @@ from sqlalchemy import text
 from app.config import Settings
 from app.services import Services, open_services
 from tests.clusters import furnish
+from tests.living import living
 from tests.mcp.conftest import serving
 
 CONFIG = "/api/v1/config"
@@ -51,19 +52,8 @@ def installed(short_folder: Path) -> Installed:
 @pytest.fixture(scope="module")
 async def installation(installed: Installed) -> AsyncIterator[tuple[httpx.AsyncClient, Services]]:
     """One with nothing set."""
-    opened: asyncio.Future[tuple[httpx.AsyncClient, Services]] = asyncio.get_running_loop().create_future()
-    over = asyncio.Event()
-
-    async def live() -> None:
-        async with installed() as both:
-            opened.set_result(both)
-            await over.wait()
-
-    # In a task of its own: pytest leaves a fixture in another task than it entered it in.
-    living = asyncio.create_task(live())
-    yield await asyncio.wait_for(opened, 60)
-    over.set()
-    await living
+    async with living(installed()) as both:
+        yield both
 
 
 @pytest.fixture

@@ -1,0 +1,320 @@
+"""Late interaction: what the tokens of a question say of the best, whose tokens are read, and who has none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from app.access.caller import Caller
+from app.config import Settings
+from app.embeddings.cache import CachedEmbedder
+from app.embeddings.local import LocalEmbedder
+from app.embeddings.port import CODE
+from app.embeddings.tokens import cosines, rounded
+from app.index import tokens
+from app.index.space import Space, Spaces
+from app.index.tokens import Kept
+from app.memories.schemas import MemoryUpdate
+from app.search import arms
+from app.search.fusion import Fused
+from app.search.late import BLOCK, CLEAR, EQUAL, LONG, MOST, READ, blended, compared, maxsims
+from app.search.schemas import Method, SearchAnswer, SearchQuery
+from app.search.service import Search
+from app.services import Services, open_services
+from tests.clusters import furnish
+from tests.search.test_explanation import delivered, sound
+
+IDS = [UUID(int=number) for number in range(1, READ + 11)]
+
+
+def drawn(chance: np.random.Generator, count: int) -> np.ndarray:
+    """Random tokens of a text."""
+    return chance.integers(0, 256, (count, CODE), dtype=np.uint8)
+
+
+def spoken(chance: np.random.Generator, count: int) -> np.ndarray:
+    """Random tokens of a question."""
+    return rounded(chance.standard_normal((count, 8 * CODE)).astype(np.float32))
+
+
+def test_the_more_of_a_question_is_numbers_the_less_it_weighs() -> None:
+    chance = np.random.default_rng(2)
+    ranked, asked = ranking([0.9, 0.5, 0.4, 0.2]), spoken(chance, 4)
+    kept = Kept([hit.id for hit in ranked], [2, 2, 2, 2], drawn(chance, 8))
+    weights = []
+    for numbers in range(5):
+        found, told = compared(ranked, np.concatenate([asked[numbers:], 0 * asked[:numbers]]), kept)
+        weights.append(max((one.weight for one in told.values()), default=0.0))
+        assert told or found == ranked
+    assert weights == sorted(weights, reverse=True)
+    assert weights[0] > 0 == weights[4]
+
+
+def ranking(scores: list[float]) -> list[Fused]:
+    ranked = sorted(scores, reverse=True)
+    return [Fused(id_, one, one / 2, one / 2, 1.0, 0.5, scale=0.8) for id_, one in zip(IDS, ranked, strict=False)]
+
+
+SIZES = (1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1, 200)
+
+
+def written_out(question: np.ndarray, parts: list[np.ndarray]) -> list[float]:
+    """The formula of the docstring, token by token."""
+    near = [cosines(question, part) for part in parts]
+    maxima = np.array([one.max(axis=0) for one in near])
+    weights = 1 + maxima.max(axis=0) - 2 * maxima.mean(axis=0)
+    found = []
+    for one in near:
+        starts = range(0, max(1, len(one) - BLOCK), BLOCK)
+        windows = [one[start : start + 2 * BLOCK].max(axis=0) for start in starts]
+        found.append(max(float(window**2 @ weights / weights.sum()) for window in windows))
+    return found
+
+
+@settings(deadline=None)  # the first product of matrices may wait for another process
+@given(
+    counts=st.lists(
+        st.sampled_from([1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1, 200]), min_size=1, max_size=8
+    ),
+    asked=st.integers(1, 9),
+    seed=st.integers(0, 1_000),
+)
+def test_a_maxsim_is_that_of_the_best_window(counts: list[int], asked: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    question, parts = spoken(chance, asked), [drawn(chance, count) for count in counts]
+    kept = Kept(IDS[: len(counts)], counts, np.concatenate(parts))
+    assert maxsims(question, kept) == pytest.approx(written_out(question, parts), abs=1e-5)
+
+
+def test_what_is_said_together_says_more_than_what_is_scattered() -> None:
+    chance = np.random.default_rng(4)
+    question, rest = spoken(chance, 2), drawn(chance, 6 * BLOCK)
+    first, second = np.packbits(question > 0, axis=1)
+    together, scattered = rest.copy(), rest.copy()
+    together[[5, 9]] = scattered[[5, 5 * BLOCK]] = first, second
+    near, far = maxsims(question, Kept(IDS[:2], [len(rest)] * 2, np.concatenate([together, scattered])))
+    assert near > 1.5 * far
+
+
+def test_a_token_that_all_have_says_little_and_one_that_few_have_much() -> None:
+    chance = np.random.default_rng(6)
+    question, texts = spoken(chance, 2), [drawn(chance, 4) for _ in range(4)]
+    common, rare = np.packbits(question > 0, axis=1)
+    for one in texts:
+        one[0] = common
+    plain = maxsims(question, Kept(IDS[:4], [4] * 4, np.concatenate(texts)))
+    assert max(plain) < 0.1
+    texts[2][1] = rare
+    said = maxsims(question, Kept(IDS[:4], [4] * 4, np.concatenate(texts)))
+    assert said[2] > 0.9
+    assert max(said[at] for at in (0, 1, 3)) < 0.1
+
+
+@settings(deadline=None)  # the first product of matrices may wait for another process
+@given(
+    pairs=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=READ),
+    count=st.integers(1, 256),
+)
+def test_a_blend_is_the_formula_of_the_docstring_and_keeps_the_ends(pairs: list, count: int) -> None:
+    scores, said = [one for one, _ in pairs], [other for _, other in pairs]
+    weight, values = blended(scores, said, count)
+    if not pairs or min(max(scores) - min(scores), max(said) - min(said)) <= EQUAL:
+        assert weight == 0
+        return
+    assert weight == pytest.approx(MOST * LONG / (LONG + count) * min(1, (max(said) - min(said)) / CLEAR))
+    assert (min(values), max(values)) == (pytest.approx(min(scores)), pytest.approx(max(scores)))
+    low, high = min(said), max(said)
+    places = [(value - min(scores)) / (max(scores) - min(scores)) for value in values]
+    assert places == pytest.approx([(one - low) / (high - low) for one in said], abs=1e-6)
+
+
+@settings(deadline=None)  # the first product of matrices may wait for another process
+@given(
+    scores=st.lists(st.floats(0.001, 1), min_size=1, max_size=READ + 10),
+    counts=st.lists(st.integers(0, 4), min_size=READ + 10, max_size=READ + 10),
+    asked=st.integers(0, 12),
+    seed=st.integers(0, 1_000),
+)
+def test_only_what_was_read_moves_and_only_among_itself(scores, counts, asked, seed) -> None:
+    chance = np.random.default_rng(seed)
+    ranked = ranking(scores)
+    held = [(hit.id, count) for hit, count in zip(ranked, counts, strict=False) if count]
+    kept = Kept([id_ for id_, _ in held], [n for _, n in held], drawn(chance, sum(n for _, n in held)))
+    found, told = compared(ranked, spoken(chance, asked), kept)
+    before = {hit.id: hit for hit in ranked}
+    assert sorted(hit.id for hit in found) == sorted(before)
+    assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
+    assert told.keys() <= {id_ for id_, _ in held if id_ in [hit.id for hit in ranked[:READ]]}
+    for hit in found:
+        assert 0 <= hit.score <= 1
+        assert math.fsum((hit.lexical, hit.dense, hit.late)) == pytest.approx(hit.score, abs=1e-9)
+        if hit.id not in told:
+            assert hit == before[hit.id]
+            continue
+        one = told[hit.id]
+        assert hit.score == pytest.approx((1 - one.weight) * before[hit.id].score + one.weight * one.value, abs=1e-9)
+    if told:
+        assert min(hit.score for hit in found if hit.id in told) >= max(
+            (hit.score for hit in ranked[READ:]), default=0.0
+        )
+        assert sorted(one.rank for one in told.values()) == list(range(1, len(told) + 1))
+
+
+@pytest.fixture
+async def plainly(services: Services) -> AsyncIterator[Search]:
+    """A search without it, over the same index."""
+    embedder = CachedEmbedder(LocalEmbedder(tokenwise=False))
+    space = Space(embedder, services.index)
+    yield Search(services.database, Spaces(space), services.settings, services.rates)
+    await space.embedder_breaker.close()
+    await embedder.close()
+
+
+async def tokens_of(services: Services, *ids: UUID) -> dict[UUID, int]:
+    async with services.database.statement() as tx:
+        rows = await tx.execute(
+            text("SELECT id, length(tokens) / 48 AS count FROM embedding_tokens WHERE id = ANY(:ids)"),
+            {"ids": list(ids)},
+        )
+        return {row.id: row.count for row in rows}
+
+
+FERRIES = (
+    "The ferry to the island leaves at nine from the northern pier",
+    "The ferry to the island was painted blue last spring",
+    "The captain of the ferry to the island is called Tove",
+    "A cabin on the island costs more in July",
+    "From the northern pier one sees the lighthouse",
+)
+
+
+async def test_what_says_it_gains_and_the_answer_says_how_much(services: Services, owner: Caller, plainly: Search):
+    ids = await delivered(services, owner, *FERRIES)
+    query = SearchQuery("who steers the island ferry?", explain=True)
+    answer = await services.search.search(owner, query)
+    results = sound(answer)
+    assert results[0].id == ids[2]
+    arms = {result.id: result.explanation.late for result in results}
+    assert sorted(arm.rank for arm in arms.values()) == list(range(1, len(results) + 1))
+    assert arms[ids[2]].rank == 1
+    assert 0 < arms[ids[2]].score <= 1
+    assert all(result.parts.late == result.explanation.late.adds for result in results)
+    without = {result.id: result for result in sound(await plainly.search(owner, query))}
+    assert without.keys() == arms.keys()
+    assert all(result.explanation.late is None and result.parts.late == 0 for result in without.values())
+    rest = [result for result in results if result.id != ids[2]]
+    assert results[0].score - max(result.score for result in rest) > without[ids[2]].score - max(
+        without[result.id].score for result in rest
+    )
+
+
+async def test_candidates_without_tokens_keep_their_scores(services: Services, owner: Caller, plainly: Search):
+    ids = await delivered(services, owner, *FERRIES)
+    async with services.database.transaction() as tx:
+        await tx.execute(text("DELETE FROM embedding_tokens WHERE id = ANY(:ids)"), {"ids": ids[2:]})
+    query = SearchQuery("who steers the island ferry?", explain=True)
+    before = {result.id: result.score for result in (await plainly.search(owner, query)).results}
+    results = sound(await services.search.search(owner, query))
+    for result in results:
+        if result.id in ids[2:]:
+            assert (result.score, result.explanation.late) == (pytest.approx(before[result.id]), None)
+        else:
+            assert result.explanation.late is not None
+
+
+async def test_tokens_of_an_older_text_are_not_compared(services: Services, owner: Caller):
+    ids = await delivered(services, owner, *FERRIES)
+    await services.deliverer.stop()
+    try:
+        await services.memories.update(owner, ids[1], MemoryUpdate(text="The ferry to the island is blue"))
+        async with services.database.statement() as tx:
+            kept = await tokens.of_memories(tx, owner.user_id, services.embedder.model, ids)
+        assert sorted(kept.ids) == sorted({*ids} - {ids[1]})
+        answer = await services.search.search(owner, SearchQuery("blue island ferry", explain=True))
+        arms = {result.id: result.explanation.late for result in sound(answer)}
+        assert arms[ids[1]] is None
+        assert arms[ids[0]] is not None
+    finally:
+        await services.deliverer.drain()
+        services.deliverer.start()
+    answer = await services.search.search(owner, SearchQuery("blue island ferry", explain=True))
+    assert all(result.explanation.late is not None for result in sound(answer))
+
+
+async def test_as_of_a_time_a_text_of_then_is_not_compared_with_that_of_today(services: Services, owner: Caller):
+    ids = await delivered(services, owner, *FERRIES)
+    then = datetime.now(UTC)
+    await services.memories.update(owner, ids[1], MemoryUpdate(text="The ferry has a new engine"))
+    await services.deliverer.drain()
+    answer = await services.search.search(owner, SearchQuery("blue island ferry", as_of=then, explain=True))
+    arms = {result.id: (result.memory, result.explanation.late) for result in sound(answer)}
+    assert arms[ids[1]] == (FERRIES[1], None)
+    assert arms[ids[0]][1] is not None
+
+
+async def test_nobodys_tokens_are_read_but_ones_own(services: Services, new_user: str, owner: Caller):
+    stranger = await services.directory.caller(f"{new_user}-other", None, owner=True)
+    ids = await delivered(services, owner, *FERRIES)
+    async with services.database.statement() as tx:
+        theirs = await tokens.of_memories(tx, stranger.user_id, services.embedder.model, ids)
+        mine = await tokens.of_memories(tx, owner.user_id, services.embedder.model, ids)
+    assert theirs.ids == []
+    assert mine.ids == ids
+    assert mine.counts == [len(services_of) for services_of in np.split(mine.tokens, np.cumsum(mine.counts)[:-1])]
+
+
+async def test_what_only_its_thread_brings_among_the_best_is_compared_too(services: Services, owner: Caller):
+    await delivered(services, owner, *FERRIES, thread_id="ferries")
+    answer = await services.search.search(owner, SearchQuery("Tove", explain=True))
+    results = sound(answer)
+    assert any(result.explanation.words.rank is None and result.parts.cosine is None for result in results)
+    assert all(result.explanation.late is not None for result in results)
+
+
+def told(answer: SearchAnswer) -> list[tuple[UUID, float]]:
+    return [(result.id, result.score) for result in answer.results]
+
+
+async def test_a_question_of_numbers_alone_is_answered_as_without(services: Services, owner: Caller, plainly: Search):
+    await delivered(services, owner, *(f"invoice {n}00 was paid" for n in range(20, 40)))
+    for asked in ("3200", "3,200?", "2100 2200"):
+        found = await services.search.search(owner, SearchQuery(asked))
+        assert found.search_method is Method.HYBRID
+        assert told(found) == told(await plainly.search(owner, SearchQuery(asked)))
+
+
+async def test_what_takes_long_is_compared_in_another_thread_and_as_ever(
+    services: Services, owner: Caller, monkeypatch: pytest.MonkeyPatch
+):
+    long = " ".join(FERRIES) * 14
+    await delivered(services, owner, *(f"{long} number {n}" for n in range(6)), *FERRIES)
+    query = SearchQuery("who steers the island ferry?", explain=True)
+    answer = await services.search.search(owner, query)
+    assert all(result.explanation.late is not None for result in sound(answer))
+    monkeypatch.setattr(arms, "HEAVY", 0)
+    assert await services.search.search(owner, query) == answer
+
+
+async def test_switched_off_nothing_is_stored_or_compared(short_folder: Path) -> None:
+    settings = Settings.model_validate(
+        {"data_dir": str(furnish(short_folder / "not-late")), "port": 0, "search": {"late_interaction": False}}
+    )
+    async with open_services(settings) as without:
+        ann = await without.directory.caller("ann", None, owner=True)
+        await delivered(without, ann, *FERRIES)
+        answer = await without.search.search(ann, SearchQuery("island ferry", explain=True))
+        assert all(result.explanation.late is None for result in sound(answer))
+        async with without.database.statement() as tx:
+            assert await tx.scalar(text("SELECT count(*) FROM embedding_tokens")) == 0
+        assert await without.recut.run() == 0
+        async with without.database.statement() as tx:
+            assert await tx.scalar(text("SELECT count(*) FROM embedding_tokens")) == 0
