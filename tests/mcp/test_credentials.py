@@ -20,6 +20,7 @@ from app.services import Services, open_services, open_stores
 from tests.clusters import furnish
 from tests.mcp.conftest import ACCEPT, serving
 from tests.mcp.streams import Stream, stream_of, tool
+from tests.minute import early_in_a_minute
 
 ALWAYS = {"require": "always"}
 
@@ -159,6 +160,7 @@ async def test_a_key_has_only_so_many_sessions_at_once(locked, keys, new_user):
 
 async def test_the_pace_of_an_assistant_is_told_in_words(locked, new_user):
     mine = await locked.key(user_id=new_user)
+    await early_in_a_minute()
     for number in range(31):
         call = {"jsonrpc": "2.0", "method": "tools/call"} | tool("add_memories", text=f"Fact {number}.", infer=False)
         answer = await locked.here.post(f"/mcp/claude/http/{new_user}", json=call, headers={"X-API-Key": mine.key})
