@@ -82,7 +82,7 @@ class Trial:
             await self.attempt(actor, self.attempts.next(actor))
 
     async def attempt(self, actor: Actor, attempt: Attempt) -> None:
-        """Make one attempt.
+        """Make one attempt. An answer may show what could be read before it, or can be after it: undoing brings back.
 
         Raises:
             Leak: the answer holds what the actor may not see, or something changed that the actor may not change.
@@ -93,11 +93,14 @@ class Trial:
         self.statuses[int(answer.status_code)] += 1
         assert answer.status_code < 500, (attempt, answer.text)
         speaks = self._speaks(actor, attempt)
-        self._look_at(answer, actor, attempt, speaks)
+        readable = self._readable(actor, speaks)
         if attempt.writes:
             rules, apps = self.world.rules, self.world.apps
             touchable = self._touchable(actor, speaks, before)
             await self.world.load()
+            readable |= self._readable(actor, speaks)
+        self._look_at(answer, actor, attempt, speaks, readable)
+        if attempt.writes:
             # With a memory that is erased the rules about it go.
             gone = {f"memory:{id_}" for id_ in before.keys() - self.world.rows.keys()}
             rules = [rule for rule in rules if rule.key not in gone]
@@ -133,8 +136,18 @@ class Trial:
             return (user, actor.app) if attempt.app in (None, actor.app) else None
         return user, (attempt.app or "openmemory") if attempt.as_app else None
 
+    def _readable(self, actor: Actor, speaks: tuple[str, str | None] | None) -> set[str]:
+        if speaks is None or Scope.READ not in actor.scopes:
+            return set()
+        return self.world.readable(actor, *speaks)
+
     def _look_at(
-        self, answer: httpx.Response, actor: Actor, attempt: Attempt, speaks: tuple[str, str | None] | None
+        self,
+        answer: httpx.Response,
+        actor: Actor,
+        attempt: Attempt,
+        speaks: tuple[str, str | None] | None,
+        readable: set[str],
     ) -> None:
         sent = attempt.body if attempt.archive is None else attempt.archive.tables
         asked = f"{attempt.path} {json.dumps(attempt.params)} {json.dumps(sent)}"
@@ -145,9 +158,6 @@ class Trial:
             self.said[speaks[0]] |= {*TOKEN.findall(asked), *ID.findall(asked)}
         if not actor.valid and answer.status_code != 401 and not attempt.path.startswith(OPEN):
             raise Leak(f"{actor.name} was let in: {attempt} {answer.status_code}")
-        readable: set[str] = set()
-        if speaks is not None and Scope.READ in actor.scopes:
-            readable = self.world.readable(actor, *speaks)
         for each in told & (self.world.owner_of.keys() | self.world.memory_of.keys()):
             if not self._may_be_told(each, actor, speaks, readable, attempt):
                 raise Leak(f"{actor.name} was told {each}: {attempt} {answer.status_code} {answer.text[:500]}")

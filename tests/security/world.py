@@ -172,7 +172,7 @@ SELECT m.id, u.user_id AS user, a.name AS app, m.namespace, m.state::text AS sta
        concat_ws(' ', m.content, m.metadata, m.key, m.thread_id, m.kind) AS told,
        md5(concat_ws('|', m.content, m.metadata, m.state, m.namespace, m.revision,
            array(SELECT category_id FROM memory_categories mc WHERE mc.memory_id = m.id ORDER BY 1))) AS marks
-FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id
+FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id ORDER BY u.user_id, m.content, m.id
 """)
 
 _RULES = text("""
