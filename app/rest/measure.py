@@ -48,9 +48,9 @@ class Measure:
 
 
 def _template(route: Any) -> str:
-    """The path of a route with the names of its parameters, in one form for with and without a trailing slash."""
+    """The path of a route with the names of its parameters."""
     path: str = getattr(route, "path", UNMATCHED)
-    return path.rstrip("/") or "/"
+    return path.rstrip("/") or "/"  # MCP's have a route for each form
 
 
 def _is_stream(message: Message) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -31,11 +32,15 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route that refuses a body of any other type than JSON.
+    """A route that takes its path with and without a trailing slash, and refuses a body of any other type than JSON.
 
     An absent type is refused too where a browser asks: a web page may send such a body anywhere without permission.
     Old scripts send their JSON without a type.
     """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + "/?$")
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """What answers a request of this route."""
@@ -57,7 +62,7 @@ class JsonRoute(APIRoute):
 
 
 class Router(APIRouter):
-    """Routes of one feature. Each path is served with and without a trailing slash; one of the two is documented."""
+    """Routes of one feature."""
 
     def __init__(self, prefix: str, tag: str) -> None:
         super().__init__(
@@ -68,11 +73,6 @@ class Router(APIRouter):
             responses=documented(422, 503),
             generate_unique_id_function=_operation_id,
         )
-
-    def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        """Add an operation under both forms of its path."""
-        super().add_api_route(path, endpoint, **options)
-        super().add_api_route(path + "/", endpoint, **options | {"include_in_schema": False})
 
 
 def _operation_id(route: Any) -> str:
