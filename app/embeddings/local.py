@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -202,6 +203,11 @@ class Model:
         return pooled / np.linalg.norm(pooled, axis=1, keepdims=True), hidden, ids, told
 
 
+_models: WeakValueDictionary[tuple[int, bool], Model] = WeakValueDictionary()
+"""The models that somebody in this process uses: who wants one that is like it shares it, instead of loading another."""
+_loading = threading.Lock()
+
+
 class LocalEmbedder:
     """Embeds with the packaged model; `threads` work on one run. `tokenwise`: tokens get vectors too.
 
@@ -216,7 +222,6 @@ class LocalEmbedder:
         self.tokenwise = tokenwise
         self._threads = threads
         self._model: Model | None = None
-        self._loading = threading.Lock()
         self._for_documents = ThreadPoolExecutor(1, "embed-documents")
         self._questions = Questions(self._loaded, _runs)
 
@@ -271,10 +276,15 @@ class LocalEmbedder:
         return [Document(part, _whole(codes[end - len(windows) : end])) for part, end, windows in parts]
 
     def _loaded(self) -> Model:
-        with self._loading:
-            if self._model is None:
-                self._model = Model(self._threads, tokenwise=self.tokenwise)
-            return self._model
+        model = self._model
+        if model is None:
+            key = self._threads, self.tokenwise
+            with _loading:
+                model = _models.get(key)
+                if model is None:
+                    _models[key] = model = Model(self._threads, tokenwise=self.tokenwise)
+                self._model = model
+        return model
 
     async def _off_loop(self, function: Callable[[], T]) -> T:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import shutil
 import subprocess
@@ -10,17 +11,23 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.embeddings import local
 from app.embeddings.local import BATCH_TOKENS, MODEL, RUN_TOKENS, TOKENIZER, LocalEmbedder, PackagedFile, partition
 from app.embeddings.port import EmbedderUnavailable
 from app.embeddings.windows import MAX_WINDOWS
 
 LONG = "The quarterly report lists revenue, costs and staff of every office in Europe. " * 40
+
+
+def nobody_has_loaded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_models", WeakValueDictionary())
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +165,7 @@ async def test_the_model_is_loaded_once_by_calls_that_come_together(monkeypatch:
         return verified(file)
 
     monkeypatch.setattr(PackagedFile, "verified", counted)
+    nobody_has_loaded_one(monkeypatch)
     embedder = LocalEmbedder()
     assert reads == []
     await asyncio.gather(embedder.query("a"), embedder.documents(["b"]), embedder.dimension(), embedder.warm())
@@ -191,6 +199,20 @@ def install(folder: Path, file: PackagedFile, content: bytes | None) -> None:
         (folder / file.path).write_bytes(content)
 
 
+async def test_one_model_serves_all_of_a_process_and_goes_with_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody_has_loaded_one(monkeypatch)
+    first, second, other = LocalEmbedder(), LocalEmbedder(), LocalEmbedder(tokenwise=False)
+    for embedder in (first, second, other):
+        await embedder.warm()
+    assert len(local._models) == 2, "one that tells of tokens, one that does not"
+    await first.close()
+    assert (await second.query("a")).vector.shape == (384,)
+    await second.close()
+    await other.close()
+    gc.collect()
+    assert not local._models
+
+
 @pytest.mark.parametrize("file", [MODEL, TOKENIZER], ids=["model", "tokenizer"])
 async def test_a_file_with_one_flipped_bit_is_refused_by_name(
     file: PackagedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -199,6 +221,7 @@ async def test_a_file_with_one_flipped_bit_is_refused_by_name(
     content[len(content) // 2] ^= 1
     install(tmp_path, file, bytes(content))
     monkeypatch.syspath_prepend(str(tmp_path))
+    nobody_has_loaded_one(monkeypatch)
     embedder = LocalEmbedder()
     with pytest.raises(
         EmbedderUnavailable, match=rf"{file.path}: damaged .* reinstall the package {file.distribution}"
@@ -213,6 +236,7 @@ async def test_a_file_with_one_flipped_bit_is_refused_by_name(
 async def test_a_missing_file_is_named(file: PackagedFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, file, None)
     monkeypatch.syspath_prepend(str(tmp_path))
+    nobody_has_loaded_one(monkeypatch)
     embedder = LocalEmbedder()
     for call in (embedder.documents(["a"]), embedder.query("a"), embedder.dimension()):
         with pytest.raises(EmbedderUnavailable, match=f"{file.path}: cannot be read: No such file"):
