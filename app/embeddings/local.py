@@ -204,7 +204,7 @@ class Model:
 
 
 _models: WeakValueDictionary[tuple[int, bool], Model] = WeakValueDictionary()
-"""The models that somebody in this process uses: who wants one that is like it shares it, instead of loading another."""
+"""The models that somebody in this process uses: whoever wants one like it shares it, and loads no other."""
 _loading = threading.Lock()
 
 
