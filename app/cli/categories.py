@@ -15,8 +15,8 @@ categories = typer.Typer(help="What memories are filed under.", no_args_is_help=
 
 _CATEGORIES = "/api/v1/categories"
 _PATH = f"{_CATEGORIES}/assign"
-_LOOK_EVERY = 1.0
-"""Seconds between two looks at how many wait."""
+_FIRST_LOOK, _LOOK_EVERY = 0.1, 1.0
+"""Seconds until the first look at how many wait, and between two later on."""
 
 
 @categories.command("list")
@@ -122,11 +122,12 @@ async def assign(
         _tell(await client.call("GET", f"{_PATH}/preview", params=params), json=json)
         return
     begun: dict[str, Any] = await client.call("POST", _PATH, body={"user_id": name, "again": again})
-    state, until = begun, time.monotonic() + wait
+    state, until, pause = begun, time.monotonic() + wait, _FIRST_LOOK
     while state["waiting"] and time.monotonic() < until:
         if sys.stderr.isatty():
             print(f"\r{state['waiting']:,} memories wait ", end="", file=sys.stderr, flush=True)
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LOOK_EVERY)
         state = await client.call("GET", _PATH, params={"user_id": name})
     if sys.stderr.isatty():
         print("\r", end="", file=sys.stderr)

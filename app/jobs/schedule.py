@@ -82,14 +82,20 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(services.filing.run, "file", FILING_EVERY, first=FIRST_FILING)
     add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()
+    services.filing.start = partial(_now, scheduler, "file")
     watching = asyncio.create_task(watch_clock(scheduler, Clock()), name="clock")
     try:
         yield
     finally:
+        services.filing.start = None
         watching.cancel()
         await asyncio.wait([watching])
         scheduler.shutdown(wait=False)
         await syncing.close()
+
+
+def _now(scheduler: AsyncIOScheduler, job: str) -> None:
+    scheduler.modify_job(job, next_run_time=datetime.now(UTC))
 
 
 async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = CLOCK_EVERY) -> None:
@@ -99,7 +105,7 @@ async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = 
         if jump := clock.jumped():
             log.warning("the clock was set by %.0f s: every job runs now", jump)
             for job in scheduler.get_jobs():
-                job.modify(next_run_time=datetime.now(UTC))
+                _now(scheduler, job.id)
 
 
 async def prune(services: Services) -> None:

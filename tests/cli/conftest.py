@@ -40,7 +40,7 @@ def folder() -> Iterator[Path]:
 def served() -> Iterator[Path]:
     """A data folder on which a service runs, shared by the tests of one worker; each uses a `user` of its own."""
     with short_parent() as parent, starting(furnish(parent / "data")) as start:
-        start().ready()
+        start(OPENMEMORY_CATEGORIES_ASSIGN="local").ready()
         yield parent / "data"
 
 

@@ -40,7 +40,7 @@ from app.search.schemas import Method, SearchQuery
 from tests.faults.histories import live
 from tests.faults.world import STEPS, Crash, World, opened
 
-HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "10"))
+HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "7"))
 """Histories of the long run; asked for by number, they are new ones each time, and one that fails is made short."""
 
 APPS = ("claude", "cursor", "codex")

@@ -21,7 +21,7 @@ import pytest
 
 from tests import warm
 
-KILLS = int(os.environ.get("OPENMEMORY_TEST_KILLS", "14"))
+KILLS = int(os.environ.get("OPENMEMORY_TEST_KILLS", "10"))
 WRITERS = 8
 DEADLINE = 120.0
 """Seconds that one recovery may take."""

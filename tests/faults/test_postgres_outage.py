@@ -33,7 +33,7 @@ from tests.journeys.service import Service
 
 pytestmark = [pytest.mark.journey, pytest.mark.timeout(300)]
 
-OUTAGES = int(os.environ.get("OPENMEMORY_TEST_OUTAGES", "60"))
+OUTAGES = int(os.environ.get("OPENMEMORY_TEST_OUTAGES", "40"))
 
 Fault = Callable[[Stage], Awaitable[None]]
 

@@ -19,6 +19,10 @@ START = 60.0
 """Seconds that a start may take on a busy machine."""
 
 
+_FEWER = {"OPENMEMORY_CATEGORIES_ASSIGN": "off"}
+"""Each process would have the model read two hundred phrases as soon as there is a memory."""
+
+
 class Service:
     """`openmemory serve` in a process group of its own, as a terminal would start it."""
 
@@ -30,7 +34,7 @@ class Service:
             ["serve", *arguments],
             stdout=self._out,
             stderr=self._err,
-            environment=warm.clean_environment() | environment,
+            environment=warm.clean_environment() | _FEWER | environment,
         )
 
     @property

@@ -18,7 +18,7 @@ import pytest
 from tests.journeys.service import Service, short_parent, starting, until
 from tests.llm.server import Answer, LlmServer, says
 
-KILLS = int(os.environ.get("OPENMEMORY_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("OPENMEMORY_TEST_KILLS", "4"))
 TEXTS = 60
 WRITERS = 6
 

@@ -16,9 +16,9 @@ import httpx
 import psutil
 import pytest
 
+from tests import warm
 from tests.clusters import furnish
 from tests.journeys.service import START, Service, starting, until
-from tests.warm import clean_environment
 
 pytestmark = pytest.mark.journey
 
@@ -43,14 +43,7 @@ Serve = Callable[..., Service]
 
 
 def _command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "app", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=clean_environment() | environment,
-    )
+    return warm.run(arguments, stdin=None, environment=warm.clean_environment() | environment, timeout=60)
 
 
 def _add(url: str, text: str) -> str:
@@ -212,7 +205,7 @@ def test_a_data_folder_that_cannot_be_written_is_told_on_one_line(serve_first: S
 def test_folder_host_and_port_come_from_the_environment_too(folder: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port = str(probe.getsockname()[1])
-    service = Service(OPENMEMORY_DATA_DIR=str(folder), OPENMEMORY_HOST="localhost", OPENMEMORY_PORT=port)
+    service = Service(OPENMEMORY_DATA_DIR=str(furnish(folder)), OPENMEMORY_HOST="localhost", OPENMEMORY_PORT=port)
     try:
         assert service.ready() == f"http://localhost:{port}"
         assert str(folder) in service.out
@@ -224,10 +217,10 @@ def test_a_reader_of_the_output_that_goes_away_does_not_stop_it(folder: Path) ->
     reading, writing = os.pipe()
     os.close(reading)
     with subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--data-dir", str(folder), "--port", "0"],
+        [sys.executable, "-m", "app", "serve", "--data-dir", str(furnish(folder)), "--port", "0"],
         stdout=writing,
         stderr=subprocess.DEVNULL,
-        env=clean_environment(),
+        env=warm.clean_environment(),
     ) as process:
         os.close(writing)
         try:

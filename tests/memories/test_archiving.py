@@ -17,7 +17,7 @@ from app.memories.policies import CriteriaType, PolicyCreate
 from app.memories.upcoming import UpcomingQuery, statement
 from app.services import Services
 
-MANY = 100_000
+MANY = 50_000
 PART = 10_000
 OLD = 700
 """Of them, so many have not changed for a year; of these one in seven is of the small app, category and namespace."""

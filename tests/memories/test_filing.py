@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from app.access.grants import GrantCreate
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Forbidden, Invalid, NotFound
 from app.index.reconcile import alone
+from app.jobs.schedule import FIRST_FILING, scheduled
 from app.memories import classifying, described, filing, filing_orders
 from app.memories.filing import Filing, Waiting
 from app.memories.filing_preview import Preview
@@ -464,7 +466,7 @@ async def test_what_waits_is_found_by_an_index(services: Services, owner: Caller
     assert "Seq Scan" not in plan, plan
 
 
-MANY = 100_000
+MANY = 50_000
 PART = 10_000
 LOOKED_AT = 4_000
 _FILL = text(
@@ -479,6 +481,39 @@ _FILL = text(
     FROM new CROSS JOIN (SELECT model, vector, cut FROM embeddings WHERE id = :like LIMIT 1) AS e
     """
 )
+
+
+async def test_what_is_ordered_is_looked_at_at_once(
+    services: Services, owner: Caller, job: Filing, remember: Remember, eventually: Callable[..., Awaitable[None]]
+) -> None:
+    id_ = await remember(owner, HEALTH)
+
+    async def is_filed() -> bool:
+        return await filed(services, id_) == {"health": True}
+
+    async with scheduled(replace(services, filing=job)):
+        await job.order(owner, again=True)
+        await eventually(is_filed, within=FIRST_FILING - 5)  # when its turn has not come yet
+    assert job.start is None
+
+
+async def test_what_is_ordered_while_others_are_filed_is_looked_at_in_the_same_run(
+    owner: Caller, job: Filing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, looks = [], []
+    job.start = lambda: started.append(1)
+
+    async def some() -> int:
+        looks.append(1)
+        if len(looks) == 1:
+            await job.order(owner, again=False)
+        return 0
+
+    monkeypatch.setattr(job, "_some", some)
+    await job.run()
+    assert (len(looks), started) == (2, [])
+    await job.order(owner, again=False)
+    assert started == [1]
 
 
 @pytest.mark.slow

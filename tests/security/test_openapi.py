@@ -30,7 +30,7 @@ from tests.mcp.conftest import serving
 
 KEY = "an-administrator-for-everyone-0123456789"
 AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
-LONG = int(os.environ.get("OPENMEMORY_TEST_EXAMPLES", "8"))
+LONG = int(os.environ.get("OPENMEMORY_TEST_EXAMPLES", "5"))
 
 CHECKS = {
     # An answer is right although the description alone would have it otherwise. A request that fits the description may
