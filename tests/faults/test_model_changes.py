@@ -41,7 +41,7 @@ from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.faults.histories import live
 
-HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "4"))
+HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "6"))
 """Histories of the long run; asked for by number, they are new ones each time, and one that fails is made short."""
 
 MODELS = {"one": 24, "two": 16, "three": 24}
