@@ -24,6 +24,7 @@ from app import exact_json
 from app.config import Database as DatabaseSettings
 from app.driver import Connection, Heart, ended
 from app.errors import Overtaken, SetupError, Unavailable
+from app.lending import Lender
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,9 @@ _AWAY = (
 
 _GRACE = 2.0
 """Seconds beyond `statement_timeout` that PostgreSQL has to report that a statement was cancelled."""
+
+_OLD = 1800
+"""Seconds after which a connection is opened anew before it is used again."""
 
 _SAID_EVERY = 30.0
 """Seconds between two lines of the log that say that PostgreSQL is away."""
@@ -154,7 +158,7 @@ class Database:
             "pool_size": settings.pool_size,
             "max_overflow": settings.pool_size,
             "pool_timeout": settings.connect_timeout,
-            "pool_recycle": 1800,
+            "pool_recycle": _OLD,
             # The connection used last is used first: few ever get opened, and theirs are the warm ones.
             "pool_use_lifo": True,
             "hide_parameters": True,
@@ -165,10 +169,12 @@ class Database:
         self.engine: AsyncEngine = create_async_engine(self.url, **options)
         # A pool of its own: switching the mode of a connection for every statement costs as much as a short statement.
         options |= {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None}
-        self._statements = create_async_engine(self.url, **options)
+        statements = create_async_engine(self.url, **options)
         planned = {"options": f"{self._reaching['options']} {_PLANNED}"}
-        self._planned = create_async_engine(self.url, **options | {"connect_args": options["connect_args"] | planned})
-        for engine in (self.engine, self._statements, self._planned):
+        planned_each = create_async_engine(self.url, **options | {"connect_args": options["connect_args"] | planned})
+        self._statements = Lender(statements, settings.pool_size, self._fit)
+        self._planned = Lender(planned_each, settings.pool_size, self._fit)
+        for engine in (self.engine, statements, planned_each):
             event.listen(engine.sync_engine, "connect", _opened)
             event.listen(engine.sync_engine, "checkout", self._checked)
         self.failures = 0
@@ -220,14 +226,14 @@ class Database:
     async def statement(self) -> AsyncIterator[Tx]:
         """A connection on which every statement is its own transaction: saves BEGIN and COMMIT round trips."""
         with _Outage(self):
-            async with self._statements.connect() as connection:
+            async with self._statements.lent() as connection:
                 yield connection
 
     @asynccontextmanager
     async def planned(self) -> AsyncIterator[Tx]:
         """The same, for statements that are planned for their values each time: lists, and what is counted."""
         with _Outage(self):
-            async with self._planned.connect() as connection:
+            async with self._planned.lent() as connection:
                 yield connection
 
     async def dedicated(self) -> AsyncPgConnection:
@@ -244,19 +250,21 @@ class Database:
 
     def pools(self) -> dict[str, PoolUse]:
         """The connections for transactions, those for single statements, and those of lists."""
-        limit = 2 * self._settings.pool_size
+        lenders = {"statements": self._statements, "planned": self._planned}
+        pools = {"transactions": (self.engine, 0)}
+        pools |= {name: (lender.engine, lender.idle) for name, lender in lenders.items()}
         found = {}
-        engines = {"transactions": self.engine, "statements": self._statements, "planned": self._planned}
-        for name, engine in engines.items():
+        for name, (engine, idle) in pools.items():
             pool: Any = engine.pool
-            found[name] = PoolUse(used=pool.checkedout(), idle=pool.checkedin(), limit=limit)
+            limit = 2 * self._settings.pool_size
+            found[name] = PoolUse(used=pool.checkedout() - idle, idle=pool.checkedin() + idle, limit=limit)
         return found
 
     async def close(self) -> None:
         """Close every connection."""
         await self.engine.dispose()
-        await self._statements.dispose()
-        await self._planned.dispose()
+        await self._statements.close()
+        await self._planned.close()
 
     async def _connect(self, *arguments: Any, **options: Any) -> Connection:
         # The driver counts for each address of each host; looking a name up counts nowhere.
@@ -281,8 +289,12 @@ class Database:
         notices. One opened before another broke is suspect: its server may be gone without a word."""
         if record.info.pop("new", False):
             return
-        if record.info["opened"] <= self._suspect_until or ended(connection.driver_connection):
+        if not self._fit(record.info["opened"], connection.driver_connection):
             raise exc.DisconnectionError
+
+    def _fit(self, opened: float, driver: Any) -> bool:
+        """Whether a connection that nobody used for a while may be used again."""
+        return max(self._suspect_until, time.monotonic() - _OLD) < opened and not ended(driver)
 
     def _failed(self, since: float, reason: BaseException, *, broken: bool) -> None:
         """Note that what began at `since` met no PostgreSQL."""

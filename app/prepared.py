@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, AsyncRawCursor
+from psycopg import AsyncRawCursor
 from psycopg.rows import namedtuple_row, tuple_row
 from sqlalchemy import ClauseElement, Text, TextClause, bindparam, exc, text
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.types import TypeEngine
 
 from app.database import Tx
+from app.lending import driver_of
 
 _DIALECT = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
 
@@ -61,7 +62,7 @@ class Prepared:
             sqlalchemy.exc.DBAPIError: as SQLAlchemy would raise it; a broken connection is given up.
         """
         given = self._arguments(values)
-        driver = cast(AsyncConnection[Any], (await tx.get_raw_connection()).driver_connection)
+        driver = await driver_of(tx)
         cursor = AsyncRawCursor(driver, row_factory=self._row_factory)
         try:
             await cursor.execute(self._sql, given, prepare=self._kept, binary=self._binary)
@@ -75,8 +76,7 @@ class Prepared:
 
     async def plan(self, tx: Tx, values: Mapping[str, Any], options: str = "COSTS OFF") -> str:
         """How PostgreSQL answers it, as EXPLAIN with these options says."""
-        driver = cast(AsyncConnection[Any], (await tx.get_raw_connection()).driver_connection)
-        cursor = AsyncRawCursor(driver)
+        cursor = AsyncRawCursor(await driver_of(tx))
         await cursor.execute(f"EXPLAIN ({options}) ".encode() + self._sql, self._arguments(values), prepare=False)
         return "\n".join(row[0] for row in await cursor.fetchall())
 

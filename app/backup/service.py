@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, cast
+from typing import BinaryIO, Literal
 
-from psycopg import AsyncConnection
 from psycopg import errors as pg
 from sqlalchemy import exc, text
 
@@ -37,6 +36,7 @@ from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict
 from app.index.deliver import Deliverer
 from app.index.space import Spaces
+from app.lending import driver_of
 from app.memories import incoming, planning, restoring, shared_categories
 from app.memories.maintenance import Maintenance
 from app.memories.planning import Restored
@@ -305,7 +305,7 @@ def _overtaken(error: object) -> bool:
 
 
 async def _copy(tx: Tx, table: str, data: bytes) -> None:
-    driver = cast(AsyncConnection[Any], (await tx.get_raw_connection()).driver_connection)
+    driver = await driver_of(tx)
     try:
         async with driver.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
             await copy.write(data)

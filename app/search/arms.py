@@ -82,6 +82,8 @@ class Arms:
         self._query = query
         self._focused: str | None = None
         """The query without its common words, where that was looked up with the rules."""
+        # First of all, since it takes longest: a thread embeds while PostgreSQL is asked.
+        self._whole = self._asked() if self._space.embedder.tokenwise else None
         self._narrowed = asyncio.ensure_future(self._narrow())
         self._times = times
         self._then: list[LexicalHit] | None = None
@@ -299,14 +301,19 @@ class Arms:
     async def _understood(self) -> tuple[Question, str]:
         """The question without its common words, as the model understands it, and what that is. The tokens are those of
         the whole: a word that is common among all memories may tell those apart that are near."""
-        text = self._query.text
-        if not self._space.embedder.tokenwise:
-            meant = await self._meant()
+        meant = await self._meant()
+        if self._whole is None:
             return await self._space.query(meant), meant
         # Mostly they are the same, so that the model works while rules and common words are looked up.
-        meant, whole = await asyncio.gather(self._meant(), self._space.query(text))
+        whole = await self._whole
         self._words = whole.tokens
-        return whole if meant == text else await self._space.query(meant), meant
+        return whole if meant == self._query.text else await self._space.query(meant), meant
+
+    def _asked(self) -> asyncio.Future[Question]:
+        """What the model makes of the whole question; that it failed is told to whoever waits for it, if anybody."""
+        asked = asyncio.ensure_future(self._space.query(self._query.text))
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return asked
 
     async def _meant(self) -> str:
         where = await self._narrowed

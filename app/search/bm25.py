@@ -192,10 +192,11 @@ class Shape:
 
 
 @lru_cache(maxsize=256)
-def bm25(shape: Shape, slots: int, spelt: bool = False, quoted: bool = False) -> str:
+def bm25(shape: Shape, slots: int, spelt: bool = False, quoted: bool = False, every: bool = False) -> str:
     """Candidates with their BM25 score, best first. Binds user, query and the shape's filters.
 
-    `spelt`: with further lexemes, bound as such, that weigh `SPELT`. `quoted`: with phrases, bound as such.
+    `spelt`: with further lexemes, bound as such, that weigh `SPELT`. `quoted`: with phrases, bound as such. `every`:
+    all candidates, not only as many as are asked for and some more.
     """
     ids = range(1, slots + 1)
     keys = "lexical_keys(m.user_id, m.namespace, m.words)"
@@ -203,7 +204,7 @@ def bm25(shape: Shape, slots: int, spelt: bool = False, quoted: bool = False) ->
     # Words of a long memory are compressed: unpacked once per row here rather than once per lexeme.
     plain = "case when pg_column_size(m.words) > 1000 then m.words || ''::tsvector else m.words end as plain"
     plain += ", coalesce(m.word_count, length(m.words)) as length"
-    words = ", ".join(f"q{i}" for i in ids)
+    words, rates = (", ".join(f"{name}{i}" for i in ids) for name in "qr")
     found = "table chosen union all table paired" + (" union all table quoted" if quoted else "")
     factor = f"(case when f{{i}} then {SPELT * (K1 + 1)} else {K1 + 1} end)" if spelt else f"{K1 + 1}"
     guesses = ", ".join(f"bool_or(lexeme = any(:spelt)) filter (where slot = {i}) as f{i}" for i in ids)
@@ -287,8 +288,8 @@ with {shape.sets}scope as materialized (
   limit {2 * POOL}
 ){phrases}, newest as materialized (
   select m.id, m.plain, m.length, m.namespace, m.thread_id
-  from (select every from choice
-        where some_common{shape.elsewhere} and (select count(*) from ({found}) found) < :limit offset 0) q
+  from (select every from choice where some_common{shape.elsewhere}
+          and (select count(*) from (select from ({found}) found limit :limit) enough) < :limit offset 0) q
   cross join lateral (
     select m.*, {plain} from {shape.newest} limit {NEWEST} offset 0) m
   where m.plain @@ q.every and m.id <> all(array(select id from ({found}) found))
@@ -300,32 +301,35 @@ with {shape.sets}scope as materialized (
   select {", ".join(f"{idf.format(i=i)} * {factor.format(i=i)}::float8 as w{i}, n{i}" for i in ids)}
   from scope, choice, (select {", ".join(f"count(*) filter (where r{i} > 0) as n{i}" for i in ids)} from pool) found
 ), weighed as materialized (
-  select t.lexeme, t.word, t.documents = 0 and w.found = 0 as missing, w.weight
+  select t.slot, t.lexeme, t.word, t.documents = 0 and w.found = 0 as missing, w.weight
   from weight, unnest(array[{", ".join(f"w{i}" for i in ids)}], array[{", ".join(f"n{i}" for i in ids)}])
        with ordinality w(weight, found, slot) join term t using (slot)
 ), near as materialized (
-  select concat(a.word, '<', gap, '>', b.word)::tsquery as pair, {NEAR}::float8 * least(a.weight, b.weight) as gain
+  select concat(a.word, '<', gap, '>', b.word)::tsquery as pair, {NEAR}::float8 * least(a.weight, b.weight) as gain,
+         a.slot as first, b.slot as second
   from (
     select distinct lexeme, next, gap from (
       select w.lexeme, lead(w.lexeme) over along as next, lead(place) over along - place as gap
       from spoken, unnest(words) w, unnest(w.positions) place where newest window along as (order by place)) following
     where gap <= {GAP} limit {2 * slots}) pair
     join weighed a using (lexeme) join weighed b on b.lexeme = pair.next
-), scored as materialized (
-  select id, namespace, thread_id{carried}, {" + ".join(gain.format(i=i) for i in ids)} as score from weight, pool
+), scored as {"" if every else "not "}materialized (
+  select id, namespace, thread_id{carried}, {rates}, {" + ".join(gain.format(i=i) for i in ids)} as score
+  from weight, pool
+), best as materialized (
+  select id, namespace, thread_id, score, array[{rates}] as rates
+  from (select * from scored order by score desc, id limit greatest({READ}, :limit)) s
 ), raised as materialized (
   select m.id, sum(near.gain) as gain
-  from (select m.id, {plain}
-        from (select id from scored order by score desc, id limit greatest({READ}, :limit)) best
-        join memories m using (id)
-        where exists (select from near) offset 0) m
-  join near on m.plain @@ near.pair
+  from (select m.id, best.rates, {plain} from best join memories m using (id) where exists (
+          select from near where best.rates[near.first] > 0 and best.rates[near.second] > 0) offset 0) m
+  join near on case when m.rates[near.first] > 0 and m.rates[near.second] > 0 then m.plain @@ near.pair end
   group by m.id
 )
 select pool.id, pool.score + coalesce(raised.gain, 0){held} as score,
        (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together,
        (select array_agg(lexeme) from weighed where missing) as missing
-from scored pool left join raised using (id) left join (
+from {"scored" if every else "best"} pool left join raised using (id) left join (
   select namespace, thread_id, {together} as together
   from weight, (select namespace, thread_id, {said} from pool where thread_id is not null group by 1, 2) of_thread
 ) thread using (namespace, thread_id)

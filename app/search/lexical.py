@@ -87,11 +87,13 @@ async def search(
     binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | (parameters or {})
     shape, best = Shape.of(where), _best if kept else _unkept
     terms, many = _MATCHED if traced else None, lexemes(query)
-    rows = await best(bm25(shape, _slots(many), quoted=bool(phrases)), terms, readable).rows(connection, binds)
+    # Best come as many as are asked for, unless something may still put others above them.
+    sql = partial_of(bm25, shape, quoted=bool(phrases), every=bool(phrases) or readable is not None)
+    rows = await best(sql(_slots(many)), terms, readable).rows(connection, binds)
     if (not rows or rows[0].missing) and (words := unknown(query)):
         asked = binds | {"needles": words, "missing": rows[0].missing if rows else None}
         if spelt := meant(await _alike(shape).rows(connection, asked)):
-            statement = best(bm25(shape, _slots(many + len(spelt)), spelt=True, quoted=bool(phrases)), terms, readable)
+            statement = best(sql(_slots(many + len(spelt)), spelt=True), terms, readable)
             rows = await statement.rows(connection, binds | {"spelt": spelt})
     hits = [_hit(row, traced) for row in rows]
     if len(hits) >= (limit if enough is None else enough) or not (needles := _needles(query)):

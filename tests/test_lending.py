@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+from sqlalchemy import exc, text
+from sqlalchemy.engine import make_url
+
+from app.config import Database as DatabaseSettings
+from app.database import Database, PoolUse
+from app.errors import Unavailable
+from app.prepared import Prepared
+from app.services import Services
+
+PID = Prepared(text("SELECT pg_backend_pid()"), plain=True)
+SLEEP = Prepared(text("SELECT pg_backend_pid() FROM pg_sleep(0.05)"), plain=True)
+NEVER = Prepared(text("SELECT 1 FROM pg_sleep(3600)"), plain=True)
+WRONG = Prepared(text("SELECT 1 / (SELECT 0)"), plain=True)
+END_THEIRS = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = :name")
+POOL = 2
+
+
+@pytest.fixture
+async def database(services: Services) -> AsyncIterator[Database]:
+    """A database of its own name with a small pool."""
+    url = make_url(services.database.url).update_query_dict({"application_name": "test-lending"})
+    database = Database(url.render_as_string(hide_password=False), DatabaseSettings(pool_size=POOL, connect_timeout=10))
+    yield database
+    await database.close()
+
+
+async def backend(database: Database, statement: Prepared = PID) -> int:
+    async with database.statement() as tx:
+        [(pid,)] = await statement.rows(tx, {})
+    return int(pid)
+
+
+def use(database: Database) -> tuple[int, int]:
+    """Connections for single statements: in use, and not."""
+    found: PoolUse = database.pools()["statements"]
+    return found.used, found.idle
+
+
+async def test_who_comes_later_gets_the_connection_that_was_used_last(database: Database) -> None:
+    first = await backend(database)
+    assert use(database) == (0, 1)
+    async with database.statement() as tx:
+        [(pid,)] = await PID.rows(tx, {})
+        assert pid == first
+        assert use(database) == (1, 0)
+        assert await backend(database) != first
+    assert await backend(database) == first
+    assert use(database) == (0, 2)
+
+
+async def test_a_kept_connection_that_ended_is_replaced_without_a_failure(
+    database: Database, services: Services
+) -> None:
+    before = await asyncio.gather(*(backend(database, SLEEP) for _ in range(2)))
+    assert use(database) == (0, 2)
+    async with services.database.transaction() as tx:
+        await tx.execute(END_THEIRS, {"name": "test-lending"})
+    after = await asyncio.gather(*(backend(database, SLEEP) for _ in range(2)))
+    assert not set(before) & set(after)
+    assert database.failures == 0
+
+
+async def test_a_kept_connection_is_suspect_once_a_younger_one_broke(database: Database, services: Services) -> None:
+    before = await backend(database)
+
+    async def cut() -> None:
+        async with database.transaction() as tx:
+            mine = await tx.scalar(text("SELECT pg_backend_pid()"))
+            async with services.database.transaction() as other:
+                await other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": mine})
+            await tx.execute(text("SELECT 1"))
+
+    with pytest.raises(Unavailable):
+        await cut()
+    assert await backend(database) != before
+
+
+async def test_a_kept_connection_that_is_old_is_opened_anew(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await backend(database)
+    monkeypatch.setattr("app.database._OLD", 0)
+    assert await backend(database) != before
+
+
+async def test_more_than_there_are_connections_take_turns(database: Database) -> None:
+    async with asyncio.timeout(30):
+        pids = await asyncio.gather(*(backend(database, SLEEP) for _ in range(10 * POOL)))
+    assert len(set(pids)) <= 2 * POOL
+    used, idle = use(database)
+    assert used == 0
+    assert idle <= 2 * POOL
+
+
+async def test_the_first_connection_that_is_given_back_goes_to_who_waits(database: Database) -> None:
+    async with AsyncExitStack() as held:
+        first = AsyncExitStack()
+        await first.enter_async_context(database.statement())
+        for _ in range(2 * POOL - 1):
+            await held.enter_async_context(database.statement())
+        waiting = asyncio.ensure_future(backend(database))
+        await asyncio.sleep(0)
+        await first.aclose()
+        async with asyncio.timeout(5):
+            assert await waiting > 0
+
+
+async def test_who_waits_longer_than_a_connection_may_take_is_told_so(services: Services) -> None:
+    database = Database(services.database.url, DatabaseSettings(pool_size=1, connect_timeout=1))
+    try:
+        async with database.statement(), database.statement():
+            with pytest.raises(Unavailable, match="no free connection"):
+                await backend(database)
+        await backend(database)
+    finally:
+        await database.close()
+
+
+async def test_a_connection_on_which_something_failed_can_be_used_again(database: Database) -> None:
+    before = await backend(database)
+    for _ in range(3 * POOL):
+        with pytest.raises(exc.DBAPIError, match="division by zero"):
+            await backend(database, WRONG)
+    assert await backend(database) == before
+    assert use(database) == (0, 1)
+
+
+async def test_no_connection_is_lost_by_who_is_cancelled(database: Database, eventually) -> None:
+    async def used() -> bool:
+        return use(database)[0] == 1
+
+    for _ in range(3 * POOL):
+        waiting = asyncio.ensure_future(backend(database, NEVER))
+        await eventually(used)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(backend(database, SLEEP) for _ in range(4 * POOL)))
+    assert use(database)[0] == 0
+
+
+async def test_what_sqlalchemy_executes_and_what_is_prepared_take_turns_on_a_connection(database: Database) -> None:
+    found = []
+    for _ in range(3):
+        async with database.statement() as tx:
+            found.append(await tx.scalar(text("SELECT pg_backend_pid()")))
+            assert tx.in_transaction()
+        found.append(await backend(database))
+    assert len(set(found)) == 1
+
+
+async def test_one_that_broke_in_use_is_not_lent_again(database: Database, services: Services) -> None:
+    async def cut() -> int:
+        async with database.statement() as tx:
+            [(mine,)] = await PID.rows(tx, {})
+            async with services.database.transaction() as other:
+                await other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": mine})
+            await PID.rows(tx, {})
+        return int(mine)
+
+    for _ in range(2 * POOL + 1):
+        with pytest.raises(Unavailable, match="does not answer"):
+            await cut()
+    assert await backend(database) > 0
+    assert use(database)[0] == 0
