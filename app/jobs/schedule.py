@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from app.errors import Unavailable
 from app.jobs.clock import Clock
+from app.jobs.on_demand import OnDemand
 from app.jobs.syncing import Syncing
 from app.search import statistics
 from app.services import Services
@@ -55,21 +57,18 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     """Run the jobs while the block runs. The first sync runs at once: a damaged index is repaired at start."""
     scheduler = AsyncIOScheduler(timezone=UTC)
     syncing = Syncing(services)
+    filing = OnDemand(_patient(services.filing.run, "file"), "file")
 
     async def ask_for_sync() -> None:
         syncing.ask("schedule")
 
-    def add(job: Callable[[], Awaitable[object]], name: str, seconds: float, first: float | None = None) -> None:
-        async def run() -> None:
-            try:
-                await job()
-            except Unavailable as error:  # of which the log hears from `database`, once
-                log.debug("%s: not now: %s", name, error)
+    async def ask_for_filing() -> None:
+        filing.ask()
 
+    def add(job: Callable[[], Awaitable[object]], name: str, seconds: float, first: float | None = None) -> None:
         at = {} if first is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=first)}
-        scheduler.add_job(
-            run, "interval", id=name, seconds=seconds, coalesce=True, max_instances=1, misfire_grace_time=None, **at
-        )
+        every: Any = {"seconds": seconds, "coalesce": True, "max_instances": 1, "misfire_grace_time": None, **at}
+        scheduler.add_job(_patient(job, name), "interval", id=name, **every)
 
     add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
     add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
@@ -79,10 +78,10 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(services.maintenance.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "note_use_of_keys", KEYS_EVERY)
     add(services.archiving.run, "archive", ARCHIVE_EVERY, first=FIRST_ARCHIVE)
-    add(services.filing.run, "file", FILING_EVERY, first=FIRST_FILING)
+    add(ask_for_filing, "file", FILING_EVERY, first=FIRST_FILING)
     add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()
-    services.filing.start = partial(_now, scheduler, "file")
+    services.filing.start = filing.ask
     watching = asyncio.create_task(watch_clock(scheduler, Clock()), name="clock")
     try:
         yield
@@ -91,11 +90,20 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
         watching.cancel()
         await asyncio.wait([watching])
         scheduler.shutdown(wait=False)
+        await filing.close()
         await syncing.close()
 
 
-def _now(scheduler: AsyncIOScheduler, job: str) -> None:
-    scheduler.modify_job(job, next_run_time=datetime.now(UTC))
+def _patient(job: Callable[[], Awaitable[object]], name: str) -> Callable[[], Coroutine[Any, Any, None]]:
+    """The job, whose next turn comes when PostgreSQL is away."""
+
+    async def run() -> None:
+        try:
+            await job()
+        except Unavailable as error:  # of which the log hears from `database`, once
+            log.debug("%s: not now: %s", name, error)
+
+    return run
 
 
 async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = CLOCK_EVERY) -> None:
@@ -105,7 +113,7 @@ async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = 
         if jump := clock.jumped():
             log.warning("the clock was set by %.0f s: every job runs now", jump)
             for job in scheduler.get_jobs():
-                _now(scheduler, job.id)
+                scheduler.modify_job(job.id, next_run_time=datetime.now(UTC))
 
 
 async def prune(services: Services) -> None:

@@ -10,6 +10,7 @@ from app.errors import Unavailable
 from app.index.port import IndexUnavailable
 from app.index.reconcile import SyncRunning
 from app.inherited import SWITCH
+from app.jobs.on_demand import OnDemand
 from app.services import Services
 
 FIRST_RETRY, LAST_RETRY = 5.0, 60.0
@@ -26,20 +27,18 @@ class Syncing:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._asked = asyncio.Event()
         self._trigger = ""
         self._pause = FIRST_RETRY
         self._retry: asyncio.TimerHandle | None = None
         self._second: asyncio.TimerHandle | None = None
-        self._closing = False
         self._told = False
-        self._task = asyncio.create_task(self._work(), name="sync")
+        self._runs = OnDemand(self._sync, "sync")
         services.spaces.on_recovery = self.recovered
 
     def ask(self, trigger: str) -> None:
         """Run it now, or as soon as the present one ends."""
         self._trigger = trigger
-        self._asked.set()
+        self._runs.ask()
 
     def recovered(self) -> None:
         """Run it now and once more in a while."""
@@ -49,12 +48,10 @@ class Syncing:
     async def close(self) -> None:
         """Cut off what runs: the next start goes on."""
         self._services.spaces.on_recovery = None
-        self._closing = True
         for timer in (self._retry, self._second):
             if timer is not None:
                 timer.cancel()
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await self._runs.close()
 
     def _tell_variable(self, error: Exception) -> None:
         """Name once the variable of the old OpenMemory that leads to a Qdrant which is gone with it."""
@@ -76,16 +73,8 @@ class Syncing:
             timer.cancel()
         return asyncio.get_running_loop().call_later(seconds, self.ask, trigger)
 
-    async def _work(self) -> None:
-        while not self._closing:  # a cancellation may be lost among the failures of an outage
-            await self._asked.wait()
-            self._asked.clear()
-            try:
-                await self._sync(self._trigger)
-            except Exception:
-                log.exception("sync: failed")
-
-    async def _sync(self, trigger: str) -> None:
+    async def _sync(self) -> None:
+        trigger = self._trigger
         try:
             done = await self._services.reconciler.sync(trigger=trigger)
         except SyncRunning:

@@ -164,11 +164,10 @@ class Filing:
         self._settings = settings
         self._known: OrderedDict[tuple[str, tuple[Subject, ...]], Known] = OrderedDict()
         self._made = False
-        self._running = self._asked = False
         self.filed = 0
         """Memories that this process has filed since its start."""
         self.start: Callable[[], None] | None = None
-        """Has the job run now; None: nobody runs it."""
+        """Has this run now, not when it is its turn, or once more if it does; None: nobody runs it."""
 
     async def run(self) -> int:
         """File until nothing is due; returns how many memories got or lost a category. Another process is left to it.
@@ -179,29 +178,18 @@ class Filing:
         if self._settings.assign == "off":
             return 0
         before = self.filed
-        self._running = self._asked = True
         try:
             async with alone(self._database, LOCK):
-                while self._asked:  # once more, if somebody asks meanwhile
-                    self._asked = False
-                    await filing_orders.take_up(self._database)
-                    while await self._some() == PAGE:
-                        continue
+                await filing_orders.take_up(self._database)
+                while await self._some() == PAGE:
+                    continue
         except SyncRunning:
             return 0
         except EmbedderUnavailable as error:
             log.debug("categories are assigned later: %s", error)
-        finally:
-            self._running = False
         if done := self.filed - before:
             log.info("categories: %d memories filed", done)
         return self.filed - before
-
-    def _hurry(self) -> None:
-        """Have the job look now, not when it is its turn."""
-        self._asked = True
-        if not self._running and self.start is not None:
-            self.start()
 
     async def order(self, caller: Caller, *, again: bool) -> Waiting:
         """Have what waits of a user filed soon, and `again` also what was looked at and no client has filed.
@@ -221,7 +209,8 @@ class Filing:
         if again:
             async with self._database.transaction() as tx:
                 await filing_orders.order(tx, caller.user_id)
-        self._hurry()
+        if self.start is not None:
+            self.start()
         return await self.waiting(caller)
 
     async def waiting(self, caller: Caller) -> Waiting:

@@ -1,0 +1,39 @@
+"""A job that runs when somebody asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+log = logging.getLogger(__name__)
+
+
+class OnDemand:
+    """Runs a job one run at a time in this process; what is asked for while it runs comes after it, once for all."""
+
+    def __init__(self, job: Callable[[], Awaitable[object]], name: str) -> None:
+        self._job = job
+        self._name = name
+        self._asked = asyncio.Event()
+        self._closing = False
+        self._task = asyncio.create_task(self._work(), name=name)
+
+    def ask(self) -> None:
+        """Run it now, or as soon as the present run ends."""
+        self._asked.set()
+
+    async def close(self) -> None:
+        """Cut off what runs."""
+        self._closing = True
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _work(self) -> None:
+        while not self._closing:  # a cancellation may be lost among the failures of an outage
+            await self._asked.wait()
+            self._asked.clear()
+            try:
+                await self._job()
+            except Exception:
+                log.exception("%s: failed", self._name)
