@@ -39,6 +39,9 @@ _MODULES = (
 )  # fmt: skip
 """None of them may start a thread when it is imported: a fork would be without it."""
 
+LONGEST = 90.0
+"""Seconds that a command may take which is run to its end."""
+
 
 class Command:
     """One command, in a session of its own: what the tests need of `subprocess.Popen`."""
@@ -114,19 +117,19 @@ def start(
         return Command(arguments, [nothing.fileno(), stdout.fileno(), stderr.fileno()], environment)
 
 
-def run(
-    arguments: Sequence[str], *, stdin: str | None, environment: Mapping[str, str], timeout: float
-) -> subprocess.CompletedProcess[str]:
-    """Run `python -m app` to its end, as `subprocess.run` does; without `stdin` there is nothing to read.
+def run(*arguments: str, stdin: str | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m app` to its end, as `subprocess.run` does; without `stdin` there is nothing to read. Of settings
+    its environment has these alone.
 
     Raises:
-        subprocess.TimeoutExpired: it has not ended after `timeout` seconds; then it is killed.
+        subprocess.TimeoutExpired: it has not ended after `LONGEST` seconds; then it is killed.
     """
+    environment = clean_environment() | settings
     if not available():
         return subprocess.run(
             [sys.executable, "-m", "app", *arguments],
             check=False, input=stdin, stdin=subprocess.DEVNULL if stdin is None else None, capture_output=True,
-            text=True, timeout=timeout, env=dict(environment),
+            text=True, timeout=LONGEST, env=environment,
         )  # fmt: skip
     pipes = [os.pipe() for _ in range(3)]
     theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
@@ -140,10 +143,10 @@ def run(
         try:
             pool.submit(_feed, write, (stdin or "").encode())
             said = [pool.submit(stream.read) for stream in (out, err)]
-            code = command.wait(timeout)
+            code = command.wait(LONGEST)
         finally:
             command.kill()
-        stdout, stderr = (reading.result(timeout).decode() for reading in said)
+        stdout, stderr = (reading.result(LONGEST).decode() for reading in said)
     return subprocess.CompletedProcess(command.args, code, stdout, stderr)
 
 

@@ -83,13 +83,13 @@ class McpDoors:
             for json in (True, False)
         )
         self.routes: list[BaseRoute] = [
-            *_both("/mcp/{client}/http/{user}", self._streamable),
-            *_both("/mcp", self._streamable),
-            *_both("/mcp/messages", self._post_message),
-            *_both("/mcp/sse", self._open_sse),
-            *_both("/mcp/{client}/sse/{user}", self._open_sse),
+            _Door("/mcp/{client}/http/{user}", self._streamable),
+            _Door("/mcp", self._streamable),
+            _Door("/mcp/messages", self._post_message),
+            _Door("/mcp/sse", self._open_sse),
+            _Door("/mcp/{client}/sse/{user}", self._open_sse),
             *_nameless("sse", self._open_sse),
-            *_both("/mcp/{client}/sse/{user}/messages", self._post_message),
+            _Door("/mcp/{client}/sse/{user}/messages", self._post_message),
             *_nameless("http", self._streamable),
         ]
 
@@ -286,6 +286,14 @@ def _with_slashes(scope: Scope) -> _Named | None:
     return _Named(f"/mcp/-/{transport}/-{rest}", {"client": unquote(client), "user": unquote(user)})
 
 
+class _Door(Route):
+    """A route that takes its path with up to so many slashes behind it: some clients do not follow redirects."""
+
+    def __init__(self, path: str, app: ASGIApp, slashes: int = 1) -> None:
+        super().__init__(path, _Endpoint(app))
+        self.path_regex = re.compile(f"{self.path_regex.pattern.removesuffix('$')}/{{0,{slashes}}}$")
+
+
 class _Endpoint:
     """An ASGI application as a route's endpoint: a class, so that the router passes every method through."""
 
@@ -296,15 +304,6 @@ class _Endpoint:
         await self._app(scope, receive, send)
 
 
-def _both(path: str, app: ASGIApp) -> list[BaseRoute]:
-    """The route with and without a trailing slash: some clients do not follow redirects."""
-    return [Route(form, _Endpoint(app)) for form in (path, path + "/")]
-
-
 def _nameless(transport: str, app: ASGIApp) -> list[BaseRoute]:
     """Addresses whose client or user was left empty, so that they are told instead of not found."""
-    without_user = (f"/mcp/{{client}}/{transport}{slashes}" for slashes in ("", "/", "//"))
-    return [
-        *(Route(path, _Endpoint(app)) for path in without_user),
-        *_both(f"/mcp//{transport}/{{user}}", app),
-    ]
+    return [_Door(f"/mcp/{{client}}/{transport}", app, slashes=2), _Door(f"/mcp//{transport}/{{user}}", app)]

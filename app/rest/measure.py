@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -44,13 +43,8 @@ class Measure:
                 self._count(scope, status, started)
 
     def _count(self, scope: Scope, status: int, started: float) -> None:
-        self._traffic.request(_template(scope.get("route")), scope["method"], status, time.perf_counter() - started)
-
-
-def _template(route: Any) -> str:
-    """The path of a route with the names of its parameters."""
-    path: str = getattr(route, "path", UNMATCHED)
-    return path.rstrip("/") or "/"  # MCP's have a route for each form
+        template: str = getattr(scope.get("route"), "path", UNMATCHED)
+        self._traffic.request(template, scope["method"], status, time.perf_counter() - started)
 
 
 def _is_stream(message: Message) -> bool:

@@ -185,7 +185,7 @@ async def test_usage_over_rest_and_at_the_command_line(
 
     async def om(*more: str) -> Any:
         command = ("usage", "--url", str(inferring_api.base_url), "--user", new_user, *more)
-        return await asyncio.to_thread(warm.run, command, stdin=None, environment=warm.clean_environment(), timeout=90)
+        return await asyncio.to_thread(warm.run, *command)
 
     assert json.loads((await om("--json")).stdout) == body
     plain = await om("--from", today().isoformat())

@@ -19,14 +19,10 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 _numbers = count()
 
 
-def _run(*arguments: str, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return warm.run(arguments, stdin=stdin, environment=warm.clean_environment() | environment, timeout=90)
-
-
 @pytest.fixture(scope="session")
 def run() -> Run:
     """Runs a command to its end; keyword arguments are its environment, besides `stdin`."""
-    return _run
+    return warm.run
 
 
 @pytest.fixture
@@ -49,7 +45,7 @@ def om(served: Path) -> Run:
     """Runs a command against the service of `served`."""
 
     def run(*arguments: str, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-        return _run(*arguments, stdin=stdin, OPENMEMORY_DATA_DIR=str(served), **environment)
+        return warm.run(*arguments, stdin=stdin, OPENMEMORY_DATA_DIR=str(served), **environment)
 
     return run
 

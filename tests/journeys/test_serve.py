@@ -42,10 +42,6 @@ def serve_first(folder: Path) -> Iterator[Callable[..., Service]]:
 Serve = Callable[..., Service]
 
 
-def _command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return warm.run(arguments, stdin=None, environment=warm.clean_environment() | environment, timeout=60)
-
-
 def _add(url: str, text: str) -> str:
     answer = httpx.post(f"{url}/api/v1/memories", json={"user_id": "default_user", "text": text, "infer": False})
     assert answer.status_code in (200, 201), answer.text
@@ -153,7 +149,7 @@ def test_beyond_loopback_a_key_is_needed_and_the_command_that_is_told_makes_it(s
     assert service.ended(within=START) == 2
     line = service.err.splitlines()[-1]
     assert f"openmemory keys create --admin NAME --data-dir {folder}" in line
-    made = _command("keys", "create", "--admin", "root", "--data-dir", str(folder))
+    made = warm.run("keys", "create", "--admin", "root", "--data-dir", str(folder))
     key = made.stdout.strip()
     assert re.fullmatch("om_[a-z0-9]{8}_[A-Za-z0-9_-]{43}", key), made.stderr
     url = serve("--host", "0.0.0.0").ready()
@@ -161,8 +157,8 @@ def test_beyond_loopback_a_key_is_needed_and_the_command_that_is_told_makes_it(s
     assert httpx.get(f"{url}/api/v1/memories", **about).status_code == 401
     assert httpx.get(f"{url}/api/v1/memories", **about, headers={"X-API-Key": key}).status_code == 200
     # Who may read the data folder needs no key.
-    assert _command("keys", "list", "--data-dir", str(folder)).stdout.startswith(key[:11])
-    assert _command("keys", "revoke", key[:11], "--url", url, OPENMEMORY_API_KEY=key).returncode == 0
+    assert warm.run("keys", "list", "--data-dir", str(folder)).stdout.startswith(key[:11])
+    assert warm.run("keys", "revoke", key[:11], "--url", url, OPENMEMORY_API_KEY=key).returncode == 0
     assert httpx.get(f"{url}/api/v1/memories", **about, headers={"X-API-Key": key}).status_code == 401
     assert key not in (folder / "service.json").read_text()
 
@@ -174,19 +170,19 @@ def test_with_a_key_it_listens_beyond_loopback_and_asks_for_it(serve: Serve) -> 
     assert httpx.get(f"{url}/api/v1/memories", **about).status_code == 401
     key = {"Authorization": "Bearer a-long-key"}
     assert httpx.get(f"{url}/api/v1/memories", **about, headers=key).status_code == 200
-    refused = _command("list", "--url", url)
+    refused = warm.run("list", "--url", url)
     assert refused.returncode == 2
     assert "set OPENMEMORY_API_KEY" in refused.stderr
-    assert _command("list", "--url", url, OPENMEMORY_API_KEY="a-long-key").returncode == 0
+    assert warm.run("list", "--url", url, OPENMEMORY_API_KEY="a-long-key").returncode == 0
 
 
 def test_the_stop_command_ends_it(serve: Serve, folder: Path) -> None:
     service = serve()
     url = service.ready()
-    told = _command("stop", "--data-dir", str(folder))
+    told = warm.run("stop", "--data-dir", str(folder))
     assert told.stdout == f"Stopped process {service.process.pid}, which listened on {url}.\n"
     assert service.ended(within=_STOP) == 0
-    assert _command("stop", "--data-dir", str(folder)).returncode == 1
+    assert warm.run("stop", "--data-dir", str(folder)).returncode == 1
 
 
 def test_a_data_folder_that_cannot_be_written_is_told_on_one_line(serve_first: Serve, folder: Path) -> None:
