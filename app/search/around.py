@@ -12,6 +12,7 @@ from sqlalchemy import LargeBinary, literal_column, select, union_all
 from app.access.caller import Caller, Default
 from app.database import Tx
 from app.index import tokens
+from app.index.entries import array_of
 from app.index.tokens import Kept
 from app.prepared import Prepared
 from app.search.threads import Link, link, linked
@@ -22,7 +23,7 @@ async def around(
 ) -> tuple[list[Link], Kept]:
     """`threads.links` of the hits, and `tokens.of_memories` of the best: one statement, for either takes less time than
     a statement costs besides."""
-    values = {**caller.parameters, "hits": list(hits), **tokens.wanted(caller.user_id, model, best)}
+    values = {**caller.parameters, "hits": array_of(hits), **tokens.wanted(caller.user_id, model, best)}
     rows = await _around(caller.owner, caller.default).rows(tx, values)
     [(heads, packed)] = [row[-2:] for row in rows if row[0] is None]
     return [link(row[:-2]) for row in rows if row[0] is not None], tokens.unpacked(best, heads, packed)

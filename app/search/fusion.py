@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 from statistics import fmean
 from typing import NamedTuple
 from uuid import UUID
@@ -108,8 +109,8 @@ def stands_out(scores: Sequence[float]) -> float:
     if len(scores) < 2 or scores[0] == scores[-1]:
         return 0.0
     mean = fmean(scores)
-    # `pstdev` computes with fractions, which takes ten times as long.
-    spread = math.sqrt(fmean((score - mean) ** 2 for score in scores))
+    # `pstdev` computes with fractions, which takes twenty times as long.
+    spread = math.dist(scores, [mean] * len(scores)) / math.sqrt(len(scores))
     return (scores[0] - mean) / spread if spread > 0 else 0.0
 
 
@@ -174,19 +175,22 @@ def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float |
         weight = 1.0
     elif not dense:
         weight = 0.0
-    words = {hit.id: hit.score for hit in lexical}
+    highest = max((hit.score for hit in lexical), default=0.0)
     vectors = {hit.id: hit.score for hit in dense}
-    highest = max(words.values(), default=0.0)
     nearest = max(vectors.values(), default=0.0)
     farthest = min(vectors.values(), default=0.0)
-
-    def one(id_: UUID) -> Fused:
-        bm25, cosine = words.get(id_), vectors.get(id_)
-        from_words = 0.0 if bm25 is None else (1 - weight) * between(bm25, 0.0, highest)
+    found = []
+    for hit in lexical:
+        # Taken out, so that what is left is in the dense list alone: hashing a UUID takes as long as adding it up.
+        cosine = vectors.pop(hit.id, None)
+        from_words = (1 - weight) * between(hit.score, 0.0, highest)
         from_vector = 0.0 if cosine is None else weight * between(cosine, farthest, nearest)
-        return Fused(id_, from_words + from_vector, from_words, from_vector, bm25, cosine)
-
-    return sorted((one(id_) for id_ in words | vectors), key=lambda result: -result.score)
+        found.append(Fused(hit.id, from_words + from_vector, from_words, from_vector, hit.score, cosine))
+    for id_, cosine in vectors.items():
+        from_vector = weight * between(cosine, farthest, nearest)
+        found.append(Fused(id_, from_vector, 0.0, from_vector, None, cosine))
+    found.sort(key=attrgetter("score"), reverse=True)
+    return found
 
 
 def between(score: float, low: float, high: float) -> float:

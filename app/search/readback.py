@@ -14,13 +14,14 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    cast,
     column,
     func,
     literal_column,
     or_,
     select,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION
 from sqlalchemy.dialects.postgresql import UUID as PgUUID
 
 from app.access import journal
@@ -31,6 +32,7 @@ from app.access.readable import readable_by
 from app.audit import trail
 from app.audit.trail import Access
 from app.database import Tx
+from app.index.entries import array_of
 from app.memories.models import Category, Memory, MemoryCategory
 from app.memories.repository import CATEGORY_NAMES
 from app.memories.secrets import redacted
@@ -113,8 +115,8 @@ async def readback(
             **caller.parameters,
             **parameters(query),
             "as_of": query.as_of,
-            "ids": [id_ for id_, _ in candidates],
-            "scores": [score for _, score in candidates],
+            "ids": array_of(id_ for id_, _ in candidates),
+            "scores": f"{{{','.join([str(score) for _, score in candidates])}}}",
             "limit": limit,
             "query": redacted(query.text),
             "method": method,
@@ -132,7 +134,9 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
     was = then(owner) if as_then else None
     source, may_find = findable(caller, was)
     found = (
-        func.unnest(bindparam("ids", type_=_IDS), bindparam("scores", type_=ARRAY(Float)))
+        func.unnest(
+            cast(bindparam("ids", type_=Text), _IDS), cast(bindparam("scores", type_=Text), ARRAY(DOUBLE_PRECISION))
+        )
         .table_valued(
             column("id", PgUUID(as_uuid=True)), column("score", Float), with_ordinality="position", name="candidate"
         )

@@ -15,8 +15,10 @@ from uuid import UUID
 
 from sqlalchemy import (
     Select,
+    Text,
     Uuid,
     bindparam,
+    cast,
     column,
     func,
     literal_column,
@@ -31,6 +33,7 @@ from sqlalchemy.orm import aliased
 from app.access.caller import Caller, Default
 from app.access.readable import readable_by
 from app.database import Tx
+from app.index.entries import array_of
 from app.memories.injection import LABEL
 from app.memories.models import Memory
 from app.prepared import Prepared
@@ -91,7 +94,7 @@ def heard(ranked: Sequence[Fused], links: Iterable[Link], words: Iterable[Lexica
 
 async def links(tx: Tx, caller: Caller, hits: Sequence[UUID]) -> list[Link]:
     """The neighbours of those hits that stand in a thread, as far as the caller may read both."""
-    rows = await _links(caller.owner, caller.default).rows(tx, {**caller.parameters, "hits": list(hits)})
+    rows = await _links(caller.owner, caller.default).rows(tx, {**caller.parameters, "hits": array_of(hits)})
     return [link(row) for row in rows]
 
 
@@ -110,7 +113,9 @@ def linked(owner: bool, default: Default) -> Select[Any]:
     """The columns of `Link`, with namespace and thread apart and the labels, of what is bound as `hits`."""
     caller = Caller.anyone(owner=owner, default=default)
     hits = (
-        func.unnest(bindparam("hits", type_=ARRAY(Uuid))).table_valued(column("id", Uuid), name="hits").render_derived()
+        func.unnest(cast(bindparam("hits", type_=Text), ARRAY(Uuid)))
+        .table_valued(column("id", Uuid), name="hits")
+        .render_derived()
     )
     near = union_all(*(select(*_near(caller, backwards).subquery().c) for backwards in (True, False))).lateral("near")
     return (
