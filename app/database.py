@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
@@ -19,12 +18,13 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.pool import NullPool
 
 from app import exact_json
 from app.config import Database as DatabaseSettings
 from app.driver import Connection, Heart, ended
 from app.errors import Overtaken, SetupError, Unavailable
-from app.lending import Lender
+from app.lending import Lender, PoolUse
 
 log = logging.getLogger(__name__)
 
@@ -130,15 +130,6 @@ def reaching(url: URL, connect_timeout: int) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in url.query}
 
 
-@dataclass(frozen=True, slots=True)
-class PoolUse:
-    """Connections of one pool, and how many there may be."""
-
-    used: int
-    idle: int
-    limit: int
-
-
 class Database:
     """A pool of connections to one PostgreSQL.
 
@@ -155,28 +146,25 @@ class Database:
         session = [f"-c {name}={value}" for name, value in _session(settings).items()]
         self._reaching = reaching(parsed, settings.connect_timeout) | {"options": " ".join([given, *session]).strip()}
         options: dict[str, Any] = {
-            "pool_size": settings.pool_size,
-            "max_overflow": settings.pool_size,
-            "pool_timeout": settings.connect_timeout,
-            "pool_recycle": _OLD,
-            # The connection used last is used first: few ever get opened, and theirs are the warm ones.
-            "pool_use_lifo": True,
             "hide_parameters": True,
             "json_serializer": exact_json.for_jsonb,
             "json_deserializer": exact_json.loads,
             "connect_args": self._reaching | {"async_creator_fn": self._connect},
         }
-        self.engine: AsyncEngine = create_async_engine(self.url, **options)
-        # A pool of its own: switching the mode of a connection for every statement costs as much as a short statement.
-        options |= {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None}
-        statements = create_async_engine(self.url, **options)
+        pool = {
+            "pool_size": settings.pool_size,
+            "max_overflow": settings.pool_size,
+            "pool_timeout": settings.connect_timeout,
+            # The connection used last is used first: few ever get opened, and theirs are the warm ones.
+            "pool_use_lifo": True,
+        }
+        self.engine: AsyncEngine = create_async_engine(self.url, **options, **pool)
+        event.listen(self.engine.sync_engine, "connect", _opened)
+        event.listen(self.engine.sync_engine, "checkout", self._checked)
+        # Connections of their own: switching the mode of one for every statement costs as much as a short statement.
+        self._statements = self._lender(options)
         planned = {"options": f"{self._reaching['options']} {_PLANNED}"}
-        planned_each = create_async_engine(self.url, **options | {"connect_args": options["connect_args"] | planned})
-        self._statements = Lender(statements, settings.pool_size, self._fit)
-        self._planned = Lender(planned_each, settings.pool_size, self._fit)
-        for engine in (self.engine, statements, planned_each):
-            event.listen(engine.sync_engine, "connect", _opened)
-            event.listen(engine.sync_engine, "checkout", self._checked)
+        self._planned = self._lender(options | {"connect_args": options["connect_args"] | planned})
         self.failures = 0
         """Transactions and statements that met no PostgreSQL."""
         self._suspect_until = 0.0
@@ -250,21 +238,24 @@ class Database:
 
     def pools(self) -> dict[str, PoolUse]:
         """The connections for transactions, those for single statements, and those of lists."""
-        lenders = {"statements": self._statements, "planned": self._planned}
-        pools = {"transactions": (self.engine, 0)}
-        pools |= {name: (lender.engine, lender.idle) for name, lender in lenders.items()}
-        found = {}
-        for name, (engine, idle) in pools.items():
-            pool: Any = engine.pool
-            limit = 2 * self._settings.pool_size
-            found[name] = PoolUse(used=pool.checkedout() - idle, idle=pool.checkedin() + idle, limit=limit)
-        return found
+        pool: Any = self.engine.pool
+        return {
+            "transactions": PoolUse(pool.checkedout(), pool.checkedin(), 2 * self._settings.pool_size),
+            "statements": self._statements.use,
+            "planned": self._planned.use,
+        }
 
     async def close(self) -> None:
         """Close every connection."""
         await self.engine.dispose()
         await self._statements.close()
         await self._planned.close()
+
+    def _lender(self, options: dict[str, Any]) -> Lender:
+        engine = create_async_engine(self.url, **options, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        event.listen(engine.sync_engine, "connect", _opened)
+        size = self._settings.pool_size
+        return Lender(engine, self._fit, kept=size, most=2 * size, patience=self._settings.connect_timeout)
 
     async def _connect(self, *arguments: Any, **options: Any) -> Connection:
         # The driver counts for each address of each host; looking a name up counts nowhere.

@@ -1,45 +1,63 @@
-"""Connections that stay taken out of their pool between two users who follow each other.
+"""Connections for single statements, which are lent as they are.
 
-What SQLAlchemy does to take a connection out of its pool and to put it back costs half as much as a short statement,
-and a search has four statements.
+SQLAlchemy's pool takes as long to hand a connection out and to take it back as a short statement takes, and a search
+has four statements. Here a connection is one object from the moment it is opened to its end.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from psycopg import AsyncConnection as Driver
+from psycopg.pq import TransactionStatus
+from sqlalchemy import exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """Connections of one pool, and how many there may be."""
+
+    used: int
+    idle: int
+    limit: int
 
 
 class _Idle(NamedTuple):
     """A connection that nobody uses, that of the driver in it, and when it was opened by the monotonic clock."""
 
     connection: AsyncConnection
-    driver: Any
+    driver: Driver[Any]
     opened: float
 
 
 class Lender:
-    """Lends connections of an engine that commit every statement: the one that was used last first.
+    """Lends connections of an engine that commits every statement and has no pool; the one used last is lent first.
 
-    At most `most` of them stay out of the pool while nobody uses them. `fit` tells, by when it was opened and by the
-    driver's connection, whether one may be used again.
+    At most `most` are open, of which `kept` stay so while nobody uses them. `patience`: seconds that one is waited for.
+    `fit` tells, by when it was opened and by the driver's connection, whether one may be used again.
     """
 
-    def __init__(self, engine: AsyncEngine, most: int, fit: Callable[[float, Any], bool]) -> None:
+    def __init__(
+        self, engine: AsyncEngine, fit: Callable[[float, Driver[Any]], bool], *, kept: int, most: int, patience: float
+    ) -> None:
         self.engine = engine
-        self._most = most
         self._fit = fit
+        self._kept = kept
+        self._most = most
+        self._patience = patience
         self._idle: list[_Idle] = []
-        self._waiting = 0
+        self._free = asyncio.Semaphore(most)
+        self._used = self._waiting = 0
 
     @property
-    def idle(self) -> int:
-        """Connections that are out of the pool and nobody uses."""
-        return len(self._idle)
+    def use(self) -> PoolUse:
+        """How many are lent, and how many wait for that."""
+        return PoolUse(self._used, len(self._idle), self._most)
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[AsyncConnection]:
@@ -49,37 +67,59 @@ class Lender:
             sqlalchemy.exc.TimeoutError: all of them are in use, and stay so.
             sqlalchemy.exc.DBAPIError: none can be opened.
         """
-        connection = await self._taken()
+        if self._free.locked():
+            await self._wait()
+        else:
+            await self._free.acquire()
+        self._used += 1
         try:
-            yield connection
-        except BaseException:
-            await _put_back(connection)
-            raise
-        # What SQLAlchemy executed something on is in a transaction by its book, and whoever waits does so at the pool.
-        if self._waiting or len(self._idle) >= self._most or connection.in_transaction():
-            await _put_back(connection)
-            return
-        fairy = cast(Any, connection.sync_connection).connection
-        self._idle.append(_Idle(connection, fairy.driver_connection, fairy.info["opened"]))
+            connection = await self._taken()
+            try:
+                yield connection
+            finally:
+                await self._returned(connection)
+        finally:
+            self._used -= 1
+            self._free.release()
 
     async def close(self) -> None:
-        """Close every connection that nobody uses."""
+        """Close every connection that nobody uses, and from now on those that come back."""
+        self._kept = 0
         while self._idle:
-            await _put_back(self._idle.pop().connection)
+            await _close(self._idle.pop().connection)
         await self.engine.dispose()
+
+    async def _wait(self) -> None:
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._free.acquire()
+        except TimeoutError:
+            raise exc.TimeoutError(f"all {self._most} connections are in use") from None
+        finally:
+            self._waiting -= 1
 
     async def _taken(self) -> AsyncConnection:
         while self._idle:
             idle = self._idle.pop()
             if self._fit(idle.opened, idle.driver):
                 return idle.connection
-            # The pool opens it anew for its next user.
-            await _put_back(idle.connection)
-        self._waiting += 1
-        try:
-            return await self.engine.connect()
-        finally:
-            self._waiting -= 1
+            await _close(idle.connection)
+        return await self.engine.connect()
+
+    async def _returned(self, connection: AsyncConnection) -> None:
+        if len(self._idle) >= self._kept + self._waiting or connection.closed or connection.invalidated:
+            await _close(connection)
+            return
+        fairy = cast(Any, connection.sync_connection).connection
+        driver: Driver[Any] = fairy.driver_connection
+        if driver.pgconn.transaction_status != TransactionStatus.IDLE:
+            await _close(connection)
+            return
+        if connection.in_transaction():
+            # By SQLAlchemy's book alone, if it executed something: the server has committed it long since.
+            await connection.commit()
+        self._idle.append(_Idle(connection, driver, fairy.info["opened"]))
 
 
 async def driver_of(connection: AsyncConnection) -> Driver[Any]:
@@ -91,6 +131,6 @@ async def driver_of(connection: AsyncConnection) -> Driver[Any]:
     return cast(Driver[Any], sync.connection.driver_connection)
 
 
-async def _put_back(connection: AsyncConnection) -> None:
-    # As the end of `async with` does it: one that is half put back when its user is cancelled would be lost.
+async def _close(connection: AsyncConnection) -> None:
+    # As the end of `async with` does it: complete, though its user is cancelled meanwhile.
     await connection.__aexit__(None, None, None)
