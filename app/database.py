@@ -252,7 +252,9 @@ class Database:
         await self._planned.close()
 
     def _lender(self, options: dict[str, Any]) -> Lender:
-        engine = create_async_engine(self.url, **options, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        # Nothing is to be undone on a connection that is closed.
+        options = options | {"isolation_level": "AUTOCOMMIT", "poolclass": NullPool, "pool_reset_on_return": None}
+        engine = create_async_engine(self.url, **options)
         event.listen(engine.sync_engine, "connect", _opened)
         size = self._settings.pool_size
         return Lender(engine, self._fit, kept=size, most=2 * size, patience=self._settings.connect_timeout)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
+import anyio
 import pytest
 from sqlalchemy import exc, text
 from sqlalchemy.engine import make_url
@@ -169,3 +171,14 @@ async def test_one_that_broke_in_use_is_not_lent_again(database: Database, servi
             await cut()
     assert await backend(database) > 0
     assert use(database)[0] == 0
+
+
+async def test_a_search_that_is_given_up_is_no_error_in_the_log(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(4):
+        with anyio.move_on_after(0.1):
+            await backend(database, NEVER)
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert use(database)[0] == 0
+    assert await backend(database) > 0

@@ -35,5 +35,9 @@ class OnDemand:
             self._asked.clear()
             try:
                 await self._job()
+            except asyncio.CancelledError:
+                if self._task.cancelling():
+                    raise
+                log.exception("%s: what it waited for was cancelled", self._name)
             except Exception:
                 log.exception("%s: failed", self._name)

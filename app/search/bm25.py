@@ -320,7 +320,7 @@ with {shape.sets}scope as materialized (
   select id, namespace, thread_id, score, array[{rates}] as rates
   from (select * from scored order by score desc, id limit greatest({READ}, :limit)) s
 ), raised as materialized (
-  select m.id, sum(near.gain) as gain
+  select m.id, sum(near.gain order by near.gain) as gain
   from (select m.id, best.rates, {plain} from best join memories m using (id) where exists (
           select from near where best.rates[near.first] > 0 and best.rates[near.second] > 0) offset 0) m
   join near on case when m.rates[near.first] > 0 and m.rates[near.second] > 0 then m.plain @@ near.pair end

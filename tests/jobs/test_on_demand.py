@@ -42,6 +42,9 @@ async def test_what_is_asked_while_it_runs_comes_after_it_once_for_all() -> None
         go.release()
         await started.acquire()
         go.release()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (runs, running) == (2, 0)
         wanted.ask()
         await started.acquire()
         assert (runs, most) == (3, 1)
@@ -81,6 +84,24 @@ async def test_it_runs_again_after_it_failed(caplog: pytest.LogCaptureFixture) -
             await ended.wait()
     [record] = caplog.records
     assert record.getMessage() == "test: failed"
+
+
+async def test_it_runs_again_after_what_it_waited_for_was_cancelled() -> None:
+    ended = asyncio.Event()
+    waited_for = asyncio.get_running_loop().create_future()
+
+    async def job() -> None:
+        if not waited_for.done():
+            waited_for.cancel()
+            await waited_for
+        ended.set()
+
+    async with on_demand(job) as wanted:
+        wanted.ask()
+        while not waited_for.done():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0)
+        wanted.ask()
+        await ended.wait()
 
 
 async def test_what_runs_is_cut_off_at_the_end_even_if_it_loses_a_cancellation() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from app.access.grants import GrantCreate
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Conflict, Forbidden, Invalid, NotFound
 from app.index.reconcile import alone
+from app.jobs.on_demand import OnDemand
 from app.jobs.schedule import FIRST_FILING, scheduled
 from app.memories import classifying, described, filing, filing_orders
 from app.memories.filing import Filing, Waiting
@@ -497,23 +499,31 @@ async def test_what_is_ordered_is_looked_at_at_once(
     assert job.start is None
 
 
-async def test_what_is_ordered_while_others_are_filed_is_looked_at_in_the_same_run(
+async def test_what_is_ordered_while_others_are_filed_is_looked_at_right_after_them(
     owner: Caller, job: Filing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started, looks = [], []
-    job.start = lambda: started.append(1)
+    looks = 0
+    looked_again = asyncio.Event()
 
     async def some() -> int:
-        looks.append(1)
-        if len(looks) == 1:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
             await job.order(owner, again=False)
+        else:
+            looked_again.set()
         return 0
 
     monkeypatch.setattr(job, "_some", some)
-    await job.run()
-    assert (len(looks), started) == (2, [])
-    await job.order(owner, again=False)
-    assert started == [1]
+    runs = OnDemand(job.run, "file")
+    job.start = runs.ask
+    try:
+        await job.order(owner, again=False)
+        async with asyncio.timeout(15):
+            await looked_again.wait()
+    finally:
+        await runs.close()
+    assert looks == 2
 
 
 @pytest.mark.slow
