@@ -83,7 +83,7 @@ class Arms:
         self._focused: str | None = None
         """The query without its common words, where that was looked up with the rules."""
         # First of all, since it takes longest: a thread embeds while PostgreSQL is asked.
-        self._whole = self._asked() if self._space.embedder.tokenwise else None
+        self._whole = self._embedding() if self._space.embedder.tokenwise else None
         self._narrowed = asyncio.ensure_future(self._narrow())
         self._times = times
         self._then: list[LexicalHit] | None = None
@@ -309,7 +309,7 @@ class Arms:
         self._words = whole.tokens
         return whole if meant == self._query.text else await self._space.query(meant), meant
 
-    def _asked(self) -> asyncio.Future[Question]:
+    def _embedding(self) -> asyncio.Future[Question]:
         """What the model makes of the whole question; that it failed is told to whoever waits for it, if anybody."""
         asked = asyncio.ensure_future(self._space.query(self._query.text))
         asked.add_done_callback(lambda done: done.cancelled() or done.exception())
