@@ -7,11 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from app.index import edge
-from app.search import arms, bm25, fusion, late, lexical, service, threads
-
-
-async def _whole(_: object, query: str, __: object) -> str:
-    return query
+from app.search import arms, bm25, focus, fusion, late, lexical, service, threads
 
 
 def forget_statements() -> None:
@@ -29,7 +25,7 @@ def _constant(name: str, value: float) -> Iterator[None]:
 
 
 ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "no focus": lambda: patch.object(arms, "focused", _whole),
+    "no focus": lambda: patch.object(focus, "LONGEST", 0),
     "no neighbours": lambda: patch.object(threads, "BESIDE", (0.0, 0.0)),
     "no thread": lambda: patch.object(threads, "THREAD", 0.0),
     "no late interaction": lambda: patch.object(late, "MOST", 0.0),

@@ -44,11 +44,12 @@ def test_a_difference_is_paired():
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_is_undone_afterwards(name: str):
-    from app.search import arms, bm25, fusion, lexical, service, threads
+    from app.index import edge
+    from app.search import arms, bm25, focus, fusion, late, lexical, service, threads
 
     def ingredients() -> tuple[object, ...]:
-        return (arms.focused, arms.FLOORS, service.names_a_time, threads.BESIDE, threads.THREAD, fusion.TILT, bm25.NEAR,
-                lexical.unknown, fusion.dense_share)  # fmt: skip
+        return (focus.LONGEST, arms.FLOORS, service.names_a_time, threads.BESIDE, threads.THREAD, fusion.TILT,
+                bm25.NEAR, lexical.unknown, fusion.dense_share, late.MOST, edge.best)  # fmt: skip
 
     before = ingredients()
     with ABLATIONS[name]():
