@@ -74,9 +74,11 @@ async def test_a_merge_is_a_revision_that_history_logs_and_index_know(services: 
     async with services.database.statement() as tx:
         audited = "SELECT count(*) FROM audit_events WHERE event = 'memory.update' AND :id = ANY (objects)"
         assert await tx.scalar(text(audited), {"id": old.id}) == 1
-        marked = "SELECT count(*) FROM index_marks WHERE id = :id"
-        assert await tx.scalar(text(marked), {"id": old.id}) == 1
     await services.deliverer.drain()
+    async with services.database.statement() as tx:
+        embedded = "SELECT text_hash FROM embeddings WHERE kind = 'memory' AND id = :id"
+        hashes = list(await tx.scalars(text(embedded), {"id": old.id}))
+    assert hashes == [(await services.memories.get(app_caller, old.id)).hash]
     # What was said before is brought back by hand.
     undone = await services.memories.update(app_caller, old.id, MemoryUpdate(history.revisions[1].old_text))
     assert (undone.content, undone.revision) == (OLD, 3)
