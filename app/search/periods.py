@@ -90,6 +90,8 @@ def read(question: str, now: datetime) -> Reading:
     if not names_a_time(question):
         return Reading([], False)
     now = now.astimezone(UTC)
+    # The parser gives words back with single spaces between them.
+    question = " ".join(question.split())
     spans = _spans(question, now)
     meant = [_meant(question[:at], words, moment, now) for at, words, moment in spans]
     found = [period for times in meant for period in times]
@@ -116,7 +118,10 @@ def _spans(question: str, now: datetime) -> list[tuple[int, str, datetime]]:
     settings = {"RELATIVE_BASE": naive, "PREFER_DATES_FROM": "past", "RETURN_AS_TIMEZONE_AWARE": False}
     at, spans = 0, []
     for words, moment in _parser()(question, languages=["en"], settings=settings) or ():
-        at = question.index(words, at)
+        place = question.find(words, at)
+        if place < 0:  # the parser has put other characters in their place: no time is better than no answer
+            continue
+        at = place
         if _NAMES_A_TIME.search(words):
             first = len(found[0]) if (found := _PREPOSITION.search(words)) else 0
             spans.append((at + first, words[first:], moment.replace(tzinfo=UTC)))

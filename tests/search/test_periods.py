@@ -14,7 +14,7 @@ from app.access.grants import GrantCreate
 from app.memories.schemas import MemoryCreate
 from app.search.dated import FRESH, THEN, Recency, dated
 from app.search.fusion import Fused
-from app.search.periods import HALF_LIFE, YEARS, Period, periods, read
+from app.search.periods import HALF_LIFE, YEARS, Period, Reading, periods, read
 from app.search.schemas import SearchQuery
 from app.search.service import Search
 from app.services import Services
@@ -75,6 +75,12 @@ def test_a_month_without_a_year_is_that_of_each_of_the_last_years():
 def test_several_times_are_each_meant():
     found = periods("in 2023 and 2024", NOW)
     assert [period.start for period in found] == [day("2023-01-01"), day("2024-01-01")]
+
+
+@pytest.mark.parametrize("space", ["  ", "\t", "\n", "\u00a0", "\u2003 "])
+def test_any_space_is_a_space(space: str):
+    for question in ("what did we do on Feb 1", "in May 2023", "from May to July 2023", "last week"):
+        assert read(question.replace(" ", space), NOW) == read(question, NOW) != Reading([], False)
 
 
 @given(text=st.text(max_size=60) | st.from_regex(r"(in|on|since|between) [0-9]{1,4}[-/ ]?(feb|may|2024|99)[ 0-9a-z,]*"))
