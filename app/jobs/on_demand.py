@@ -16,7 +16,6 @@ class OnDemand:
         self._job = job
         self._name = name
         self._asked = asyncio.Event()
-        self._closing = False
         self._task = asyncio.create_task(self._work(), name=name)
 
     def ask(self) -> None:
@@ -25,12 +24,11 @@ class OnDemand:
 
     async def close(self) -> None:
         """Cut off what runs."""
-        self._closing = True
         self._task.cancel()
         await asyncio.wait([self._task])
 
     async def _work(self) -> None:
-        while not self._closing:  # a cancellation may be lost among the failures of an outage
+        while not self._task.cancelling():  # a cancellation may be lost among the failures of an outage
             await self._asked.wait()
             self._asked.clear()
             try:

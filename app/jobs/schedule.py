@@ -67,8 +67,10 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
 
     def add(job: Callable[[], Awaitable[object]], name: str, seconds: float, first: float | None = None) -> None:
         at = {} if first is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=first)}
-        every: Any = {"seconds": seconds, "coalesce": True, "max_instances": 1, "misfire_grace_time": None, **at}
-        scheduler.add_job(_patient(job, name), "interval", id=name, **every)
+        run = _patient(job, name)
+        scheduler.add_job(
+            run, "interval", id=name, seconds=seconds, coalesce=True, max_instances=1, misfire_grace_time=None, **at
+        )
 
     add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
     add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
