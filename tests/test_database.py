@@ -14,8 +14,7 @@ from app.database import Database, reaching
 from app.driver import Heart
 from app.errors import Unavailable
 from app.services import Services
-
-END_THEIRS = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = :name")
+from tests.breaking import cut_in_the_middle, end_all_of, named
 
 # What they would be over TCP: on a unix socket they are shown as 0.
 SESSION = (
@@ -26,8 +25,7 @@ SESSION = (
 @pytest.fixture
 async def database(services: Services) -> AsyncIterator[Database]:
     """A database of its own name, so that a test can end its connections and nobody else's."""
-    url = make_url(services.database.url).update_query_dict({"application_name": "test-database"})
-    database = Database(url.render_as_string(hide_password=False), services.settings.database)
+    database = named(services, "test-database")
     yield database
     await database.close()
 
@@ -49,8 +47,7 @@ async def test_a_connection_that_ended_in_the_pool_is_replaced_without_a_failure
     database: Database, services: Services
 ) -> None:
     before = await backend(database)
-    async with services.database.transaction() as tx:
-        await tx.execute(END_THEIRS, {"name": "test-database"})
+    await end_all_of(services, "test-database")
     assert await backend(database) != before
     assert database.failures == 0
 
@@ -61,15 +58,8 @@ async def test_a_connection_that_breaks_in_use_makes_the_older_ones_of_both_pool
     async with database.statement() as tx:
         statement_before = await tx.scalar(text("SELECT pg_backend_pid()"))
 
-    async def cut_in_the_middle() -> None:
-        async with database.transaction() as tx:
-            mine = await tx.scalar(text("SELECT pg_backend_pid()"))
-            async with services.database.transaction() as other:
-                await other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": mine})
-            await tx.execute(text("SELECT 1"))
-
     with pytest.raises(Unavailable):
-        await cut_in_the_middle()
+        await cut_in_the_middle(database, services)
     async with database.statement() as tx:
         assert await tx.scalar(text("SELECT pg_backend_pid()")) != statement_before
     assert database.failures == 1

@@ -8,27 +8,25 @@ from contextlib import AsyncExitStack
 import anyio
 import pytest
 from sqlalchemy import exc, text
-from sqlalchemy.engine import make_url
 
 from app.config import Database as DatabaseSettings
 from app.database import Database
 from app.errors import Unavailable
 from app.prepared import Prepared
 from app.services import Services
+from tests.breaking import cut_in_the_middle, end, end_all_of, named
 
 PID = Prepared(text("SELECT pg_backend_pid()"), plain=True)
 SLEEP = Prepared(text("SELECT pg_backend_pid() FROM pg_sleep(0.05)"), plain=True)
 NEVER = Prepared(text("SELECT 1 FROM pg_sleep(3600)"), plain=True)
 WRONG = Prepared(text("SELECT 1 / (SELECT 0)"), plain=True)
-END_THEIRS = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = :name")
 POOL = 2
 
 
 @pytest.fixture
 async def database(services: Services) -> AsyncIterator[Database]:
     """A database of its own name with a small pool."""
-    url = make_url(services.database.url).update_query_dict({"application_name": "test-lending"})
-    database = Database(url.render_as_string(hide_password=False), DatabaseSettings(pool_size=POOL, connect_timeout=10))
+    database = named(services, "test-lending", DatabaseSettings(pool_size=POOL, connect_timeout=10))
     yield database
     await database.close()
 
@@ -62,8 +60,7 @@ async def test_a_kept_connection_that_ended_is_replaced_without_a_failure(
 ) -> None:
     before = await asyncio.gather(*(backend(database, SLEEP) for _ in range(2)))
     assert use(database) == (0, 2)
-    async with services.database.transaction() as tx:
-        await tx.execute(END_THEIRS, {"name": "test-lending"})
+    await end_all_of(services, "test-lending")
     after = await asyncio.gather(*(backend(database, SLEEP) for _ in range(2)))
     assert not set(before) & set(after)
     assert database.failures == 0
@@ -72,15 +69,8 @@ async def test_a_kept_connection_that_ended_is_replaced_without_a_failure(
 async def test_a_kept_connection_is_suspect_once_a_younger_one_broke(database: Database, services: Services) -> None:
     before = await backend(database)
 
-    async def cut() -> None:
-        async with database.transaction() as tx:
-            mine = await tx.scalar(text("SELECT pg_backend_pid()"))
-            async with services.database.transaction() as other:
-                await other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": mine})
-            await tx.execute(text("SELECT 1"))
-
     with pytest.raises(Unavailable):
-        await cut()
+        await cut_in_the_middle(database, services)
     assert await backend(database) != before
 
 
@@ -158,13 +148,11 @@ async def test_what_sqlalchemy_executes_and_what_is_prepared_take_turns_on_a_con
 
 
 async def test_one_that_broke_in_use_is_not_lent_again(database: Database, services: Services) -> None:
-    async def cut() -> int:
+    async def cut() -> None:
         async with database.statement() as tx:
             [(mine,)] = await PID.rows(tx, {})
-            async with services.database.transaction() as other:
-                await other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": mine})
+            await end(services, mine)
             await PID.rows(tx, {})
-        return int(mine)
 
     for _ in range(2 * POOL + 1):
         with pytest.raises(Unavailable, match="does not answer"):
