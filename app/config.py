@@ -72,7 +72,10 @@ class Qdrant(Section):
     collection: str = Field(
         "openmemory",
         pattern=r"^[A-Za-z0-9_-]{1,64}$",
-        description="Name of the alias; the collection behind adds model and dimension.",
+        description=(
+            "How the names of collections begin; model and dimension follow. An alias of this name leads to the"
+            " collection in use; mem0's own client takes the collection's full name, which `openmemory doctor` shows."
+        ),
     )
     timeout: float = Field(
         2.0, gt=0, le=60, description="Seconds a search may wait for Qdrant before text search answers."

@@ -345,7 +345,7 @@ def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
 
 
 def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wanted) -> Parts:
-    def index(model: str, dimension: int, plain: bool, on_created: Callable[[], None]) -> VectorIndex:
+    def index(collection: str, dimension: int, on_created: Callable[[], None]) -> VectorIndex:
         qdrant = settings.qdrant
         if qdrant.url or stores.index_socket:
             from app.index.qdrant import QdrantIndex
@@ -354,18 +354,15 @@ def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wan
                 qdrant.url,
                 socket=stores.index_socket,
                 api_key=qdrant.api_key.get_secret_value(),
-                collection=qdrant.collection,
-                model=model,
+                collection=collection,
+                alias=qdrant.collection,
                 dimension=dimension,
                 timeout=qdrant.timeout,
                 on_created=on_created,
-                plain=plain,
             )
         from app.index.edge import EdgeIndex
 
-        return EdgeIndex(
-            stores.folder / INDEX_FOLDER, collection=qdrant.collection, model=model, dimension=dimension, plain=plain
-        )
+        return EdgeIndex(stores.folder / INDEX_FOLDER, collection=collection, dimension=dimension)
 
     return Parts(
         alias=settings.qdrant.collection,

@@ -24,8 +24,8 @@ from app.index.collections import (
     RECONCILED,
     check_query,
     check_vectors,
-    collection_name,
     entry_of,
+    is_plain,
     payload_of,
     points_of,
 )
@@ -59,14 +59,13 @@ FLUSH_AFTER = 20_000
 class EdgeIndex:
     """A `VectorIndex` in `<folder>/<collection>`; `<folder>/current` names the collection that is in use.
 
-    One process owns the folder: another one that opens it is refused. `plain`: the collection of an older version,
-    which holds the first vector of each point.
+    One process owns the folder: another one that opens it is refused.
     """
 
-    def __init__(self, folder: Path, *, collection: str, model: str, dimension: int, plain: bool = False) -> None:
+    def __init__(self, folder: Path, *, collection: str, dimension: int) -> None:
         self._folder = folder
-        self._name = collection_name(collection, model, dimension, plain=plain)
-        self._shape = Shape(dimension, plain)
+        self._name = collection
+        self._shape = Shape(dimension, is_plain(collection))
         self._shard: edge.EdgeShard | None = None
         self._long: LongTexts | None = None
         self._closed = False

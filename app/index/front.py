@@ -10,6 +10,7 @@ import logging
 import time
 from asyncio import to_thread
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -132,9 +133,7 @@ class Front:
         if method == "DELETE":
             return await self._served.drop(name)
         if method == "PUT":
-            if body.get("sparse_vectors"):
-                raise wrong("vectors: sparse vectors are not supported here")
-            await self._served.create(name, wire.shape(body.get("vectors")))
+            await self._served.create(name, partial(_new_shape, body))
             return True
         if method == "GET":
             shard = await self._served.shard(name)
@@ -149,6 +148,12 @@ class Front:
                 raise
             return False
         return True
+
+
+def _new_shape(body: Mapping[str, Any]) -> Shape:
+    if body.get("sparse_vectors"):
+        raise wrong("vectors: sparse vectors are not supported here")
+    return wire.shape(body.get("vectors"))
 
 
 async def _index(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from app.embeddings.opening import Absent
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import OpenMemoryError
 from app.index import generations
-from app.index.collections import collection_name, is_plain
+from app.index.collections import collection_name
 from app.index.generations import Generation
 from app.index.lazy import LazyIndex
 from app.index.models import GenerationState
@@ -34,16 +34,17 @@ class Wanted(NamedTuple):
 class Parts:
     """What spaces are made of, as configured.
 
-    `wanted` is the embedder at first; `configured` tells of another one once it is configured; `embedder` opens one of
-    which only the recorded settings are known; `index` makes the index of a model, not opened yet, of the form of older
-    versions or of ours (`is_plain`), which calls what it is given when it has lost everything.
+    `alias` begins the names of new collections. `wanted` is the embedder at first; `configured` returns another one
+    once it is configured; `embedder` opens one of which only the recorded settings are known. `index` makes the index
+    of a collection, given its name and dimension, without opening it; the index calls its third argument when the
+    collection was missing and was created.
     """
 
     alias: str
     wanted: Wanted
     configured: Callable[[], Awaitable[Wanted | None]]
     embedder: Callable[[dict[str, Any]], CachedEmbedder]
-    index: Callable[[str, int, bool, Callable[[], None]], VectorIndex]
+    index: Callable[[str, int, Callable[[], None]], VectorIndex]
     deadlines: Deadlines
 
 
@@ -115,7 +116,7 @@ class Keeper:
                 raise
             if told.state is GenerationState.BUILDING:
                 same = self.spaces.serving.model == self._wanted.embedder.model
-                why = "the collection is of an older version" if same else "another model is configured"
+                why = "the collection has a new name" if same else "another model is configured"
                 log.warning("%s: %s is being built beside the one in use", why, told.collection)
         return another is not None
 
@@ -181,7 +182,7 @@ class Keeper:
             if told.state is not GenerationState.ACTIVE:
                 raise IndexUnavailable("another model is in use")
             space.collection = told.collection
-            return await self._opened(space.model, told.dimension, plain=False)
+            return await self._opened(told.collection, told.dimension)
 
         space = Space(self._wanted.embedder, LazyIndex(opening), self._parts.deadlines, on_recovery=self._recovered)
         return space
@@ -189,17 +190,15 @@ class Keeper:
     def _space(self, generation: Generation) -> Space:
         return Space(
             self._embedder(generation),
-            LazyIndex(
-                lambda: self._opened(generation.model, generation.dimension, plain=is_plain(generation.collection))
-            ),
+            LazyIndex(lambda: self._opened(generation.collection, generation.dimension)),
             self._parts.deadlines,
             collection=generation.collection,
             dimension=generation.dimension,
             on_recovery=self._recovered,
         )
 
-    async def _opened(self, model: str, dimension: int, *, plain: bool) -> VectorIndex:
-        index = self._parts.index(model, dimension, plain, self._recovered)
+    async def _opened(self, collection: str, dimension: int) -> VectorIndex:
+        index = self._parts.index(collection, dimension, self._recovered)
         try:
             await index.open()
         except BaseException:

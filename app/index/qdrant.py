@@ -20,8 +20,8 @@ from app.index.collections import (
     RECONCILED,
     check_query,
     check_vectors,
-    collection_name,
     entry_of,
+    is_plain,
     points_of,
     readable_payload_of,
 )
@@ -45,10 +45,9 @@ _SCHEMAS: dict[str, models.PayloadSchemaParams] = {
 
 
 class QdrantIndex:
-    """A `VectorIndex` in a server's collection, which an alias names for other readers, such as mem0's client.
+    """A `VectorIndex` in one collection of a server. An alias leads other readers to the collection in use.
 
     The product itself always speaks to the collection by its own name, never through the alias.
-    `plain`: the collection of an older version, which holds the first vector of each point.
     `socket`: the unix socket on which the server listens, in place of `url`.
     `on_created` is called when the collection was missing and was created: it is empty, whatever was written before.
     `client` replaces the one that would be made from `url` and `api_key`; it is closed with the index.
@@ -60,18 +59,17 @@ class QdrantIndex:
         *,
         api_key: str = "",
         collection: str,
-        model: str,
+        alias: str,
         dimension: int,
         timeout: float,
         socket: Path | None = None,
         client: AsyncQdrantClient | None = None,
         on_created: Callable[[], None] | None = None,
-        plain: bool = False,
     ) -> None:
         self._on_created = on_created
-        self._alias = collection
-        self._name = collection_name(collection, model, dimension, plain=plain)
-        self._plain = plain
+        self._alias = alias
+        self._name = collection
+        self._plain = is_plain(collection)
         self._dimension = dimension
         self._timeout = timeout
         self._patience = max(timeout, PATIENCE)

@@ -45,6 +45,8 @@ class Rebuild:
         self._keep = keep
         self._pause = FIRST_PAUSE
         self._not_before = 0.0
+        self._told: set[str] = set()
+        """Expired collections that could not be removed, of which the log has heard."""
 
     async def step(self) -> None:
         """Say what is wanted, follow what the table says, build what is wanted, remove what was kept long enough.
@@ -142,6 +144,9 @@ class Rebuild:
                 finally:
                     await self._keeper.release(space)
         except IndexUnavailable as error:
-            log.warning("the old collection %s stays for now: %s", generation.collection, error)
+            if generation.collection not in self._told:
+                self._told.add(generation.collection)
+                log.warning("the old collection %s stays until it can be removed: %s", generation.collection, error)
             return
+        self._told.discard(generation.collection)
         log.info("the old collection %s and its vectors are removed", generation.collection)

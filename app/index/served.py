@@ -116,11 +116,11 @@ class Served:
         known = self._shards.get((self._aliases or {}).get(name, name))
         return known if known is not None else await self._change(self._open, name)
 
-    async def create(self, name: str, shape: Shape) -> None:
-        """Make an empty collection.
+    async def create(self, name: str, shape: Callable[[], Shape]) -> None:
+        """Make an empty collection. Like a server, this looks at the name before it reads the `shape`.
 
         Raises:
-            Refused: the name cannot be used (400) or is taken (409).
+            Refused: the name cannot be used or is an alias (400), or is that of a collection (409).
         """
         await self._change(self._create, name, shape)
 
@@ -224,16 +224,17 @@ class Served:
         self._shards[home.name] = shard = Shard(home.name, engine, shape)
         return shard
 
-    def _create(self, name: str, shape: Shape) -> None:
+    def _create(self, name: str, shape: Callable[[], Shape]) -> None:
         if not _is_name(name):
             raise wrong(f"collection name {name!r} cannot be used here")
         home = self._folder / name
         if name in self._shards or shape_of(home) is not None:
             raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
         if name in self._read_aliases():
-            raise Refused(409, f"Wrong input: Can't create {name}, an alias with the same name exists")
+            raise wrong(f"Can't create collection with name {name}. Alias with the same name already exists")
+        given = shape()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._load(home, shape)
+        self._load(home, given)
 
     def _drop(self, name: str) -> bool:
         home = self._folder / name

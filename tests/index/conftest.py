@@ -65,7 +65,7 @@ class EdgeStore:
         self.folder = folder
 
     def index(self) -> EdgeIndex:
-        return EdgeIndex(self.folder, collection="memories", model="model", dimension=DIMENSION)
+        return EdgeIndex(self.folder, collection=collection_name("memories", "model", DIMENSION), dimension=DIMENSION)
 
 
 class ServerStore:
@@ -74,13 +74,14 @@ class ServerStore:
     def __init__(self, url: str) -> None:
         self.url = url
         self.alias = f"test-{uuid.uuid4().hex[:12]}"
+        self.name = collection_name(self.alias, "model", DIMENSION)
 
     def index(self) -> QdrantIndex:
-        return QdrantIndex(self.url, collection=self.alias, model="model", dimension=DIMENSION, timeout=10)
+        return QdrantIndex(self.url, collection=self.name, alias=self.alias, dimension=DIMENSION, timeout=10)
 
     async def remove(self) -> None:
         client = AsyncQdrantClient(self.url, check_compatibility=False)
-        await client.delete_collection(collection_name(self.alias, "model", DIMENSION))
+        await client.delete_collection(self.name)
         await client.close()
 
 

@@ -20,15 +20,28 @@ LOCAL = "openmemory__all-minilm-l6-v2-int8__384__windows"
 
 
 @asynccontextmanager
-async def running(folder: Path, server: EmbeddingServer | None = None, *, keep: int = 3600) -> AsyncIterator[Services]:
-    """The services with the packaged model, or with the model of a server; nothing runs but on request."""
+async def running(
+    folder: Path,
+    server: EmbeddingServer | None = None,
+    *,
+    keep: int = 3600,
+    collection: str = "openmemory",
+    qdrant: str = "",
+) -> AsyncIterator[Services]:
+    """The services with the packaged model, or with the model of a server; nothing runs but on request.
+
+    `collection` is the setting of that name; `qdrant` the address of a server in place of the built-in index.
+    """
     embedder = {} if server is None else {
         "provider": "openai", "model": "other", "base_url": f"http://127.0.0.1:{server.port}/v1", "api_key": "k",
         "timeout": 5,
     }  # fmt: skip
     settings = Settings.model_validate(
-        {"data_dir": str(folder), "port": 0, "embedder": embedder, "sync": {"keep": keep}}
-    )
+        {
+            "data_dir": str(folder), "port": 0, "embedder": embedder, "sync": {"keep": keep},
+            "qdrant": {"collection": collection, "url": qdrant},
+        }
+    )  # fmt: skip
     async with open_services(settings) as services:
         await services.deliverer.stop()
         yield services

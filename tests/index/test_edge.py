@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from app.index.collections import collection_name
 from app.index.edge import CHUNK, EdgeIndex
 from app.index.port import Filter, IndexUnavailable, Point, Vector
 
@@ -26,7 +27,7 @@ Direction = Callable[..., Vector]
 
 
 def index_in(folder: Path, *, model: str = "model", dimension: int = 16) -> EdgeIndex:
-    return EdgeIndex(folder, collection="memories", model=model, dimension=dimension)
+    return EdgeIndex(folder, collection=collection_name("memories", model, dimension), dimension=dimension)
 
 
 async def filled(folder: Path, point: Build, number: int = 300) -> None:
@@ -251,7 +252,7 @@ from app.index.edge import EdgeIndex
 from app.index.port import Point
 
 async def main():
-    index = EdgeIndex(Path(sys.argv[1]), collection="memories", model="model", dimension=16)
+    index = EdgeIndex(Path(sys.argv[1]), collection="memories__model__16__windows", dimension=16)
     random = np.random.default_rng(0)
     for number in range(1, 10**6):
         await index.upsert([

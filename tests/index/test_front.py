@@ -209,8 +209,9 @@ async def test_an_alias_stands_for_its_collection_until_it_is_moved_or_its_colle
         # All or none: the first step of a request whose second fails is not taken.
         assert (await front.post("/collections/aliases", json=aliasing(gone, to_none))).status_code == 404
         assert await count(front, of="now") == 2
-        taken = await front.put("/collections/now", json={"vectors": COSINE})
-        assert taken.status_code == 409
+        taken = await front.put("/collections/now", json={"vectors": COSINE, "sparse_vectors": {"bm25": {}}})
+        assert taken.status_code == 400
+        assert "Alias with the same name already exists" in taken.json()["status"]["error"]
         named = {"create_alias": {"alias_name": "d", "collection_name": "c"}}
         assert (await front.post("/collections/aliases", json=aliasing(named))).status_code == 409
         await front.post("/collections/aliases", json=aliasing(gone, to_d))

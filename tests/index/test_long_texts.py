@@ -14,7 +14,6 @@ from app.embeddings.port import Document
 from app.index import keeper as keeping
 from app.index import writing
 from app.index.collections import collection_name
-from app.index.shards import Shape
 from app.memories.schemas import MemoryCreate
 from app.search.schemas import SearchQuery
 from app.services import Services
@@ -72,8 +71,6 @@ def older_version(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
         monkeypatch.undo()
         if older:
             monkeypatch.setattr(keeping, "collection_name", named)
-            monkeypatch.setattr("app.index.edge.collection_name", named)
-            monkeypatch.setattr("app.index.edge.Shape", lambda dimension, _: Shape(dimension, True))
             monkeypatch.setattr(LocalEmbedder, "documents", one_vector)
             monkeypatch.setattr(writing, "stored_as", lambda *_: "")
 

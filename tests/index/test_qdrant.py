@@ -42,7 +42,13 @@ Answer = Callable[[str, str], Awaitable[tuple[int, bytes] | None]]
 
 def index_at(url: str, *, timeout: float = 0.3, client: AsyncQdrantClient | None = None, **kw: Any) -> QdrantIndex:
     return QdrantIndex(
-        url, collection="memories", model=kw.pop("model", "model"), dimension=16, timeout=timeout, client=client, **kw
+        url,
+        collection=collection_name("memories", kw.pop("model", "model"), 16),
+        alias="memories",
+        dimension=16,
+        timeout=timeout,
+        client=client,
+        **kw,
     )
 
 

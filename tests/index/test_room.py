@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from app.index import room
+from app.index.collections import collection_name
 from app.index.edge import EdgeIndex
 from app.index.front import Front
 from app.index.port import Filter, IndexUnavailable, Point, Vector
@@ -23,7 +24,7 @@ Build = Callable[..., Point]
 
 
 def index_in(folder: Path) -> EdgeIndex:
-    return EdgeIndex(folder, collection="memories", model="model", dimension=16)
+    return EdgeIndex(folder, collection=collection_name("memories", "model", 16), dimension=16)
 
 
 async def test_writes_wait_until_there_is_room_again_and_searches_go_on(

@@ -1,7 +1,8 @@
-"""Random histories in which the model is changed again and again, and everything may be cut off at any moment.
+"""Random histories in which the model and the collection's name change, and everything may be cut off at any moment.
 
 Whatever was cut off, searches answer and show only what is there. When all is quiet the collection in use is that of
-the configured model, holds just the active memories, and the vector of each is that model's of its newest text.
+the configured name and model. It holds the active memories alone, each with its model's vector of the newest text. No
+collection holds an erased memory, and the store has no collection that PostgreSQL does not know.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID, uuid4
 
+import httpx
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -30,8 +32,12 @@ from hypothesis.stateful import (
 from sqlalchemy import text
 
 from app.access.caller import Caller
+from app.cli.hosting import hosted_index
 from app.config import Settings
 from app.index import marks
+from app.index.collections import collection_name
+from app.index.edge import EdgeIndex
+from app.index.front import Front
 from app.index.port import Filter
 from app.index.reconcile import SyncRunning
 from app.memories.schemas import MemoryCreate, MemoryUpdate
@@ -40,6 +46,7 @@ from app.services import INDEX_FOLDER, Services, Stores, open_services, open_sto
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.faults.histories import live
+from tests.index.serving import served
 
 HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "6"))
 """Histories of the long run; asked for by number, they are new ones each time, and one that fails is made short."""
@@ -47,16 +54,27 @@ HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "6"))
 MODELS = {"one": 24, "two": 16, "three": 24}
 """Models and the sizes of their vectors: two differ in nothing but what they mean."""
 
-FAULTS = ("changes", "restarts", "cut off", "losses", "outages", "settled")
+NAMES = ("memories", "notes")
+"""Values of `qdrant.collection`."""
+
+ENGINES = ("built in", "socket", "server")
+"""The built-in index, the same served to workers on a unix socket, and a Qdrant server: the one that
+`OPENMEMORY_TEST_QDRANT_URL` names, else our own front."""
+
+FAULTS = ("models changed", "names changed", "restarts", "cut off", "losses", "outages", "settled")
 T = TypeVar("T")
 _numbers = count(1)
 
 
 class Installation:
-    """Stores that stay, and services over them that come and go, each time with a model that may be another."""
+    """Stores that stay, and services over them that come and go, with another model or collection each time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine: str) -> None:
         self.folder = furnish(folder)
+        self.prefix = f"test-{uuid4().hex[:8]}-"
+        self._engine = engine
+        self._url = ""
+        self._qdrant: httpx.AsyncClient | None = None
         self.servers = {model: EmbeddingServer(dimension, model) for model, dimension in MODELS.items()}
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="installation")
@@ -70,13 +88,23 @@ class Installation:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
     async def start(self) -> None:
-        opened = await self._everything.enter_async_context(open_stores(self._settings("one", 3600)))
-        self._stores = opened.stores
+        enter = self._everything.enter_async_context
+        stores = (await enter(open_stores(self._settings("one", NAMES[0], 3600)))).stores
+        if self._engine == "socket":
+            stores = await enter(hosted_index(stores))
+            transport = httpx.AsyncHTTPTransport(uds=str(stores.index_socket))
+            self._qdrant = await enter(httpx.AsyncClient(base_url="http://index", transport=transport))
+        elif self._engine == "server":
+            url = os.environ.get("OPENMEMORY_TEST_QDRANT_URL")
+            self._url = url or await enter(served(Front(self.folder / "server")))
+            self._qdrant = await enter(httpx.AsyncClient(base_url=self._url))
+        self._stores = stores
 
-    async def open(self, model: str, keep: int) -> Services:
+    async def open(self, model: str, name: str, keep: int) -> Services:
         """End the services there are, and open others; what a start does with claims of the dead is done."""
         await self.close()
-        services = await self._open.enter_async_context(open_services(self._settings(model, keep), stores=self._stores))
+        settings = self._settings(model, name, keep)
+        services = await self._open.enter_async_context(open_services(settings, stores=self._stores))
         await services.deliverer.stop()
         async with services.database.transaction() as tx:
             await marks.end_leases(tx)
@@ -85,10 +113,51 @@ class Installation:
     async def close(self) -> None:
         await self._open.aclose()
 
+    async def stored(self) -> dict[str, set[UUID]]:
+        """The memories that each collection of the store holds, read past the product. No services may be open."""
+        return {name: await self._ids(name) for name in await self._collections()}
+
+    async def lose(self, number: int) -> bool:
+        """Remove one collection of the store, if there is one. No services may be open."""
+        found = await self._collections()
+        if not found:
+            return False
+        name = found[number % len(found)]
+        if self._qdrant is None:
+            shutil.rmtree(self.folder / INDEX_FOLDER / name)
+        else:
+            (await self._qdrant.delete(f"/collections/{name}")).raise_for_status()
+        return True
+
+    async def _collections(self) -> list[str]:
+        if self._qdrant is None:
+            return sorted(one.name for one in (self.folder / INDEX_FOLDER).iterdir() if one.is_dir())
+        answer = (await self._qdrant.get("/collections")).raise_for_status().json()["result"]["collections"]
+        return sorted(one["name"] for one in answer if one["name"].startswith(self.prefix))
+
+    async def _ids(self, name: str) -> set[UUID]:
+        if self._qdrant is None:
+            index = EdgeIndex(self.folder / INDEX_FOLDER, collection=name, dimension=int(name.split("__")[2]))
+            found = {entry.id async for page in index.entries() for entry in page}
+            await index.close()
+            return found
+        asked = {"limit": 10_000, "with_payload": False}
+        answer = (await self._qdrant.post(f"/collections/{name}/points/scroll", json=asked)).raise_for_status()
+        return {UUID(point["id"]) for point in answer.json()["result"]["points"] if isinstance(point["id"], str)}
+
+    async def named_by(self, alias: str) -> str | None:
+        """The collection that an alias of the store names."""
+        if self._qdrant is None:
+            return (self.folder / INDEX_FOLDER / "current").read_text(encoding="utf-8").strip()
+        found = (await self._qdrant.get("/aliases")).raise_for_status().json()["result"]["aliases"]
+        return next((one["collection_name"] for one in found if one["alias_name"] == alias), None)
+
     def end(self) -> None:
         """Remove everything."""
         try:
             self.run(self.close())
+            while self.run(self.lose(0)):
+                pass
             self.run(self._everything.aclose())
         finally:
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -97,13 +166,18 @@ class Installation:
             for server in self.servers.values():
                 server.close()
 
-    def _settings(self, model: str, keep: int) -> Settings:
+    def alias(self, name: str) -> str:
+        """The value of `qdrant.collection` that a name of the histories stands for."""
+        return self.prefix + name
+
+    def _settings(self, model: str, name: str, keep: int) -> Settings:
         embedder = {
             "provider": "openai", "model": model, "base_url": f"http://127.0.0.1:{self.servers[model].port}/v1",
             "api_key": "k", "timeout": 5,
         }  # fmt: skip
+        qdrant = {"collection": self.alias(name), "url": self._url}
         return Settings.model_validate(
-            {"data_dir": str(self.folder), "port": 0, "embedder": embedder, "sync": {"keep": keep}}
+            {"data_dir": str(self.folder), "port": 0, "embedder": embedder, "qdrant": qdrant, "sync": {"keep": keep}}
         )
 
 
@@ -120,19 +194,22 @@ async def cut_off(work: Coroutine[Any, Any, object], turns: int) -> bool:
 
 
 class Changes(RuleBasedStateMachine):
-    """One user's memories under models that change."""
+    """One user's memories under models and names that change."""
 
     place: ClassVar[Installation]
     done: ClassVar[Counter[str]]
 
     @initialize()
     def begin(self) -> None:
-        self.services: Services = self.place.run(self.place.open("one", 3600))
-        self.model, self.keep = "one", 3600
+        self.model, self.name, self.keep = "one", NAMES[0], 3600
+        self.services: Services = self._opened()
         self.texts: dict[UUID, str] = {}
         self.caller: Caller = self.place.run(self._somebody())
         for _ in range(3):
             self.add("otter")
+
+    def _opened(self) -> Services:
+        return self.place.run(self.place.open(self.model, self.name, self.keep))
 
     async def _somebody(self) -> Caller:
         return await self.services.directory.caller(f"user-{uuid4().hex[:8]}", None, owner=True)
@@ -162,23 +239,27 @@ class Changes(RuleBasedStateMachine):
         self.place.run((memories.erase if erased else memories.delete)(self.caller, [id_]))
         del self.texts[id_]
 
-    @rule(model=st.sampled_from(sorted(MODELS)), keep=st.sampled_from((0, 3600)), turns=st.integers(0, 200))
-    def configure(self, model: str, keep: int, turns: int) -> None:
-        """Start again with a model, and cut off its first step."""
-        self.done["changes" if model != self.model else "restarts"] += 1
-        self.model, self.keep = model, keep
-        self.services = self.place.run(self.place.open(model, keep))
+    @rule(
+        model=st.sampled_from(sorted(MODELS)),
+        name=st.sampled_from(NAMES),
+        keep=st.sampled_from((0, 3600)),
+        turns=st.integers(0, 200),
+    )
+    def configure(self, model: str, name: str, keep: int, turns: int) -> None:
+        """Start again with a model and a name, and cut off the first step."""
+        self.done["models changed"] += model != self.model
+        self.done["names changed"] += name != self.name
+        self.done["restarts"] += (model, name) == (self.model, self.name)
+        self.model, self.name, self.keep = model, name, keep
+        self.services = self._opened()
         self.step(turns)
 
     @rule(which=st.integers(0, 10))
     def lose_a_collection(self, which: int) -> None:
-        """Its folder is gone while nobody looks."""
+        """It is removed while nobody looks."""
         self.place.run(self.place.close())
-        found = sorted(one for one in (self.place.folder / INDEX_FOLDER).iterdir() if one.is_dir())
-        if found:
-            shutil.rmtree(found[which % len(found)])
-            self.done["losses"] += 1
-        self.services = self.place.run(self.place.open(self.model, self.keep))
+        self.done["losses"] += self.place.run(self.place.lose(which))
+        self.services = self._opened()
 
     @rule(model=st.sampled_from(sorted(MODELS)), away=st.booleans())
     def embedder_away(self, model: str, away: bool) -> None:
@@ -208,9 +289,21 @@ class Changes(RuleBasedStateMachine):
         """Everything answers, and nothing is cut off."""
         for server in self.place.servers.values():
             server.away = False
-        self.services = self.place.run(self.place.open(self.model, self.keep))
+        self.services = self._opened()
         self.place.run(self._all_quiet())
+        generations = self.place.run(self._column("SELECT collection FROM index_generations"))
+        active = self.place.run(self._column("SELECT id FROM memories WHERE state = 'active'"))
+        self.place.run(self.place.close())
+        stored = self.place.run(self.place.stored())
+        assert set(stored) == generations
+        for name, ids in stored.items():
+            assert ids <= active, f"{name} holds memories that are gone"
+        self.services = self._opened()
         self.done["settled"] += 1
+
+    async def _column(self, query: str) -> set[Any]:
+        async with self.services.database.statement() as tx:
+            return set(await tx.scalars(text(query)))
 
     async def _all_quiet(self) -> None:
         services = self.services
@@ -221,7 +314,10 @@ class Changes(RuleBasedStateMachine):
             await services.rebuild.step()
             await services.reconciler.sync(trigger="test")
         serving = services.spaces.serving
-        assert (serving.model, services.spaces.building) == (f"openai/{self.model}", None)
+        alias = self.place.alias(self.name)
+        wanted = collection_name(alias, f"openai/{self.model}", MODELS[self.model])
+        assert (serving.collection, services.spaces.building) == (wanted, None)
+        assert await self.place.named_by(alias) == wanted
         entries = {entry.id async for page in services.index.entries(self.caller.user_id) for entry in page}
         assert entries == set(self.texts)
         for id_, said in self.texts.items():
@@ -230,9 +326,8 @@ class Changes(RuleBasedStateMachine):
             assert (best.id, best.score) == (id_, pytest.approx(1, abs=1e-3))
         async with services.database.statement() as tx:
             assert not (await tx.execute(_LEFT_BEHIND)).all()
-            known = set(await tx.scalars(text("SELECT model FROM index_generations")))
         if self.keep == 0:
-            assert known == {serving.model}
+            assert await self._column("SELECT collection FROM index_generations") == {serving.collection}
 
     @invariant()
     def searches_answer(self) -> None:
@@ -262,9 +357,9 @@ _LEFT_BEHIND = text(
 
 
 @pytest.fixture
-def done(short_folder: Path) -> Iterator[Counter[str]]:
-    """The installation of the histories, and a count of what happened in it."""
-    place = Installation(short_folder / "changes")
+def done(short_folder: Path, request: pytest.FixtureRequest) -> Iterator[Counter[str]]:
+    """The installation of the histories, on the engine that the test names, and a count of what happened in it."""
+    place = Installation(short_folder / f"changes-{uuid4().hex[:8]}", request.getfixturevalue("engine"))
     try:
         place.run(place.start())
         Changes.place, Changes.done = place, Counter()
@@ -274,14 +369,16 @@ def done(short_folder: Path) -> Iterator[Counter[str]]:
 
 
 @pytest.mark.timeout(120)
-def test_some_changes_of_the_model_leave_nothing_wrong(done: Counter[str]) -> None:
-    live(Changes, 3, 15, random=False)
-    assert done["steps"] >= 25
+@pytest.mark.parametrize("engine", ENGINES)
+def test_some_changes_of_model_and_name_leave_nothing_wrong(done: Counter[str], engine: str) -> None:
+    live(Changes, 2, 15, random=False)
+    assert done["steps"] >= 15
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_many_changes_of_the_model_leave_nothing_wrong(done: Counter[str]) -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_many_changes_of_model_and_name_leave_nothing_wrong(done: Counter[str], engine: str) -> None:
     live(Changes, HISTORIES, 40, random="OPENMEMORY_TEST_HISTORIES" in os.environ)
-    print(f"\n{', '.join(f'{number} {what}' for what, number in done.items())}; 0 violations")
+    print(f"\n{engine}: {', '.join(f'{number} {what}' for what, number in done.items())}; 0 violations")
     assert all(done[what] for what in FAULTS)
