@@ -232,9 +232,17 @@ class Database:
         Raises:
             Unavailable: PostgreSQL does not answer.
         """
-        arguments, options = self.engine.dialect.create_connect_args(self.engine.url)
         with _Outage(self):
-            return await AsyncPgConnection.connect(*arguments, **{**options, **self._reaching}, autocommit=True)
+            return await self.dedicated_quietly()
+
+    async def dedicated_quietly(self) -> AsyncPgConnection:
+        """The same for whoever tries again and again: the log does not hear of a failure.
+
+        Raises:
+            psycopg.Error: PostgreSQL does not answer.
+        """
+        arguments, options = self.engine.dialect.create_connect_args(self.engine.url)
+        return await AsyncPgConnection.connect(*arguments, **{**options, **self._reaching}, autocommit=True)
 
     def pools(self) -> dict[str, PoolUse]:
         """The connections for transactions, those for single statements, and those of lists."""

@@ -16,6 +16,7 @@ from app.database import Database
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Unavailable
 from app.index import generations, marks
+from app.index.lease import LOST
 from app.index.models import Embedding, SyncRun
 from app.index.port import IndexUnavailable
 from app.index.reconcile import Reconciler
@@ -114,6 +115,10 @@ class Health:
                 except IndexUnavailable as error:
                     problems.append(f"index: it went away while it was compared: {error}")
             collections = await self._collections()
+        if self._reconciler.monitor.lease.lost:
+            problems.append(f"index: {LOST}, so searches find by words alone; stop that service, or use one Qdrant")
+        elif (reason := self._spaces.serving.behind) is not None:
+            problems.append(f"index: memories may be missing in it, because {reason}; run `openmemory sync`")
         if self._spaces.obstacle is not None:
             problems.append(f"model: {self._spaces.obstacle}; searches go on with {self._spaces.serving.model}")
         if unreadable:

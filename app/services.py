@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -36,11 +36,12 @@ from app.embeddings.cache import CachedEmbedder
 from app.errors import SetupError
 from app.health import Health
 from app.index import marks
-from app.index.claim import claimed
 from app.index.deliver import Deliverer
 from app.index.keeper import Keeper, Parts, Wanted
+from app.index.lease import Lease, leased
 from app.index.models import Kind
-from app.index.port import IndexUnavailable, VectorIndex
+from app.index.monitor import IndexMonitor
+from app.index.port import Connected, IndexUnavailable, VectorIndex
 from app.index.rebuild import Rebuild
 from app.index.reconcile import Reconciler
 from app.index.recut import Recut
@@ -77,6 +78,7 @@ class Stores:
     """The data folder, and where PostgreSQL is. `shared`: other processes may serve the same PostgreSQL.
 
     `index_socket`: the unix socket on which another process serves the built-in index; None: this one opens it.
+    `index_lease`: who this service is to the index lease; None: nobody else can want it.
     `local_key`: the credential of those who may read the folder. `database` may hold a password.
     """
 
@@ -84,6 +86,7 @@ class Stores:
     database: str = field(repr=False)
     shared: bool
     index_socket: Path | None = None
+    index_lease: str | None = None
     local_key: str | None = field(default=None, repr=False)
 
 
@@ -129,6 +132,7 @@ class Services:
     rewording: Rewording
     deliverer: Deliverer
     maintenance: Maintenance
+    monitor: IndexMonitor
     spaces: Spaces
     tokens: Tokens | None
 
@@ -189,11 +193,11 @@ async def open_stores(
             async with database.transaction() as tx:
                 await marks.end_leases(tx)
                 await queue.end_leases(tx)
-        else:
-            await stack.enter_async_context(claimed(database, built_in=not settings.qdrant.url))
+        lease = None if alone else await stack.enter_async_context(leased(database, built_in=not settings.qdrant.url))
         if serving:
             await _refuse_to_stand_open(settings, database)
-        yield Opened(folder, Stores(folder.path, url, workers > 1 or not alone, local_key=folder.local_key()))
+        shared = workers > 1 or not alone
+        yield Opened(folder, Stores(folder.path, url, shared, index_lease=lease, local_key=folder.local_key()))
 
 
 async def _refuse_to_stand_open(settings: Settings, database: Database) -> None:
@@ -247,13 +251,14 @@ async def open_services(
         )
         llms = Llms(stores.folder, egress, environment())
         stack.push_async_callback(llms.close)
-        keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first()))
+        lease = Lease(stores.index_lease)
+        keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first(), lease))
         stack.push_async_callback(keeper.close)
         await keeper.follow()
         spaces = keeper.spaces
         source = IndexedMemories()
         sources = {Kind.MEMORY: source}
-        deliverer = Deliverer(database, spaces, sources)
+        deliverer = Deliverer(database, spaces, sources, lease)
         directory = Directory(database, settings.access)
         await directory.caller(None, None)
         maintenance = Maintenance(database)
@@ -264,7 +269,7 @@ async def open_services(
         reranker = open_reranker(settings.reranker, egress)
         if reranker is not None:
             stack.push_async_callback(reranker.close)
-        reconciler = Reconciler(database, spaces, deliverer, source)
+        reconciler = Reconciler(database, spaces, deliverer, source, keeper.monitor)
         memories = Memories(
             database,
             directory,
@@ -326,9 +331,11 @@ async def open_services(
             recut=Recut(database, spaces, deliverer, sources),
             rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
             deliverer=deliverer,
+            monitor=keeper.monitor,
             spaces=spaces,
             tokens=tokens,
         )
+        stack.push_async_callback(lambda: keeper.monitor.settle(spaces.serving))
         deliverer.start()
         stack.push_async_callback(deliverer.stop)
         capturing.start()
@@ -344,8 +351,8 @@ def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
     return Tokens.of(settings.oauth, settings.limits, egress)
 
 
-def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wanted) -> Parts:
-    def index(collection: str, dimension: int, on_created: Callable[[], None]) -> VectorIndex:
+def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wanted, lease: Lease) -> Parts:
+    def index(collection: str, dimension: int, on_connected: Connected) -> VectorIndex:
         qdrant = settings.qdrant
         if qdrant.url or stores.index_socket:
             from app.index.qdrant import QdrantIndex
@@ -358,11 +365,12 @@ def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wan
                 alias=qdrant.collection,
                 dimension=dimension,
                 timeout=qdrant.timeout,
-                on_created=on_created,
+                on_connected=on_connected,
             )
         from app.index.edge import EdgeIndex
 
-        return EdgeIndex(stores.folder / INDEX_FOLDER, collection=collection, dimension=dimension)
+        folder = stores.folder / INDEX_FOLDER
+        return EdgeIndex(folder, collection=collection, dimension=dimension, on_connected=on_connected)
 
     return Parts(
         alias=settings.qdrant.collection,
@@ -371,4 +379,5 @@ def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wan
         embedder=embedders.recorded,
         index=index,
         deadlines=Deadlines(embedder=settings.embedder.timeout, index=settings.qdrant.timeout),
+        lease=lease,
     )

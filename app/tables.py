@@ -7,7 +7,7 @@ from app.audit.models import MemoryAccessLog
 from app.capture.models import Capture, CaptureUsage
 from app.configuration.models import Config
 from app.database import Base
-from app.index.models import Embedding, EmbeddingTokens, IndexGeneration, IndexMark, SyncRun
+from app.index.models import Embedding, EmbeddingTokens, IndexGeneration, IndexLease, IndexMark, SyncRun
 from app.memories.models import (
     ArchivePolicy,
     Category,
@@ -24,7 +24,7 @@ metadata = Base.metadata
 
 __all__ = [
     "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "CaptureUsage", "Category",
-    "CategoryMark", "Config", "Embedding", "EmbeddingTokens", "IndexGeneration", "IndexMark", "LexicalStatistics",
-    "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision", "MemoryStatusHistory",
-    "RateLimit", "SyncRun", "User", "metadata",
+    "CategoryMark", "Config", "Embedding", "EmbeddingTokens", "IndexGeneration", "IndexLease", "IndexMark",
+    "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision",
+    "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
 ]  # fmt: skip

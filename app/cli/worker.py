@@ -46,6 +46,7 @@ class Order:
                 "folder": str(stores.folder),
                 "database": stores.database,
                 "index_socket": str(stores.index_socket) if stores.index_socket else None,
+                "index_lease": stores.index_lease,
                 "local_key": stores.local_key,
                 "sockets": self.sockets,
                 "ready": self.ready,
@@ -61,6 +62,7 @@ class Order:
             database=told["database"],
             shared=True,
             index_socket=Path(told["index_socket"]) if told["index_socket"] else None,
+            index_lease=told["index_lease"],
             local_key=told["local_key"],
         )
         return cls(Settings.model_validate(told["settings"]), stores, told["sockets"], told["ready"])

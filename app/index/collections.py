@@ -14,7 +14,10 @@ import numpy as np
 
 from app.index.conditions import LABELS, TENANT, labels_of
 from app.index.entries import ending, packed
-from app.index.port import NOBODY, Point, Vector, Vectors
+from app.index.port import NOBODY, Point, Vector, Vectors, Watermark
+
+WATERMARK = 0x6F6D776D
+"""Id of the point that holds a collection's watermark: a number, which no memory has for an id."""
 
 RECONCILED = (TENANT, "revision")
 """The payload keys that reconciliation reads."""
@@ -73,6 +76,27 @@ def readable_payload_of(point: Point) -> dict[str, Any]:
         "kind": point.kind,
         "categories": list(document.categories),
     }
+
+
+def watermark_payload(watermark: Watermark) -> dict[str, Any]:
+    """The payload of the point that holds a watermark. Its owner is no user's id, so no search finds it."""
+    return {
+        TENANT: "watermark", LABELS: [], "revision": 0,
+        "epoch": str(watermark.epoch), "sequence": watermark.sequence,
+    }  # fmt: skip
+
+
+def watermark_vector(dimension: int) -> Vector:
+    """The vector of that point, which must have one like any other."""
+    return np.full(dimension, dimension**-0.5, dtype=np.float32)
+
+
+def watermark_of(payload: Mapping[str, Any] | None) -> Watermark | None:
+    """The watermark in a payload; None if there is none that can be read."""
+    try:
+        return Watermark(UUID(payload["epoch"]), int(payload["sequence"]))  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def entry_of(id: UUID | int, payload: Mapping[str, Any] | None) -> bytes:

@@ -14,6 +14,7 @@ from app.embeddings.breaker import CircuitBreaker, CircuitOpen, State
 from app.embeddings.port import EmbedderUnavailable
 from app.errors import Unavailable
 from app.index import marks
+from app.index.lease import Lease
 from app.index.marks import Claimed
 from app.index.models import Kind
 from app.index.port import NOBODY, IndexUnavailable
@@ -54,7 +55,10 @@ class Deliverer:
     delivered goes to the space that serves and to one that is being built; retired ones only forget it.
     """
 
-    def __init__(self, database: Database, spaces: Spaces, sources: Mapping[Kind, Source]) -> None:
+    def __init__(
+        self, database: Database, spaces: Spaces, sources: Mapping[Kind, Source], lease: Lease | None = None
+    ) -> None:
+        self._lease = lease or Lease()
         self._database = database
         self._spaces = spaces
         self._writer = Writer(database, sources)
@@ -124,7 +128,7 @@ class Deliverer:
                     due = await marks.next_due(tx)
                 pause = await self._flush()
                 # While it is known to be away nothing that is due is tried: what ends that wakes this up.
-                if due is not None and self.breaker.state is State.CLOSED:
+                if due is not None and self.breaker.state is State.CLOSED and not self._lease.lost:
                     pause = min(pause, max(0.05, due))
             except Unavailable as error:  # of which the log hears from `database`
                 log.debug("delivery waits: %s", error)
@@ -153,10 +157,10 @@ class Deliverer:
         While the model is away, what is erased or put aside still leaves the index.
         """
         away = self.breaker.state is not State.CLOSED
-        if away and not self._index_answers:
+        if self._lease.lost or (away and not self._index_answers):
             return 0, Delivered()
         async with self._database.transaction() as tx:
-            claimed = await marks.claim(tx, limit=BATCH, lease=LEASE, gone=away)
+            claimed = await marks.claim(tx, limit=BATCH, lease=LEASE, gone=away, index_lease=self._lease.holder)
         if not claimed:
             return 0, Delivered()
         try:

@@ -22,12 +22,16 @@ import qdrant_edge as edge
 from app.access.rules import Rules
 from app.index.collections import (
     RECONCILED,
+    WATERMARK,
     check_query,
     check_vectors,
     entry_of,
     is_plain,
     payload_of,
     points_of,
+    watermark_of,
+    watermark_payload,
+    watermark_vector,
 )
 from app.index.conditions import asked, readable
 from app.index.durable import replace_file
@@ -35,7 +39,17 @@ from app.index.engine import CHUNK, buffer, guarded, in_thread, with_codes
 from app.index.entries import Entries
 from app.index.long_texts import LongTexts
 from app.index.mapped import release_mapped
-from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, windows_of
+from app.index.port import (
+    Connected,
+    Filter,
+    Hit,
+    IndexStatus,
+    IndexUnavailable,
+    Point,
+    Vector,
+    Watermark,
+    windows_of,
+)
 from app.index.room import check_room
 from app.index.several import MORE, best, chunks, named
 from app.index.shards import Shape, open_shard
@@ -62,7 +76,8 @@ class EdgeIndex:
     One process owns the folder: another one that opens it is refused.
     """
 
-    def __init__(self, folder: Path, *, collection: str, dimension: int) -> None:
+    def __init__(self, folder: Path, *, collection: str, dimension: int, on_connected: Connected | None = None) -> None:
+        self._on_connected = on_connected
         self._folder = folder
         self._name = collection
         self._shape = Shape(dimension, is_plain(collection))
@@ -76,7 +91,10 @@ class EdgeIndex:
 
     async def open(self) -> None:
         """Load the shard, or create it; one that cannot be loaded is moved aside and an empty one takes its place."""
-        await self._run(self._open)
+        if await self._run(self._open) and self._on_connected is not None:
+            beginning = await self._on_connected(await self.watermark())
+            if beginning is not None:
+                await self.set_watermark(beginning)
 
     async def keeps_documents(self) -> bool:
         return False
@@ -134,7 +152,21 @@ class EdgeIndex:
     async def count(self, user: UUID | None = None) -> int:
         shard = await self._opened()
         with guarded():
-            return shard.count(edge.CountRequest(exact=True, filter=_owned_by(user)))
+            counted = shard.count(edge.CountRequest(exact=True, filter=_owned_by(user)))
+            return counted - (len(shard.retrieve([WATERMARK], False, False)) if user is None else 0)
+
+    async def watermark(self) -> Watermark | None:
+        shard = await self._opened()
+        with guarded():
+            found = shard.retrieve([WATERMARK], True, False)
+        return watermark_of(found[0].payload) if found else None
+
+    async def set_watermark(self, watermark: Watermark) -> None:
+        shard = await self._opened()
+        vector = buffer(watermark_vector(self._shape.dimension))
+        point = edge.Point(WATERMARK, vector, watermark_payload(watermark))
+        with guarded():
+            _update(self._folder, shard, edge.UpdateOperation.upsert_points([point]))
 
     async def flush(self) -> None:
         shard = await self._opened()
@@ -183,12 +215,13 @@ class EdgeIndex:
     async def _run(self, call: Callable[..., T], *args: object) -> T:
         return await in_thread(self._thread, call, *args)
 
-    def _open(self) -> None:
+    def _open(self) -> bool:
+        """Open the shard; False if it was open."""
         # Runs to its end even if who asked for it was cancelled, so the shard is kept here and not where it is awaited.
         if self._closed:
             raise IndexUnavailable("the index is closed")
         if self._shard is not None:
-            return
+            return False
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         shard = open_shard(self._folder / self._name, self._shape)
         if not (self._folder / "current").exists():
@@ -196,6 +229,7 @@ class EdgeIndex:
         release_mapped(self._folder / self._name)
         self._long = None if self._shape.plain else LongTexts(shard)
         self._shard = shard
+        return True
 
     def _flush(self, shard: edge.EdgeShard) -> None:
         self._unreleased = self._unflushed = 0
@@ -271,7 +305,7 @@ def _page(
     records, following = shard.scroll(request)
     # Every look at a record's id makes it anew.
     found = cast(list[tuple[UUID | int, Any]], [(record.id, record.payload) for record in records])
-    return Entries(b"".join([entry_of(*one) for one in found])), following
+    return Entries(b"".join([entry_of(*one) for one in found if one[0] != WATERMARK])), following
 
 
 def _owned_by(user: UUID | None) -> edge.Filter | None:

@@ -6,7 +6,7 @@ another model than the one in use, its collection is filled beside the old one, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -34,9 +34,12 @@ class Generation:
     retired_at: datetime | None
 
 
+_GENERATIONS = select(*(IndexGeneration.__table__.columns[field.name] for field in fields(Generation)))
+
+
 async def everyone(tx: Tx) -> list[Generation]:
     """All generations, the newest first."""
-    found = await tx.execute(select(*IndexGeneration.__table__.columns).order_by(IndexGeneration.created_at.desc()))
+    found = await tx.execute(_GENERATIONS.order_by(IndexGeneration.created_at.desc()))
     return [_generation(row) for row in found]
 
 
@@ -79,7 +82,7 @@ async def activate(tx: Tx, collection: str) -> bool:
 async def expired(tx: Tx, keep: float) -> list[Generation]:
     """Those that retired more than `keep` seconds ago."""
     over = IndexGeneration.retired_at <= func.now() - func.make_interval(0, 0, 0, 0, 0, 0, keep)
-    found = await tx.execute(select(*IndexGeneration.__table__.columns).where(_is(GenerationState.RETIRED), over))
+    found = await tx.execute(_GENERATIONS.where(_is(GenerationState.RETIRED), over))
     return [_generation(row) for row in found]
 
 

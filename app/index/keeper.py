@@ -16,8 +16,10 @@ from app.index import generations
 from app.index.collections import collection_name
 from app.index.generations import Generation
 from app.index.lazy import LazyIndex
+from app.index.lease import Lease
 from app.index.models import GenerationState
-from app.index.port import IndexUnavailable, VectorIndex
+from app.index.monitor import IndexMonitor
+from app.index.port import Connected, IndexUnavailable, VectorIndex, Watermark
 from app.index.space import Deadlines, Space, Spaces
 
 log = logging.getLogger(__name__)
@@ -36,16 +38,17 @@ class Parts:
 
     `alias` begins the names of new collections. `wanted` is the embedder at first; `configured` returns another one
     once it is configured; `embedder` opens one of which only the recorded settings are known. `index` makes the index
-    of a collection, given its name and dimension, without opening it; the index calls its third argument when the
-    collection was missing and was created.
+    of a collection, given its name and dimension, without opening it; the index calls its third argument whenever it
+    has connected.
     """
 
     alias: str
     wanted: Wanted
     configured: Callable[[], Awaitable[Wanted | None]]
     embedder: Callable[[dict[str, Any]], CachedEmbedder]
-    index: Callable[[str, int, Callable[[], None]], VectorIndex]
+    index: Callable[[str, int, Connected], VectorIndex]
     deadlines: Deadlines
+    lease: Lease
 
 
 class _Told(NamedTuple):
@@ -64,6 +67,7 @@ class Keeper:
         self._parts = parts
         self._wanted = parts.wanted
         self._told = False
+        self.monitor = IndexMonitor(database, parts.lease, on_behind=self._recovered)
         self.spaces = Spaces(self._first())
 
     async def follow(self) -> list[Generation]:
@@ -182,23 +186,34 @@ class Keeper:
             if told.state is not GenerationState.ACTIVE:
                 raise IndexUnavailable("another model is in use")
             space.collection = told.collection
-            return await self._opened(told.collection, told.dimension)
+            return await self._opened(space, told.dimension)
 
-        space = Space(self._wanted.embedder, LazyIndex(opening), self._parts.deadlines, on_recovery=self._recovered)
+        space = Space(
+            self._wanted.embedder,
+            LazyIndex(opening),
+            self._parts.deadlines,
+            on_recovery=self._recovered,
+            lease=self._parts.lease,
+        )
         return space
 
     def _space(self, generation: Generation) -> Space:
-        return Space(
+        space = Space(
             self._embedder(generation),
-            LazyIndex(lambda: self._opened(generation.collection, generation.dimension)),
+            LazyIndex(lambda: self._opened(space, generation.dimension)),
             self._parts.deadlines,
             collection=generation.collection,
             dimension=generation.dimension,
             on_recovery=self._recovered,
+            lease=self._parts.lease,
         )
+        return space
 
-    async def _opened(self, collection: str, dimension: int) -> VectorIndex:
-        index = self._parts.index(collection, dimension, self._recovered)
+    async def _opened(self, space: Space, dimension: int) -> VectorIndex:
+        async def connected(held: Watermark | None) -> Watermark | None:
+            return await self.monitor.connected(space, held) if space is self.spaces.serving else None
+
+        index = self._parts.index(space.collection, dimension, connected)
         try:
             await index.open()
         except BaseException:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from uuid import UUID
 
 from app.index.entries import Entries
-from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex
+from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex, Watermark
 
 RETRY_AFTER = 2.0
 """Seconds after a failed opening during which it is not tried again."""
@@ -51,6 +51,12 @@ class LazyIndex:
 
     async def count(self, user: UUID | None = None) -> int:
         return await (self._index or await self._get()).count(user)
+
+    async def watermark(self) -> Watermark | None:
+        return await (self._index or await self._get()).watermark()
+
+    async def set_watermark(self, watermark: Watermark) -> None:
+        await (self._index or await self._get()).set_watermark(watermark)
 
     async def activate(self) -> None:
         await (self._index or await self._get()).activate()

@@ -30,7 +30,10 @@ _CLAIM = """
     SET due_at = now() + make_interval(secs => :lease), attempts = mark.attempts + 1, last_error = NULL,
         holder = :holder
     FROM (
-        SELECT kind, id FROM index_marks WHERE due_at <= now() {which}
+        SELECT kind, id FROM index_marks
+        WHERE due_at <= now() {which}
+            AND (CAST(:lease_holder AS text) IS NULL
+                OR EXISTS (SELECT FROM index_lease WHERE holder = :lease_holder))
         ORDER BY due_at, marked_at LIMIT :limit FOR UPDATE SKIP LOCKED
     ) AS due
     WHERE mark.kind = due.kind AND mark.id = due.id
@@ -103,13 +106,17 @@ async def mark_dirty(tx: Tx, kind: Kind, ids: Iterable[UUID]) -> None:
     await tx.execute(_MARK_DIRTY, {"kind": kind.value, "ids": sorted(ids)})
 
 
-async def claim(tx: Tx, *, limit: int, lease: float, gone: bool = False) -> list[Claimed]:
+async def claim(
+    tx: Tx, *, limit: int, lease: float, gone: bool = False, index_lease: str | None = None
+) -> list[Claimed]:
     """Take up to `limit` marks that are due, for `lease` seconds: longer than any delivery may take.
 
-    With `gone` only those of items that are to leave the index, which needs no model.
+    With `gone` only those of items that are to leave the index, which needs no model. With `index_lease` none, unless
+    that holder has the lease of the index.
     """
     holder = uuid4()
-    rows = await tx.execute(_CLAIM_GONE if gone else _CLAIM_ANY, {"limit": limit, "lease": lease, "holder": holder})
+    values = {"limit": limit, "lease": lease, "holder": holder, "lease_holder": index_lease}
+    rows = await tx.execute(_CLAIM_GONE if gone else _CLAIM_ANY, values)
     return [Claimed(Kind(row.kind), row.id, row.revision, row.attempts, holder) for row in rows]
 
 

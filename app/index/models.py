@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, text
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKeyConstraint, Index, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -108,7 +108,10 @@ class GenerationState(StrEnum):
 
 
 class IndexGeneration(Base):
-    """One collection of the index: the vectors of one model. `embedder`: how it is asked, without secrets."""
+    """One collection of the index: the vectors of one model. `embedder`: how it is asked, without secrets.
+
+    `epoch` and `watermark`: how far the collection had followed when that was last confirmed (`index.monitor`).
+    """
 
     __tablename__ = "index_generations"
     __table_args__ = (
@@ -125,3 +128,16 @@ class IndexGeneration(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
     activated_at: Mapped[datetime | None]
     retired_at: Mapped[datetime | None]
+    epoch: Mapped[UUID] = mapped_column(server_default=NEW_ID)
+    watermark: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+
+
+class IndexLease(Base):
+    """The one row that says whose index takes outbox entries (`index.lease`)."""
+
+    __tablename__ = "index_lease"
+    __table_args__ = (CheckConstraint("id", name="one_row"),)
+
+    id: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
+    holder: Mapped[str]
+    taken_at: Mapped[datetime] = mapped_column(server_default=NOW)

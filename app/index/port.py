@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -84,6 +84,23 @@ class Filter:
         return self.ids == () or self.rules.smallest().nothing
 
 
+class Watermark(NamedTuple):
+    """How far a collection has followed PostgreSQL.
+
+    `epoch` names the generation that the collection was filled for. `sequence` grows with what is delivered.
+    """
+
+    epoch: UUID
+    sequence: int
+
+
+Connected = Callable[[Watermark | None], Awaitable[Watermark | None]]
+"""Called with a collection's watermark whenever an index has connected to it, before it answers anything.
+
+Returns the watermark that the collection has to begin with, if it is a new one.
+"""
+
+
 class Hit(NamedTuple):
     """A candidate: `score` is the cosine similarity of its best window in [-1, 1]."""
 
@@ -147,6 +164,17 @@ class VectorIndex(Protocol):
 
     async def count(self, user: UUID | None = None) -> int:
         """How many points there are, exactly."""
+        ...
+
+    async def watermark(self) -> Watermark | None:
+        """The watermark of the collection; None if it never got one."""
+        ...
+
+    async def set_watermark(self, watermark: Watermark) -> None:
+        """Write the watermark the way points are written, so that what loses points loses it too.
+
+        It is no entry, counts as no point, and no search finds it.
+        """
         ...
 
     async def activate(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -18,16 +18,30 @@ from qdrant_client import AsyncQdrantClient, models
 from app.access.rules import Rules
 from app.index.collections import (
     RECONCILED,
+    WATERMARK,
     check_query,
     check_vectors,
     entry_of,
     is_plain,
     points_of,
     readable_payload_of,
+    watermark_of,
+    watermark_payload,
+    watermark_vector,
 )
 from app.index.conditions import LABELS, TENANT, asked, readable
 from app.index.entries import Entries
-from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, windows_of
+from app.index.port import (
+    Connected,
+    Filter,
+    Hit,
+    IndexStatus,
+    IndexUnavailable,
+    Point,
+    Vector,
+    Watermark,
+    windows_of,
+)
 from app.index.several import MORE, best, chunks, named
 
 log = logging.getLogger(__name__)
@@ -37,6 +51,9 @@ CHUNK = 100
 
 PATIENCE = 15.0
 """Seconds that one write, one page of a listing or one change of the schema may take. No user waits for these."""
+
+_POINTS = models.Filter(must_not=[models.HasIdCondition(has_id=[WATERMARK])])
+"""All points but the watermark."""
 
 _SCHEMAS: dict[str, models.PayloadSchemaParams] = {
     TENANT: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
@@ -49,7 +66,7 @@ class QdrantIndex:
 
     The product itself always speaks to the collection by its own name, never through the alias.
     `socket`: the unix socket on which the server listens, in place of `url`.
-    `on_created` is called when the collection was missing and was created: it is empty, whatever was written before.
+    `on_connected` is called at the first connection and at the first one after a failure.
     `client` replaces the one that would be made from `url` and `api_key`; it is closed with the index.
     """
 
@@ -64,9 +81,9 @@ class QdrantIndex:
         timeout: float,
         socket: Path | None = None,
         client: AsyncQdrantClient | None = None,
-        on_created: Callable[[], None] | None = None,
+        on_connected: Connected | None = None,
     ) -> None:
-        self._on_created = on_created
+        self._on_connected = on_connected
         self._alias = alias
         self._name = collection
         self._plain = is_plain(collection)
@@ -145,7 +162,11 @@ class QdrantIndex:
                     with_payload=list(RECONCILED),
                     with_vectors=False,
                 )
-                found = [entry_of(it.id if isinstance(it.id, int) else UUID(str(it.id)), it.payload) for it in records]
+                found = [
+                    entry_of(it.id if isinstance(it.id, int) else UUID(str(it.id)), it.payload)
+                    for it in records
+                    if it.id != WATERMARK
+                ]
             if found:
                 yield Entries(b"".join(found))
             if after is None:
@@ -153,8 +174,16 @@ class QdrantIndex:
 
     async def count(self, user: UUID | None = None) -> int:
         async with self._call(self._timeout):
-            where = None if user is None else _filter(Filter(user))
+            where = _POINTS if user is None else _filter(Filter(user))
             return (await self._client.count(self._name, count_filter=where, exact=True)).count
+
+    async def watermark(self) -> Watermark | None:
+        async with self._call(self._timeout):
+            return await self._read_watermark()
+
+    async def set_watermark(self, watermark: Watermark) -> None:
+        async with self._call(self._patience):
+            await self._write_watermark(watermark)
 
     async def flush(self) -> None:
         """Nothing to do: the server acknowledges a write when it is in its write-ahead log."""
@@ -234,8 +263,6 @@ class QdrantIndex:
         if not exists:
             async with _unavailable(self._patience):
                 await self._create()
-            if self._on_created is not None:
-                self._on_created()
         async with _unavailable(self._timeout):
             info = await self._client.get_collection(self._name)
         self._check(info)
@@ -244,6 +271,21 @@ class QdrantIndex:
                 async with _unavailable(self._patience):
                     await self._client.create_payload_index(self._name, key, schema, wait=True)
         await self._introduce()
+        if self._on_connected is not None:
+            async with _unavailable(self._timeout):
+                watermark = await self._read_watermark()
+            if (beginning := await self._on_connected(watermark)) is not None:
+                async with _unavailable(self._patience):
+                    await self._write_watermark(beginning)
+
+    async def _read_watermark(self) -> Watermark | None:
+        found = await self._client.retrieve(self._name, [WATERMARK], with_payload=True)
+        return watermark_of(found[0].payload) if found else None
+
+    async def _write_watermark(self, watermark: Watermark) -> None:
+        vector = watermark_vector(self._dimension).tolist()
+        point = models.PointStruct(id=WATERMARK, vector=vector, payload=watermark_payload(watermark))
+        await self._client.upsert(self._name, [point], wait=True)
 
     async def _create(self) -> None:
         try:

@@ -54,6 +54,8 @@ class Rebuild:
         Raises:
             Unavailable: Postgres does not answer.
         """
+        if self._keeper.monitor.lease.lost:
+            return
         found = await self._look()
         if self._keeper.spaces.building is not None and time.monotonic() >= self._not_before:
             await self._build(self._keeper.spaces.building)
@@ -73,6 +75,7 @@ class Rebuild:
             async with alone(self._database, LOCK), self._reconciler.run(REBUILD, space) as run:
                 if not await self._fill(space, run):
                     return
+                await self._keeper.monitor.advance(space)
                 await space.index.flush()
                 async with self._database.transaction() as tx:
                     took_over = await generations.activate(tx, space.collection)

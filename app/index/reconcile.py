@@ -17,8 +17,10 @@ from app.index import marks
 from app.index.compare import Compared, compare
 from app.index.deliver import Deliverer
 from app.index.entries import Entries
+from app.index.lease import LOST
 from app.index.models import Kind
-from app.index.port import IndexUnavailable
+from app.index.monitor import IndexMonitor
+from app.index.port import IndexUnavailable, Watermark
 from app.index.prefetch import ahead
 from app.index.repair import Loaded, Repair
 from app.index.runs import Run, RunLog, SyncStatistics, recent
@@ -47,7 +49,10 @@ class SyncRunning(Exception):
 class Reconciler:
     """Keeps the index equal to Postgres."""
 
-    def __init__(self, database: Database, spaces: Spaces, deliverer: Deliverer, source: Source) -> None:
+    def __init__(
+        self, database: Database, spaces: Spaces, deliverer: Deliverer, source: Source, monitor: IndexMonitor
+    ) -> None:
+        self.monitor = monitor
         self._database = database
         self._spaces = spaces
         self._deliverer = deliverer
@@ -65,10 +70,14 @@ class Reconciler:
         Raises:
             SyncRunning: another run, of this process or another, is not finished.
             IndexUnavailable, EmbedderUnavailable: the index or the model does not answer. The next run goes on.
+                Or another service has the index lease.
         """
+        if self.monitor.lease.lost:
+            raise IndexUnavailable(LOST)
         space = self._spaces.serving
         async with alone(self._database, LOCK), self.run(trigger, space, user) as run:
             try:
+                before = await space.index.watermark()
                 if not dry_run:
                     await self._deliverer.ask_again()
                     async with self._database.transaction() as tx:
@@ -83,10 +92,12 @@ class Reconciler:
                 # What changed while it was repaired was marked: its newer state has to come last.
                 _count(run.statistics, await self._deliverer.drain())
             if not dry_run:
-                await self._finish(space, run, user)
+                await self._finish(space, run, user, before)
         return run.statistics
 
-    async def _finish(self, space: Space, run: RunLog, user: UUID | None) -> None:
+    async def _finish(self, space: Space, run: RunLog, user: UUID | None, before: Watermark | None) -> None:
+        if user is None:
+            await self.monitor.confirm(space, before)
         if run.statistics.memories_synced + run.statistics.deleted:
             await space.index.flush()
         for retired in [*self._spaces.retired]:

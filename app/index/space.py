@@ -11,6 +11,7 @@ import numpy as np
 from app.embeddings.breaker import CircuitBreaker, CircuitOpen
 from app.embeddings.cache import CachedEmbedder
 from app.embeddings.port import EmbedderUnavailable, Question
+from app.index.lease import LOST, Lease
 from app.index.port import NOBODY, Filter, Hit, IndexUnavailable, Vector, VectorIndex
 
 _NOBODYS = Filter(NOBODY)
@@ -41,6 +42,7 @@ class Space:
         collection: str = "",
         dimension: int | None = None,
         on_recovery: Callable[[], None] | None = None,
+        lease: Lease | None = None,
     ) -> None:
         self.embedder = embedder
         self.index = index
@@ -48,6 +50,11 @@ class Space:
         """Name of the collection; empty until the model has told its dimension."""
         self._deadlines = deadlines or Deadlines()
         self._dimension = dimension
+        self._lease = lease or Lease()
+        self.behind: str | None = None
+        """Why the collection may lack something that PostgreSQL holds; None if it is known to be whole."""
+        self.unconfirmed = False
+        """Something was delivered since the watermark was last advanced."""
         self.missed = 0
         """Items that delivery could not bring here, since the start of the process; the comparison finds them."""
         self.embedder_breaker = CircuitBreaker(
@@ -95,8 +102,11 @@ class Space:
         """The nearest points, best first.
 
         Raises:
-            IndexUnavailable: the index does not answer in time, its circuit is open, or the vector is not of its size.
+            IndexUnavailable: the index does not answer in time, its circuit is open, the vector is not of its size, or
+                another service has the index lease.
         """
+        if self._lease.lost:
+            raise IndexUnavailable(LOST)
         try:
             async with self.index_breaker.guard(), asyncio.timeout(self._deadlines.index):
                 return await self.index.search(vector, where, limit)

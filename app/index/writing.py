@@ -206,10 +206,13 @@ class Writer:
             IndexUnavailable: the index does not do it; some may be done.
             ValueError: a vector that it cannot take; nothing is written.
         """
-        if batch.gone:
-            await space.index.delete(batch.gone)
-        if batch.points:
-            await space.index.upsert(batch.points)
+        try:
+            if batch.gone:
+                await space.index.delete(batch.gone)
+            if batch.points:
+                await space.index.upsert(batch.points)
+        finally:  # what failed may be written in part
+            space.unconfirmed = True
         return Delivered(written=len(batch.points), deleted=len(batch.gone), embedded=batch.embedded)
 
     async def deliver(self, space: Space, batch: Batch) -> Delivered:

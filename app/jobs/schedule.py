@@ -37,6 +37,9 @@ FIRST_REWORDING, REWORDING_EVERY = 5, 60
 CLOCK_EVERY = 20.0
 """Seconds between two looks at the clock."""
 
+LOOK_EVERY = 5
+"""Seconds between two looks at the index's watermark: one small read of the index and one of PostgreSQL."""
+
 KEYS_EVERY = 30
 """Seconds between two notes of when keys were last used."""
 
@@ -73,6 +76,11 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
         )
 
     add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
+
+    async def look_at_index() -> None:
+        await services.monitor.look(services.spaces.serving)
+
+    add(look_at_index, "look_at_index", LOOK_EVERY, first=LOOK_EVERY)
     add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
     add(services.recut.run, "recut", RECUT_EVERY, first=FIRST_RECUT)
     add(services.rewording.run, "reword", REWORDING_EVERY, first=FIRST_REWORDING)

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from app.embeddings.breaker import CircuitBreaker, State
-from app.search.arms import NO_EMBEDDER, NO_INDEX
+from app.search.arms import INDEX_BEHIND, NO_EMBEDDER, NO_INDEX
 from app.search.reranking import NO_RERANKER
 from app.services import VERSION, Services
 
@@ -18,6 +18,7 @@ _REASONS = {
     None: "none",
     NO_EMBEDDER: "embedder_unavailable",
     NO_INDEX: "index_unavailable",
+    INDEX_BEHIND: "index_behind",
     NO_RERANKER: "reranker_unavailable",
 }
 
@@ -56,6 +57,11 @@ def state(services: Services) -> Iterator[Metric]:
         for each in State:
             breakers.add_metric((name, each.value), float(breaker.state is each))
     yield breakers
+    yield GaugeMetricFamily(
+        "openmemory_index_behind",
+        "1 while the index may lack memories that PostgreSQL holds, or while another service has the index lease.",
+        value=float(services.spaces.serving.behind is not None or services.monitor.lease.lost),
+    )
     yield from _database(services)
     yield GaugeMetricFamily(
         "openmemory_event_loop_tasks", "Tasks of this process that are not finished.", value=len(asyncio.all_tasks())

@@ -45,6 +45,7 @@ log = logging.getLogger(__name__)
 
 NO_INDEX = "Using text search (vector store unavailable)"
 NO_EMBEDDER = "Using text search (embedder unavailable)"
+INDEX_BEHIND = "Some memories can be found by their words only until the vector index is complete again"
 
 FLOORS = {PACKAGED: 0.2}
 """Cosines below which the vectors of a model tell nothing. The packaged model's are 0.05 on average for sentences about
@@ -56,10 +57,11 @@ CANDIDATES = 50
 
 
 class Dense(NamedTuple):
-    """What the dense arm found; `note` says why it found nothing when it could not look."""
+    """The hits of the dense arm. `answered` is False when it could not look; `note` says what may be missing."""
 
     hits: list[Hit]
     note: str | None = None
+    answered: bool = True
 
 
 class Means(NamedTuple):
@@ -122,13 +124,14 @@ class Arms:
                 rules=said.rules,
                 ids=said.ids,
             )
-            return Dense(await self._space.search(self._question.vector, where, limit))
+            hits = await self._space.search(self._question.vector, where, limit)
+            return Dense(hits, INDEX_BEHIND if self._space.behind else None)
         except EmbedderUnavailable as error:
             log.debug("no dense candidates: %s", error)
-            return Dense([], NO_EMBEDDER)
+            return Dense([], NO_EMBEDDER, answered=False)
         except IndexUnavailable as error:
             log.debug("no dense candidates: %s", error)
-            return Dense([], NO_INDEX)
+            return Dense([], NO_INDEX, answered=False)
 
     async def words(self, limit: int, *, enough: int, strict: bool) -> list[LexicalHit]:
         """The best by words. What is decided neither by rules nor by the filters that are bound here is passed over in

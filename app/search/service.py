@@ -114,7 +114,7 @@ class Search:
             dense, words, _ = await asyncio.gather(
                 arms.dense(asked), arms.words(asked, enough=limit, strict=strict), pace
             )
-            method = Method.LEXICAL if dense.note else Method.HYBRID
+            method = Method.HYBRID if dense.answered else Method.LEXICAL
             ranked = await arms.ranked(dense.hits, words)
             found.ranked(ranked, arms.round)
             await self._read(caller, query, ranked, method, found)
@@ -132,7 +132,7 @@ class Search:
         self.answered[method, dense.note or note] += 1
         answer.note = f"{dense.note}; {note}" if dense.note and note else dense.note or note
         if query.explain:
-            answer.explanation = arms.explanation(answered=dense.note is None)
+            answer.explanation = arms.explanation(answered=dense.answered)
             if self._reranker is not None and note is None:
                 answer.explanation.reranker = RerankedBy(self._reranker.name, self._reranker.weight, len(again.arms))
         return answer

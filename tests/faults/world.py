@@ -17,8 +17,19 @@ from app.config import Settings
 from app.index import marks
 from app.index.deliver import Deliverer
 from app.index.entries import Entries
+from app.index.lease import Lease
 from app.index.models import Kind
-from app.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex
+from app.index.monitor import IndexMonitor
+from app.index.port import (
+    Filter,
+    Hit,
+    IndexStatus,
+    IndexUnavailable,
+    Point,
+    Vector,
+    VectorIndex,
+    Watermark,
+)
 from app.index.reconcile import Reconciler, SyncStatistics
 from app.index.space import Space, Spaces
 from app.memories.indexed import IndexedMemories
@@ -28,7 +39,7 @@ from tests.clusters import furnish
 
 T = TypeVar("T")
 
-STEPS = ("before upsert", "after upsert", "before delete", "after delete")
+STEPS = ("before upsert", "after upsert", "before delete", "after delete", "before watermark", "after watermark")
 """Where a process can die that talks to the index. Before and after the transactions around it nothing differs."""
 
 
@@ -88,6 +99,15 @@ class FaultyIndex:
         self._answer()
         return await self.inner.status()
 
+    async def watermark(self) -> Watermark | None:
+        self._answer()
+        return await self.inner.watermark()
+
+    async def set_watermark(self, watermark: Watermark) -> None:
+        self._step("before watermark")
+        await self.inner.set_watermark(watermark)
+        self._step("after watermark")
+
     async def activate(self) -> None:
         await self.inner.activate()
 
@@ -115,7 +135,8 @@ class World:
         sources = {Kind.MEMORY: IndexedMemories()}
         spaces = Spaces(Space(services.embedder, self.index, collection=services.spaces.serving.collection))
         self.deliverer = Deliverer(services.database, spaces, sources)
-        self.reconciler = Reconciler(services.database, spaces, self.deliverer, sources[Kind.MEMORY])
+        monitor = IndexMonitor(services.database, Lease(), on_behind=lambda: None)
+        self.reconciler = Reconciler(services.database, spaces, self.deliverer, sources[Kind.MEMORY], monitor)
         self.search = Search(services.database, spaces, services.settings, services.rates)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from app.index.collections import collection_name
 from app.index.edge import EdgeIndex
 from app.index.front import Front
-from app.index.port import Document, Point, Vector
+from app.index.port import Connected, Document, Point, Vector
 from app.index.qdrant import QdrantIndex
 from app.services import Services
 from tests.clusters import furnish
@@ -57,15 +57,16 @@ def build_point(seed: int, **changes: Any) -> Point:
 class Store(Protocol):
     """A place that keeps one collection and can be opened again and again, by one index at a time."""
 
-    def index(self) -> EdgeIndex | QdrantIndex: ...
+    def index(self, on_connected: Connected | None = None) -> EdgeIndex | QdrantIndex: ...
 
 
 class EdgeStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def index(self) -> EdgeIndex:
-        return EdgeIndex(self.folder, collection=collection_name("memories", "model", DIMENSION), dimension=DIMENSION)
+    def index(self, on_connected: Connected | None = None) -> EdgeIndex:
+        name = collection_name("memories", "model", DIMENSION)
+        return EdgeIndex(self.folder, collection=name, dimension=DIMENSION, on_connected=on_connected)
 
 
 class ServerStore:
@@ -76,8 +77,15 @@ class ServerStore:
         self.alias = f"test-{uuid.uuid4().hex[:12]}"
         self.name = collection_name(self.alias, "model", DIMENSION)
 
-    def index(self) -> QdrantIndex:
-        return QdrantIndex(self.url, collection=self.name, alias=self.alias, dimension=DIMENSION, timeout=10)
+    def index(self, on_connected: Connected | None = None) -> QdrantIndex:
+        return QdrantIndex(
+            self.url,
+            collection=self.name,
+            alias=self.alias,
+            dimension=DIMENSION,
+            timeout=10,
+            on_connected=on_connected,
+        )
 
     async def remove(self) -> None:
         client = AsyncQdrantClient(self.url, check_compatibility=False)

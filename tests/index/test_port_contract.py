@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from app.access.rules import EVERYTHING, Objects, Rules
+from app.index.collections import watermark_vector
 from app.index.entries import Entry
-from app.index.port import Filter, IndexUnavailable, Point, Vector, VectorIndex
+from app.index.port import NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
+from tests.index.conftest import DIMENSION, Store
 
 ALICE, BOB = UUID(int=1), UUID(int=99)
 
@@ -370,3 +372,33 @@ async def test_closing_lets_what_was_accepted_finish_or_says_that_it_did_not(
     await index.close()
     for outcome in await asyncio.gather(*searches, *writes, return_exceptions=True):
         assert outcome is None or isinstance(outcome, list | IndexUnavailable)
+
+
+async def test_the_watermark_is_kept_and_is_no_point(index: VectorIndex, point: Build, store: Store) -> None:
+    assert await index.watermark() is None
+    await index.upsert([point(1), point(2)])
+    for sequence in (7, 8):
+        await index.set_watermark(Watermark(UUID(int=5), sequence))
+    assert await index.count() == 2
+    assert [entry.id for page in await listed(index, page=1) for entry in page] == [point(1).id, point(2).id]
+    assert await index.search(watermark_vector(DIMENSION), Filter(NOBODY), 10) == []
+    await index.delete([point(1).id])
+    await index.close()
+    again = store.index()
+    assert await again.watermark() == Watermark(UUID(int=5), 8)
+    await again.close()
+
+
+async def test_an_index_tells_the_watermark_before_it_answers_and_writes_where_it_is_to_begin(store: Store) -> None:
+    told: list[Watermark | None] = []
+    beginning = Watermark(UUID(int=5), 3)
+
+    async def connected(held: Watermark | None) -> Watermark | None:
+        told.append(held)
+        return beginning if held is None else None
+
+    for _ in range(2):
+        index = store.index(on_connected=connected)
+        assert await index.watermark() == beginning
+        await index.close()
+    assert told == [None, beginning]

@@ -58,9 +58,10 @@ class Replicas:
             return int(row[0])
 
     async def points(self) -> int:
-        """How many points the collection has."""
+        """How many memories the collection has."""
         [alias] = (await self.qdrant.get("/aliases")).json()["result"]["aliases"]
-        counted = await self.qdrant.post(f"/collections/{alias['collection_name']}/points/count", json={"exact": True})
+        ours = {"exact": True, "filter": {"must_not": {"key": "owner", "match": {"value": "watermark"}}}}
+        counted = await self.qdrant.post(f"/collections/{alias['collection_name']}/points/count", json=ours)
         return int(counted.json()["result"]["count"])
 
 

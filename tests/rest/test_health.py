@@ -96,7 +96,7 @@ async def test_without_postgres_a_request_says_so(services, refused):
 async def test_without_the_index_it_is_degraded_and_cannot_sync(services, lost_index):
     spaces = Spaces(Space(services.embedder, lost_index))
     deliverer = Deliverer(services.database, spaces, {Kind.MEMORY: IndexedMemories()})
-    reconciler = Reconciler(services.database, spaces, deliverer, IndexedMemories())
+    reconciler = Reconciler(services.database, spaces, deliverer, IndexedMemories(), services.monitor)
     health = Health(services.database, spaces, reconciler, "1")
     async with client_of(services, health=health, reconciler=reconciler) as client:
         ready = await client.get("/health/ready")
