@@ -1,0 +1,147 @@
+"""What the service leaves on the machine, and whom it speaks to."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from mcp import Client
+from mcp.client.sse import sse_client
+
+from tests.journeys import system_calls
+from tests.journeys.service import Isolated, until
+from tests.llm.server import LlmServer, says
+from tests.required import required
+
+pytestmark = pytest.mark.journey
+
+_STOP = 20.0
+"""Seconds to end in on a busy machine, or slowed down by strace."""
+
+_A_WHILE = 20.0
+"""Seconds within which onnxruntime asks for its vendor's server, if it is let."""
+
+
+@pytest.fixture
+def home(folder: Path) -> Path:
+    """An empty folder, the home of whoever starts the service."""
+    made = folder.with_name("home")
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def serve(folder: Path, home: Path) -> Iterator[Callable[..., Isolated]]:
+    """Starts isolated services on a data folder that is not there yet; ends them after the test."""
+    started: list[Isolated] = []
+
+    def start(*arguments: str, **more: Any) -> Isolated:
+        started.append(Isolated("--data-dir", str(folder), "--port", "0", *arguments, home=home, **more))
+        return started[-1]
+
+    yield start
+    for service in started:
+        service.close()
+
+
+Serve = Callable[..., Isolated]
+
+
+def post(url: str, path: str, **body: Any) -> Any:
+    """The answer to a request for alice."""
+    answer = httpx.post(f"{url}/api/v1/{path}", json={"user_id": "alice", **body}, timeout=60)
+    assert answer.is_success, answer.text
+    return answer
+
+
+def found_by_meaning(url: str) -> bool:
+    """Says if the model is loaded and has found a memory that shares no word with the question."""
+    answer = post(url, "memories/search", query="Where does she live?").json()
+    return bool(answer["results"]) and answer["search_method"] == "hybrid"
+
+
+def synchronised(url: str) -> bool:
+    """Says if a sync ran; another one may be running."""
+    answer = httpx.post(f"{url}/api/v1/sync", timeout=60)
+    assert answer.status_code in (200, 409), answer.text
+    return answer.is_success
+
+
+def remember_and_find(url: str) -> None:
+    """Use what needs no language model: add, capture, search, sync, export."""
+    post(url, "memories", text="Her home is in Porto.", infer=False)
+    assert "no language model" in post(url, "memories", text="I am allergic to peanuts.").text
+    until(lambda: found_by_meaning(url), 60)
+    until(lambda: synchronised(url), 60)
+    assert post(url, "backup/export").content
+
+
+def test_nothing_appears_outside_the_data_folder(serve: Serve, home: Path) -> None:
+    service = serve()
+    remember_and_find(service.ready())
+    service.process.send_signal(signal.SIGTERM)
+    assert service.ended(_STOP) == 0, service.err
+    assert [str(path.relative_to(home)) for path in home.rglob("*")] == []
+
+
+@pytest.fixture
+def model() -> Iterator[LlmServer]:
+    """A language model on this machine."""
+    made = LlmServer(lambda _: says({"operations": []}))
+    yield made
+    made.close()
+
+
+async def _speak_mcp(url: str) -> None:
+    servers: tuple[Any, ...] = (f"{url}/mcp/claude/http/alice", sse_client(f"{url}/mcp/claude/sse/alice"))
+    for server in servers:
+        async with Client(server, read_timeout_seconds=60) as client:
+            assert not (await client.call_tool("add_memories", {"text": "Tea is better than coffee."})).is_error
+            assert not (await client.call_tool("search_memory", {"query": "drinks"})).is_error
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_no_address_is_asked_for_but_those_in_the_settings_and_no_path_written_but_in_the_data_folder(
+    serve: Serve, folder: Path, home: Path, model: LlmServer, eventually: Callable[..., Awaitable[None]]
+) -> None:
+    required(system_calls.available(), "strace is not installed, or may not trace")
+    file = folder.with_name("trace")
+    service = serve(under=system_calls.tracing(file), OPENMEMORY_EGRESS_ALLOW="127.0.0.1")
+    url = service.ready()
+    began = time.monotonic()
+    remember_and_find(url)
+    assert httpx.get(f"{url}/docs").is_success
+    await _speak_mcp(url)
+    config = {"model": "m", "temperature": 0, "max_tokens": 99, "api_key": "key", "openai_base_url": model.url}
+    configured = {"provider": "openai", "config": config}
+    answer = httpx.put(f"{url}/api/v1/config/mem0/llm", json=configured, timeout=60)
+    assert answer.is_success, answer.text
+    post(url, "memories", text="I moved to Lisbon.")
+    assert model.asked
+    # What calls home does so after a while, to send much at once.
+    until(lambda: found_by_meaning(url) and time.monotonic() > began + _A_WHILE, 2 * _A_WHILE)
+    service.process.send_signal(signal.SIGTERM)
+    assert service.ended(_STOP) == 0, service.err
+    until(lambda: system_calls.ended(file, service.process.pid), _STOP)
+
+    trace = system_calls.read(file)
+    assert trace.families() <= {"INET", "UNIX", "NETLINK"}
+    assert trace.addresses() == {("127.0.0.1", model.port)}
+    # glibc asks the name service cache for accounts, too. Names of hosts it would look up with the help of resolv.conf.
+    sockets = trace.sockets() - {"/var/run/nscd/socket"}
+    assert {path for path in sockets if not Path(path).is_relative_to(folder)} == set()
+    assert not trace.read("/etc/resolv.conf")
+    written = {path for path in trace.written() if not path.is_relative_to(folder)}
+    assert {path for path in written if not _harmless(path)} == set()
+    assert {path for path in written if path.is_relative_to("/dev/shm") and path.exists()} == set()
+
+
+def _harmless(path: Path) -> bool:
+    """Says if it is a device without memory, or memory that PostgreSQL's processes share while they run."""
+    return path == Path("/dev/null") or path.match("/dev/shm/PostgreSQL.*")
