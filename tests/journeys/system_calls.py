@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _SENDING = "connect,sendto,sendmsg,sendmmsg"
-_WRITING = "open,openat,openat2,creat,mkdir,mkdirat,mknod,mknodat,link,linkat,symlink,symlinkat,rename,renameat,renameat2"
+_WRITING = (
+    "open,openat,openat2,creat,mkdir,mkdirat,mknod,mknodat,link,linkat,symlink,symlinkat,rename,renameat,renameat2"
+)
 _HIDDEN = "io_uring_setup"
 """Makes a ring through which a process could do all of the above without a call that strace sees."""
 

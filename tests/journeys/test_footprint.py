@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,35 @@ def test_nothing_appears_outside_the_data_folder(serve: Serve, home: Path) -> No
     assert [str(path.relative_to(home)) for path in home.rglob("*")] == []
 
 
+_READ_ONLY = """
+set -e
+mount --make-rprivate /
+mount --bind "$1" "$1"
+cut -d " " -f 2 /proc/self/mounts | while read -r place; do
+    case $place in /proc* | /sys* | /dev* | "$1") ;; *) mount -o remount,ro,bind "$place" ;; esac
+done
+shift
+exec "$@"
+"""
+"""Runs a command in a view of the system in which only one folder, the first argument, can be written."""
+
+
+def test_it_serves_where_only_the_data_folder_can_be_written(serve: Serve, folder: Path) -> None:
+    view = ["unshare", "--mount", "sh", "-c", _READ_ONLY, "sh", str(folder)]
+    folder.mkdir()
+    possible = subprocess.run([*view, "sh", "-c", "! touch /tmp/x"], check=False, capture_output=True, text=True)
+    required(possible.returncode == 0, f"a read-only view of the system needs root: {possible.stderr}")
+    service = serve(under=view)
+    url = service.ready()
+    remember_and_find(url)
+    archive = post(url, "backup/export").content
+    sent = {"data": {"user_id": "alice"}, "files": {"file": ("memories.zip", archive)}}
+    answer = httpx.post(f"{url}/api/v1/backup/import", timeout=60, **sent)
+    assert answer.is_success, answer.text
+    service.process.send_signal(signal.SIGTERM)
+    assert service.ended(_STOP) == 0, service.err
+
+
 @pytest.fixture
 def model() -> Iterator[LlmServer]:
     """A language model on this machine."""
@@ -107,8 +138,8 @@ async def _speak_mcp(url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_no_address_is_asked_for_but_those_in_the_settings_and_no_path_written_but_in_the_data_folder(
-    serve: Serve, folder: Path, home: Path, model: LlmServer, eventually: Callable[..., Awaitable[None]]
+def test_no_address_is_asked_for_but_those_in_the_settings_and_no_path_written_but_in_the_data_folder(
+    serve: Serve, folder: Path, model: LlmServer
 ) -> None:
     required(system_calls.available(), "strace is not installed, or may not trace")
     file = folder.with_name("trace")
@@ -117,7 +148,7 @@ async def test_no_address_is_asked_for_but_those_in_the_settings_and_no_path_wri
     began = time.monotonic()
     remember_and_find(url)
     assert httpx.get(f"{url}/docs").is_success
-    await _speak_mcp(url)
+    asyncio.run(_speak_mcp(url))
     config = {"model": "m", "temperature": 0, "max_tokens": 99, "api_key": "key", "openai_base_url": model.url}
     configured = {"provider": "openai", "config": config}
     answer = httpx.put(f"{url}/api/v1/config/mem0/llm", json=configured, timeout=60)
