@@ -155,8 +155,14 @@ def default_data_dir() -> Path:
     """The platform's user data folder; for root `/var/lib/openmemory` if the home is closed to the PostgreSQL account.
 
     A folder that already holds something wins, so that changed permissions of a home never seem to lose the data.
+
+    Raises:
+        SetupError: this account has no home folder.
     """
-    home = platformdirs.user_data_path("openmemory", appauthor=False)
+    try:
+        home = platformdirs.user_data_path("openmemory", appauthor=False)
+    except RuntimeError:
+        raise SetupError("This account has no home folder for the data: set data_dir (OPENMEMORY_DATA_DIR)") from None
     account = server_account()
     if account is None or _holds_something(home):
         return home

@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.sse import sse_client
 
 from tests.journeys import system_calls
-from tests.journeys.service import Isolated, until
+from tests.journeys.service import START, Isolated, until
 from tests.llm.server import LlmServer, says
 from tests.required import required
 
@@ -118,6 +118,21 @@ def test_it_serves_where_only_the_data_folder_can_be_written(serve: Serve, folde
     assert answer.is_success, answer.text
     service.process.send_signal(signal.SIGTERM)
     assert service.ended(_STOP) == 0, service.err
+
+
+def test_a_user_id_without_a_name_is_told_on_one_line_what_to_do(serve: Serve) -> None:
+    nameless = ["unshare", "--user", "--map-user=54321", "--map-group=54321"]
+    possible = subprocess.run([*nameless, "true"], check=False, capture_output=True, text=True)
+    required(possible.returncode == 0, f"a user namespace cannot be made: {possible.stderr}")
+    homeless = [*nameless, "env", "--unset=HOME"]
+    for service, what, advice in (
+        (serve(under=homeless), "The user id 54321 has no entry in /etc/passwd", "--user 10001"),
+        (serve("--data-dir", "", under=homeless), "This account has no home folder", "OPENMEMORY_DATA_DIR"),
+    ):
+        assert service.ended(START) == 2
+        [line] = service.err.splitlines()
+        assert what in line
+        assert advice in line
 
 
 @pytest.fixture
