@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -133,6 +136,34 @@ def test_a_user_id_without_a_name_is_told_on_one_line_what_to_do(serve: Serve) -
         [line] = service.err.splitlines()
         assert what in line
         assert advice in line
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="README's commands name the data folder of Linux")
+def test_the_commands_in_the_readme_remove_all_that_was_installed(serve: Serve, home: Path, folder: Path) -> None:
+    root, clone = Path(__file__).parents[2], folder.with_name("clone")
+    shutil.copytree(root, clone, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info"))
+    (home / ".local" / "share").mkdir(parents=True)
+    before = everything_in(home, clone)
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    (clone / ".venv" / "bin" / "openmemory").symlink_to(Path(sys.executable).with_name("openmemory"))
+
+    service = serve("--data-dir", "")
+    remember_and_find(service.ready())
+    assert (home / ".local" / "share" / "openmemory" / "postgres").is_dir()
+    section = (clone / "README.md").read_text(encoding="utf-8").partition("## Remove it")[2]
+    commands = section.partition("```sh\n")[2].partition("```")[0]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        ["bash", "-e", "-c", commands], cwd=clone, env=environment, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert service.ended(_STOP) == 0, service.err
+    assert everything_in(home, clone) == before
+
+
+def everything_in(*folders: Path) -> set[Path]:
+    """Every file and folder below some folders."""
+    return {path for folder in folders for path in folder.rglob("*")}
 
 
 @pytest.fixture
