@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,10 +84,3 @@ def ended(file: Path, pid: int) -> bool:
 def read(file: Path) -> Trace:
     """What was written to the file so far."""
     return Trace(tuple(file.read_text(errors="replace").splitlines()))
-
-
-def available() -> bool:
-    """Says if strace is installed and may trace here."""
-    if shutil.which("strace") is None:
-        return False
-    return subprocess.run(["strace", "-qq", "-o", os.devnull, "true"], check=False, capture_output=True).returncode == 0
