@@ -1,0 +1,3 @@
+from app.no_telemetry import turn_off
+
+turn_off()

@@ -8,10 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from app.embedded.folder import temporary
 from app.errors import Unavailable
-
-FOLDER = "tmp"
-"""Where in the data folder they are: what the system keeps temporary files in may be memory."""
 
 _RESERVE = 256 * 1024 * 1024
 """Bytes that are left to everybody else on the disk."""
@@ -24,10 +22,8 @@ def new_file(folder: Path) -> BinaryIO:
     Raises:
         Unavailable: it cannot be made.
     """
-    where = folder / FOLDER
     try:
-        where.mkdir(mode=0o700, exist_ok=True)
-        return cast(BinaryIO, tempfile.TemporaryFile(dir=where))
+        return cast(BinaryIO, tempfile.TemporaryFile(dir=temporary(folder)))
     except OSError as error:
         raise _no_room(error.strerror or "it cannot be written") from error
 

@@ -22,12 +22,9 @@ async def hosted_index(stores: Stores) -> AsyncIterator[Stores]:
     """Serve the index of the data folder on a private unix socket while the block runs; the stores, which name it."""
     from app.index.front import Front
 
-    folder = sockets.socket_folder(stores.folder, None, _PURPOSE)
-    sockets.create(folder, None)
-    path = folder / _SOCKET
     front = Front(stores.folder / INDEX_FOLDER)
     server = Server(private(front, patience=1))
-    with _listening(path) as opened:
+    with _socket_folder(stores.folder) as folder, _listening(path := folder / _SOCKET) as opened:
         serving = asyncio.create_task(server.serve(sockets=[opened]), name="index")
         try:
             while not server.started:
@@ -39,7 +36,16 @@ async def hosted_index(stores: Stores) -> AsyncIterator[Stores]:
         finally:
             server.should_exit = True
             await serving
-    sockets.remove(folder, names=[_SOCKET])
+
+
+@contextmanager
+def _socket_folder(data_folder: Path) -> Iterator[Path]:
+    folder = sockets.socket_folder(data_folder, None, _PURPOSE)
+    sockets.create(folder, None)
+    try:
+        yield folder
+    finally:
+        sockets.remove(folder, names=[_SOCKET])
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import time
 import weakref
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ _SYSTEM_FOLDER = Path("/var/lib/openmemory")
 _LOCK = "openmemory.lock"
 _INFO = "service.json"
 _LOCAL_KEY = "local.key"
+_TEMPORARY = "tmp"
 _PATIENCE = 0.5
 """Seconds that an owner may need between taking the lock and saying who it is; a probe holds the lock far shorter."""
 
@@ -75,6 +77,8 @@ class DataFolder:
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 _take(lock, path)
+                if (path / _TEMPORARY).exists():  # with what a killed owner was writing
+                    shutil.rmtree(path / _TEMPORARY)
                 folder = cls(path, lock, datetime.now(UTC))
             except BaseException:
                 os.close(lock)
@@ -151,14 +155,30 @@ def default_data_dir() -> Path:
     """The platform's user data folder; for root `/var/lib/openmemory` if the home is closed to the PostgreSQL account.
 
     A folder that already holds something wins, so that changed permissions of a home never seem to lose the data.
+
+    Raises:
+        SetupError: this account has no home folder.
     """
-    home = platformdirs.user_data_path("openmemory", appauthor=False)
+    try:
+        home = platformdirs.user_data_path("openmemory", appauthor=False)
+    except RuntimeError:
+        raise SetupError("This account has no home folder for the data: set data_dir (OPENMEMORY_DATA_DIR)") from None
     account = server_account()
     if account is None or _holds_something(home):
         return home
     if _holds_something(_SYSTEM_FOLDER) or obstacle(home, account):
         return _SYSTEM_FOLDER
     return home
+
+
+def temporary(path: Path) -> Path:
+    """The place for temporary files in a data folder, made if it is missing and emptied by the next owner.
+
+    Nothing else may be writable, and the system's own may be in memory.
+    """
+    folder = path / _TEMPORARY
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 def local_key(path: Path) -> str | None:

@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 
 from app.embedded import server_log, sockets
 from app.embedded.account import obstacle, owner_name, server_account
+from app.embedded.authentication import restricted
 from app.embedded.binaries import Binaries, installed, runnable_by
 from app.embedded.folder import DataFolder
 from app.embedded.memory import machine, shared_buffers
@@ -89,6 +90,7 @@ class EmbeddedPostgres:
         self._timeout = start_timeout
         self._account = server_account()
         self._sockets = sockets.socket_folder(self.folder, self._account)
+        self._access: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._launched = False
         self._supervisor: asyncio.Task[None] | None = None
@@ -135,6 +137,7 @@ class EmbeddedPostgres:
 
     def _prepare(self) -> Binaries:
         """Check and mend what is on disk; the programs to run."""
+        self._access = restricted(self.folder, self._account)
         if self._account and (closed := obstacle(self.folder, self._account)):
             raise SetupError(
                 f"{self.folder}: started by root, the built-in PostgreSQL runs as {self._account.name}, which may not "
@@ -184,9 +187,9 @@ class EmbeddedPostgres:
         draft.mkdir(mode=0o700)
         self._hand_over(draft)
         options = "--locale=C --lc-ctype=C.UTF-8 --locale-provider=builtin --builtin-locale=C.UTF-8 --encoding=UTF8"
-        trust = "--auth-local=trust --auth-host=reject --no-instructions"
+        closed = "--auth-local=reject --auth-host=reject --no-instructions"  # see `restricted`
         identity = ["-D", str(draft), "-U", _ROOT_ROLE]
-        process = self._launch(binaries.program("initdb"), *identity, *options.split(), *trust.split())
+        process = self._launch(binaries.program("initdb"), *identity, *options.split(), *closed.split())
         try:
             if not await exited(process, self._timeout) or process.returncode != 0:
                 raise server_log.failure(self.log, "could not make its database")
@@ -225,6 +228,7 @@ class EmbeddedPostgres:
             "port": str(sockets.PORT),
             "unix_socket_directories": f'"{self._sockets}"',
             "unix_socket_permissions": "0700",
+            **self._access,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         self._process = self._launch(binaries.program("postgres"), "-D", self.data, *options)

@@ -21,13 +21,17 @@ _LONGEST = 100
 
 
 def socket_folder(data_folder: Path, account: Account | None, purpose: str = "") -> Path:
-    """Where a socket of a data folder is, PostgreSQL's or that of another `purpose`: always the same answer."""
+    """Where a socket of a data folder is, PostgreSQL's or that of another `purpose`: always the same answer.
+
+    Raises:
+        SetupError: no folder has a path that is short enough.
+    """
     inside = data_folder / f"run{purpose}"
     if _fits(inside):
         return inside
     digest = hashlib.sha256(os.fsencode(data_folder)).hexdigest()[:16]
     name = f"openmemory-{os.geteuid()}-{digest}{purpose}"
-    for parent in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - ownership is checked in `create`
+    for parent in _temporary_folders():
         if _fits(parent / name) and (account is None or obstacle(parent, account) is None):
             return parent / name
     raise SetupError(f"{data_folder}: path too long for a unix socket; choose a shorter data_dir or TMPDIR")
@@ -57,6 +61,13 @@ def remove(folder: Path, *, names: Sequence[str] = (_FILE, f"{_FILE}.lock")) -> 
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir():
         folder.rmdir()
+
+
+def _temporary_folders() -> list[Path]:
+    try:
+        return [Path(tempfile.gettempdir()), Path("/tmp")]  # noqa: S108 - ownership is checked in `create`
+    except FileNotFoundError:  # none can be written
+        return []
 
 
 def _fits(folder: Path) -> bool:

@@ -22,6 +22,7 @@ import onnxruntime  # type: ignore[import-untyped]
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
+from app.embedded.folder import temporary
 from app.embeddings.integer import integer_model
 from app.embeddings.port import PACKAGED, Codes, Document, EmbedderUnavailable, Question, Vector, Vectors
 from app.embeddings.questions import Questions, failed
@@ -113,9 +114,12 @@ def partition(lengths: Sequence[int]) -> list[slice]:
 
 
 class Model:
-    """The loaded tokenizer and network; safe to use from several threads. `tokenwise`: it tells of tokens too."""
+    """The loaded tokenizer and network; safe to use from several threads. `tokenwise`: it tells of tokens too.
 
-    def __init__(self, threads: int, *, tokenwise: bool = True) -> None:
+    `data_dir`: where it may write while it is loaded; None: to the system's temporary folder.
+    """
+
+    def __init__(self, threads: int, *, tokenwise: bool = True, data_dir: Path | None = None) -> None:
         self._tokenizer: Tokenizer = Tokenizer.from_file(str(TOKENIZER.verified()))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -131,7 +135,7 @@ class Model:
         options.enable_mem_pattern = False
         options.log_severity_level = 3
         # By path: a session made from bytes keeps them, 23 MB.
-        with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        with tempfile.NamedTemporaryFile(suffix=".onnx", dir=data_dir and temporary(data_dir)) as file:
             file.write(integer_model(MODEL.verified()))
             file.flush()
             self._session = onnxruntime.InferenceSession(file.name, options, providers=["CPUExecutionProvider"])
@@ -212,15 +216,17 @@ class LocalEmbedder:
     """Embeds with the packaged model; `threads` work on one run. `tokenwise`: tokens get vectors too.
 
     Queries and documents have a thread each, so that a query never waits behind a bulk import. Queries that arrive
-    while others are embedded share the next run. The constructor is instant: the first call loads the model.
+    while others are embedded share the next run. The constructor is instant: the first call loads the model, for which
+    it writes a file to `data_dir`.
     """
 
     model = PACKAGED
     cutting = BY_TOKENS.name
 
-    def __init__(self, threads: int = 1, *, tokenwise: bool = True) -> None:
+    def __init__(self, threads: int = 1, *, tokenwise: bool = True, data_dir: Path | None = None) -> None:
         self.tokenwise = tokenwise
         self._threads = threads
+        self._data_dir = data_dir
         self._model: Model | None = None
         self._for_documents = ThreadPoolExecutor(1, "embed-documents")
         self._questions = Questions(self._loaded, _runs)
@@ -282,7 +288,8 @@ class LocalEmbedder:
             with _loading:
                 model = _models.get(key)
                 if model is None:
-                    _models[key] = model = Model(self._threads, tokenwise=self.tokenwise)
+                    model = Model(self._threads, tokenwise=self.tokenwise, data_dir=self._data_dir)
+                    _models[key] = model
                 self._model = model
         return model
 

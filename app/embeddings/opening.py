@@ -45,7 +45,7 @@ def open_embedder(
     if settings.provider == "local":
         from app.embeddings.local import LocalEmbedder
 
-        inner = LocalEmbedder(settings.threads, tokenwise=tokenwise)
+        inner = LocalEmbedder(settings.threads, tokenwise=tokenwise, data_dir=data_dir)
     else:
         from app.embeddings.providers import ProviderEmbedder
 

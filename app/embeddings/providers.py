@@ -62,8 +62,7 @@ PROVIDERS = {
 
 
 def prepare_mem0(data_dir: Path) -> None:
-    """Keep mem0's import from reporting home and from writing into the user's home; call before importing it."""
-    os.environ["MEM0_TELEMETRY"] = "False"
+    """Keep mem0 from writing into the user's home folder; call this before importing it."""
     os.environ["MEM0_DIR"] = str(data_dir / "mem0")
 
 

@@ -20,7 +20,7 @@ import yaml
 
 from app.config import Settings, load
 
-SECRETS = {"OPENMEMORY_ACCESS_API_KEY", "POSTGRES_PASSWORD"}
+SECRETS = {"OPENMEMORY_ACCESS_API_KEY", "POSTGRES_PASSWORD", "QDRANT_API_KEY"}
 VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
 
@@ -132,6 +132,7 @@ def test_the_composed_service_starts_with_settings_that_it_knows(
     assert settings.http.allowed_hosts == ()
     assert settings.data_dir == "/data"
     assert settings.qdrant.url == "http://qdrant:6333"
+    assert settings.qdrant.api_key.get_secret_value() == "a secret"
     assert environment["PGPASSWORD"] == "a secret"
 
 
@@ -176,13 +177,50 @@ def test_data_lies_in_named_volumes_where_the_images_keep_it(compose: dict[str, 
 
 def test_every_image_is_pinned_and_qdrant_fits_the_client(root: Path, compose: dict[str, Any]) -> None:
     images = {name: service["image"] for name, service in compose["services"].items() if "build" not in service}
-    assert all(re.fullmatch(r"[a-z/]+:v?\d+(\.\d+)*", image) for image in images.values())
-    server = re.search(r":v(\d+)\.(\d+)\.\d+$", images["qdrant"])
+    assert all(re.fullmatch(r"[a-z/]+:v?\d+(\.\d+)*(-unprivileged)?", image) for image in images.values())
+    server = re.search(r":v(\d+)\.(\d+)\.\d+-", images["qdrant"])
     client = re.search(r"^qdrant-client==(\d+)\.(\d+)\.", (root / "requirements.lock").read_text(), re.MULTILINE)
     assert server
     assert client
     assert server[1] == client[1]
     assert abs(int(server[2]) - int(client[2])) <= 1, "Qdrant promises one minor version between client and server"
+
+
+def test_the_project_is_not_named_as_the_folder_of_the_old_openmemory(compose: dict[str, Any]) -> None:
+    assert compose["name"] != "openmemory"
+
+
+def test_no_container_has_privileges(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    for service in services.values():
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+    # Our own image runs as an ordinary user; so do these.
+    assert services["postgres"]["user"] == "postgres"
+    assert services["qdrant"]["image"].endswith("-unprivileged")
+
+
+def test_the_index_asks_for_the_key_that_the_service_sends(compose: dict[str, Any]) -> None:
+    asked = compose["services"]["qdrant"]["environment"]["QDRANT__SERVICE__API_KEY"]
+    assert asked == compose["services"]["openmemory"]["environment"]["OPENMEMORY_QDRANT_API_KEY"]
+    assert VARIABLE.fullmatch(asked)
+
+
+def test_the_service_can_write_to_its_volume_and_to_memory_alone(compose: dict[str, Any]) -> None:
+    service = compose["services"]["openmemory"]
+    assert service["read_only"] is True
+    assert service["tmpfs"] == ["/tmp"]
+
+
+def test_no_log_grows_without_bounds(compose: dict[str, Any]) -> None:
+    for service in compose["services"].values():
+        assert set(service["logging"]["options"]) == {"max-size", "max-file"}
+
+
+def test_the_readme_makes_every_secret_and_rebuilds_the_image_after_an_update(root: Path) -> None:
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    assert {name for name in SECRETS if name in readme} == SECRETS
+    assert "git pull && docker compose up --detach --wait --build" in readme
 
 
 def test_the_image_runs_as_an_unprivileged_user(instructions: list[tuple[str, str]]) -> None:

@@ -10,6 +10,7 @@ import os
 import pickle
 import shutil
 import sqlite3
+import tempfile
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -346,6 +347,18 @@ async def test_what_is_no_installation_is_refused_in_words(tmp_path: Path) -> No
     }.items():  # fmt: skip
         with pytest.raises(SetupError, match=said):
             await dry(tmp_path / name)
+
+
+async def test_without_a_temporary_folder_an_import_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(SetupError, match="No temporary folder can be written") as refused:
+        await dry(tmp_path / "openmemory.db")
+    assert "TMPDIR" in str(refused.value.hint)
 
 
 async def test_an_export_of_our_own_writing_is_counted_as_it_was_written(tmp_path: Path) -> None:

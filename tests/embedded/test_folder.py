@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from app.embedded import folder as folder_module
-from app.embedded.folder import DataFolder, default_data_dir, running_service
+from app.embedded.folder import DataFolder, default_data_dir, running_service, temporary
 from app.errors import SetupError, Unavailable
 
 Run = Callable[..., "subprocess.Popen[str]"]
@@ -55,6 +55,14 @@ def test_the_owner_tells_who_it_is_and_where_it_listens(folder: DataFolder) -> N
         "started_at",
         "version",
     }
+
+
+def test_temporary_files_of_a_killed_owner_are_gone_at_the_next_start(place: Path) -> None:
+    former = DataFolder.claim(place / "data", listen="")
+    (temporary(former.path) / "half-written").write_text("x")
+    former.release()
+    DataFolder.claim(place / "data", listen="").release()
+    assert list(temporary(former.path).iterdir()) == []
 
 
 def test_the_url_can_be_published_once_the_port_is_known(folder: DataFolder) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import pty
+import pwd
 import re
 import shutil
 import signal
@@ -97,6 +98,7 @@ def orphan(folder: DataFolder) -> subprocess.Popen[bytes]:
         [
             *(installed().program("postgres"), "-D", folder.path / "postgres"),
             *("-c", "listen_addresses=", "-c", f"unix_socket_directories={sockets}"),
+            *("-c", f"hba_file={folder.path}/pg_hba.conf", "-c", f"ident_file={folder.path}/pg_ident.conf"),
         ],
         user=account.uid if account else None,
         group=account.gid if account else None,
@@ -146,6 +148,56 @@ async def test_only_the_private_socket_leads_to_it(postgres: EmbeddedPostgres) -
     assert server.gids().effective == (account.gid if account else os.getegid())
 
 
+CONNECT = """
+import os, sys
+import psycopg
+folder, user, uid, gid = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+os.setgroups([])
+os.setresgid(gid, gid, gid)
+os.setresuid(uid, uid, uid)
+try:
+    psycopg.connect(host=folder, user=user, dbname="postgres").close()
+    print("connected")
+except psycopg.OperationalError as error:
+    print(error)
+"""
+
+
+@root_only
+@pytest.mark.parametrize("role", ["postgres", "openmemory"])
+async def test_other_processes_of_the_servers_account_cannot_connect(
+    postgres: EmbeddedPostgres, run_python: Run, role: str
+) -> None:
+    account = server_account()
+    assert account is not None
+    said, _ = await asyncio.to_thread(
+        run_python(CONNECT, postgres.folder / "run", role, account.uid, account.gid).communicate
+    )
+    assert f'Peer authentication failed for user "{role}"' in said
+
+
+async def test_a_database_that_trusted_everybody_trusts_its_owner_alone_after_the_next_start(
+    furnished: DataFolder,
+) -> None:
+    rules = furnished.path / "postgres" / "pg_hba.conf"
+    rules.write_text("local all all trust\n")
+    postgres = EmbeddedPostgres(furnished)
+    await postgres.start()
+    try:
+        async with connected(postgres.url) as connection:
+            query = "SELECT type, auth_method, options FROM pg_hba_file_rules"
+            async with await psycopg.AsyncConnection.connect(
+                host=str(furnished.path / "run"), user="postgres", dbname="postgres"
+            ) as superuser:
+                found = await (await superuser.execute(query)).fetchall()
+            assert (
+                await connection.execute(text("SELECT system_user"))
+            ).scalar() == f"peer:{pwd.getpwuid(os.geteuid()).pw_name}"
+        assert found == [("local", "peer", ["map=openmemory"])]
+    finally:
+        await postgres.stop()
+
+
 async def test_our_role_cannot_run_programs(postgres: EmbeddedPostgres) -> None:
     async with connected(postgres.url) as connection:
         with pytest.raises(Exception, match="permission denied to COPY to or from an external program"):
@@ -175,6 +227,8 @@ async def test_rows_survive_a_restart_and_stop_leaves_nothing_behind(furnished: 
     assert servers_of(postgres.data) == []
     assert sorted(path.name for path in furnished.path.iterdir()) == [
         "openmemory.lock",
+        "pg_hba.conf",
+        "pg_ident.conf",
         "postgres",
         "postgres.log",
         "service.json",

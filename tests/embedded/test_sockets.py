@@ -43,6 +43,15 @@ def test_a_temporary_folder_that_the_server_cannot_enter_is_passed_over(
     assert sockets.socket_folder(Path("/srv") / DEEP, stranger).parent == Path("/tmp")
 
 
+def test_a_machine_without_a_temporary_folder_is_told_to_shorten_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with pytest.raises(SetupError, match="path too long for a unix socket"):
+        sockets.socket_folder(Path("/srv") / DEEP, None)
+
+
 def test_the_folder_is_private_and_can_be_made_again(place: Path) -> None:
     folder, account = place / "run", server_account()
     sockets.create(folder, account)

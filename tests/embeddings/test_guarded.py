@@ -77,7 +77,6 @@ def address(provider: str, server: Server) -> str:
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_VERSION", "2024-02-01")
-    monkeypatch.setenv("MEM0_TELEMETRY", "False")
     monkeypatch.setenv("MEM0_DIR", "")
 
 

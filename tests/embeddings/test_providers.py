@@ -103,13 +103,12 @@ def settings(server: EmbeddingServer) -> EmbedderSettings:
 @pytest.fixture(scope="module", autouse=True)
 def environment() -> Iterator[None]:
     """What `ProviderEmbedder` sets for the whole process is taken back."""
-    before = {name: os.environ.get(name) for name in ("MEM0_DIR", "MEM0_TELEMETRY")}
+    before = os.environ.get("MEM0_DIR")
     yield
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    if before is None:
+        os.environ.pop("MEM0_DIR", None)
+    else:
+        os.environ["MEM0_DIR"] = before
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import UnexpectedResponse
 
-from app.embeddings.providers import prepare_mem0
 from app.index.port import Point, Vector
 from app.index.qdrant import QdrantIndex
 from tests.index.conftest import DIMENSION, ServerStore
@@ -22,9 +21,7 @@ async def store(
     qdrant_url: str, point: Callable[..., Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[ServerStore]:
     """Two memories of alice and one of bob on a server, in a collection that an alias names."""
-    for name in ("MEM0_TELEMETRY", "MEM0_DIR"):
-        monkeypatch.setenv(name, "")  # so that it is put back
-    prepare_mem0(tmp_path)
+    monkeypatch.setenv("MEM0_DIR", str(tmp_path))
     store = ServerStore(qdrant_url)
     index: QdrantIndex = store.index()
     await index.upsert([point(1), point(2), point(3, user_name="bob")])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,11 +32,11 @@ class Service:
         self.folder = arguments[arguments.index("--data-dir") + 1] if "--data-dir" in arguments else ""
         self._out = tempfile.TemporaryFile()  # noqa: SIM115
         self._err = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = warm.start(
-            ["serve", *arguments],
-            stdout=self._out,
-            stderr=self._err,
-            environment=warm.clean_environment() | _FEWER | environment,
+        self.process = self._start(["serve", *arguments], _FEWER | environment)
+
+    def _start(self, arguments: list[str], environment: dict[str, str]) -> warm.Command | subprocess.Popen[bytes]:
+        return warm.start(
+            arguments, stdout=self._out, stderr=self._err, environment=warm.clean_environment() | environment
         )
 
     @property
@@ -74,6 +76,27 @@ class Service:
                 process.kill()
         self._out.close()
         self._err.close()
+
+
+class Isolated(Service):
+    """A service in an interpreter of its own that inherits `PATH` alone from the environment of the tests.
+
+    `under`: a command that runs it, such as `strace`, as the process that it becomes. `home` is its home folder, its
+    temporary folder and the folder that it is started in.
+    """
+
+    def __init__(self, *arguments: str, home: Path, under: Sequence[str] = (), **environment: str) -> None:
+        self._home, self._under = home, under
+        super().__init__(*arguments, **environment)
+
+    def _start(self, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        folders = dict.fromkeys(("HOME", "TMPDIR"), str(self._home))
+        return subprocess.Popen(
+            [*self._under, sys.executable, "-P", "-m", "app", *arguments],
+            stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, start_new_session=True, cwd=self._home,
+            # Compiled modules are part of the installation.
+            env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **folders, **environment},
+        )  # fmt: skip
 
 
 @contextmanager

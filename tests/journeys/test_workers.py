@@ -190,8 +190,9 @@ def test_nothing_is_left_of_a_parent_that_was_killed_and_nothing_is_lost(serve: 
     assert memories(serve().ready(), new_user) == sorted(texts)
 
 
-def test_a_worker_that_cannot_start_ends_the_service_with_its_reason(serve: Serve) -> None:
+def test_a_worker_that_cannot_start_ends_the_service_with_its_reason(serve: Serve, folder: Path) -> None:
     service = serve(OPENMEMORY_EMBEDDER_PROVIDER="no-such-provider")
     assert service.ended(within=START) == 2
     assert "no-such-provider" in service.err
     assert "a worker process did not start" in service.err
+    assert list(folder.glob("run*")) == []

@@ -7,8 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import NullPool, make_url, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.access import keys as keys_module
 from app.access.keys import KeyCreate
@@ -323,6 +324,18 @@ async def test_the_audit_log_cannot_be_changed_and_only_what_is_old_can_be_remov
         left = await tx.scalars(text("SELECT id FROM audit_events WHERE event = :event"), {"event": old})
         assert list(left) == [-2]
         await tx.execute(text("DELETE FROM audit_events WHERE id = -2"))
+
+
+async def test_the_audit_log_cannot_be_changed_by_a_session_that_calls_itself_a_replica(services, remember, new_user):
+    await remember(new_user, "one")
+    superuser = make_url(services.stores.database).set(username="postgres")
+    engine = create_async_engine(superuser, poolclass=NullPool)
+    for statement in ("UPDATE audit_events SET event = 'nothing'", "DELETE FROM audit_events", "TRUNCATE audit_events"):
+        async with engine.connect() as connection:
+            await connection.execute(text("SET session_replication_role = replica"))
+            with pytest.raises(DBAPIError, match="append-only"):
+                await connection.execute(text(statement))
+    await engine.dispose()
 
 
 async def test_old_lines_of_the_access_log_go_and_the_rest_stays(services, remember, client, new_user):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -98,12 +98,11 @@ class Migration:
 
         Raises:
             Invalid: the source is none that is known.
-            SetupError: it cannot be read.
+            SetupError: it cannot be read, or there is no temporary folder.
             NotFound: it has no such user.
             Unavailable: a server does not answer. What was sent before stays; the same command goes on from there.
         """
-        with tempfile.TemporaryDirectory(prefix="openmemory-import-") as name:
-            folder = Path(name)
+        with _temporary() as folder:
             if self._wanted.kind == "mem0":
                 await self._mem0(folder)
             elif _is_address(self._wanted.source):
@@ -211,6 +210,19 @@ class Migration:
                 # One user's archive is refused as a whole; that is no reason to leave the others behind.
                 taken.error = error.message if error.hint is None else f"{error.message} {error.hint}"
                 return
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="openmemory-import-")
+    except FileNotFoundError:
+        raise SetupError(
+            "No temporary folder can be written, and an import needs one",
+            hint="set TMPDIR to a folder with room for the whole installation",
+        ) from None
+    with made as name:
+        yield Path(name)
 
 
 def _left_out(service: dict[str, Any] | None) -> bool:
