@@ -169,6 +169,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._messages += 1
         self._part = "head"
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take one header. The blanks around its value are not part of it (RFC 9110, 5.5); the parser leaves those behind
+        it."""
+        super().on_header(name, value.strip(b" \t"))
+
     def on_headers_complete(self) -> None:
         """Hand the request to the application."""
         if len(self.url) > TARGET:

@@ -91,7 +91,10 @@ class Wire:
                 return
             length, more = length + len(message["body"]), message["more_body"]
         names = [name.decode() for name, _ in scope["headers"]]
-        told = {"length": length, "scheme": scope["scheme"], "client": scope["client"], "headers": names}
+        values = {name.decode(): value.decode() for name, value in scope["headers"]}
+        told = {
+            "length": length, "scheme": scope["scheme"], "client": scope["client"], "headers": names, "values": values
+        }  # fmt: skip
         await respond(send, json.dumps(told))
 
     async def _early(self, _: Any, __: Any, send: Any) -> None:
@@ -264,6 +267,16 @@ def test_a_request_up_to_the_limits_is_answered(wire: Wire) -> None:
     assert wire.ask(b"GET " + target + b" HTTP/1.1\r\n" + headers + many + b"\r\n")[0] == 200
     assert wire.ask(LAST.replace(b"GET /", b"GET http://LOCALHOST/"))[0] == 200
     assert wire.ask(b"GET / HTTP/1.0\r\n\r\n")[0] == 200
+
+
+@pytest.mark.parametrize("blanks", [b" ", b"\t", b" \t  "])
+def test_blanks_around_a_header_value_are_not_part_of_it(wire: Wire, blanks: bytes) -> None:
+    lines = (b"Host: localhost", b"Connection: close", b"X-API-Key:" + blanks + b"a key", b"Mcp-Name: x", b"X-Empty:")
+    values = json.loads(
+        wire.ask(b"GET / HTTP/1.1\r\n" + b"".join(line + blanks + b"\r\n" for line in lines) + b"\r\n")[2]
+    )
+    expected = {"host": "localhost", "connection": "close", "x-api-key": "a key", "mcp-name": "x", "x-empty": ""}
+    assert values["values"] == expected
 
 
 def test_an_upgrade_that_is_not_spoken_is_answered_as_a_plain_request(wire: Wire) -> None:
