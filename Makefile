@@ -61,7 +61,7 @@ format: .venv/.dev ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 
 clean: ## remove the virtual environment and every cache; data folders stay
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv tests/conformance/node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A lock that stays the same keeps its time, so that nothing is installed again.

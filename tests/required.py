@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from typing import NoReturn
 
 import pytest
 
@@ -21,7 +22,11 @@ def required(*command: str) -> None:
         if done.returncode == 0:
             return
         problem = done.stderr.strip() or f"exit code {done.returncode}"
-    reason = f"`{command[0]}` does not work here: {problem}"
+    lacking(f"`{command[0]}` does not work here: {problem}")
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip the test for this reason; fail it where nothing may be lacking."""
     if os.environ.get(EVERYTHING) == "1":
         pytest.fail(reason)
     pytest.skip(reason)

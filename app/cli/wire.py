@@ -170,8 +170,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._part = "head"
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take one header. The blanks around its value are not part of it (RFC 9110, 5.5); the parser leaves those behind
-        it."""
+        """Take one header. The blanks around its value are not part of it (RFC 9110, section 5.5)."""
         super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -35,6 +36,13 @@ def test_every_line_of_a_lock_file_is_a_pin_or_a_hash(root: Path, lock: str) -> 
     pins = [line for line in lines if not re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line)]
     assert pins
     assert [line for line in pins if not PINNED.fullmatch(line)] == []
+
+
+def test_the_lock_of_the_conformance_kit_holds_a_hash_for_every_package_and_names_no_index(root: Path) -> None:
+    lock = json.loads((root / "tests/conformance/package-lock.json").read_text(encoding="utf-8"))
+    packages = {name: package for name, package in lock["packages"].items() if name}
+    assert packages
+    assert [name for name, one in packages.items() if "resolved" in one or "sha512-" not in one["integrity"]] == []
 
 
 def test_the_locks_hold_what_pyproject_asks_for(root: Path, pyproject: dict[str, Any]) -> None:
