@@ -67,6 +67,11 @@ class Principal:
         """Whether an assistant's app asks, whose pace is limited: over MCP, or with a credential of its own."""
         return self.door is Door.MCP or self.app is not None
 
+    @property
+    def metered(self) -> bool:
+        """True if its requests are counted: those with a key or a token are."""
+        return self.id.startswith(("key:", "token:"))
+
     def claimed_user(self, user: str | None) -> str | None:
         """The user that a request means; None if it names none and the credential is nobody's.
 

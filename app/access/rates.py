@@ -92,13 +92,13 @@ class Rates:
         if caller.principal.assistant:
             await self.take(f"search:{caller.app_id}", self._searches)
 
-    async def request(self, principal: str) -> None:
-        """Count a request with a key or a token. A process takes a twentieth of the limit at a time.
+    async def request(self, principal: str, count: int = 1) -> None:
+        """Count requests with a key or a token. A process takes a twentieth of the limit at a time.
 
         Raises:
             TooMany: more than `rates.requests` within `rates.window`.
         """
-        await self.take(f"request:{principal}", self._requests, chunk=max(1, self._requests.limit // 20))
+        await self.take(f"request:{principal}", self._requests, cost=count, chunk=max(1, self._requests.limit // 20))
 
     async def failure(self, address: str | None) -> None:
         """Count a wrong credential from an address, or from its network.

@@ -34,6 +34,9 @@ VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose object a header must repeat in the sessionless protocol, and the parameter that holds it."""
 
+BATCHING = "2025-03-26"
+"""The only revision of the protocol in which a line may be an array of messages."""
+
 PARSE_ERROR, INVALID_REQUEST, CONNECTION_CLOSED = -32700, -32600, -32000
 
 PATIENCE = 15.0
@@ -96,8 +99,14 @@ class _Bridge:
         except (ValueError, RecursionError):
             self._fail(None, PARSE_ERROR, "Parse error: a line must be one JSON-RPC message")
             return
+        if isinstance(message, list) and self._version == BATCHING:
+            task = group.create_task(self._carry_batch(message, line))
+            if not any(_asks(each) for each in message):
+                await asyncio.wait([task])
+            return
         if not isinstance(message, dict):
-            self._fail(None, INVALID_REQUEST, "Invalid request: a line must be one JSON-RPC message, not a batch")
+            words = f"Invalid request: a line must be one JSON-RPC message, or under {BATCHING} an array of them"
+            self._fail(None, INVALID_REQUEST, words)
             return
         method, id_ = message.get("method"), message.get("id")
         if method == "notifications/cancelled" and "id" not in message:
@@ -126,28 +135,41 @@ class _Bridge:
         answers = "method" not in message and ("result" in message or "error" in message)
         id_ = message.get("id") if "method" in message else None
         id_ = id_ if _is_id(id_) else None
+        body = await self._answer(line, self._headers(message))
+        if notifies or body is None:
+            return
+        if isinstance(body, dict) and "jsonrpc" in body:
+            self._note_version(message, body)
+            # An error that was found before the id was read carries none; whoever waits for this one must hear it.
+            self._write(body if body.get("id") is not None else body | {"id": id_})
+        elif isinstance(body, str) and not answers:
+            self._fail(id_, CONNECTION_CLOSED, body)
+
+    async def _carry_batch(self, messages: list[Any], line: bytes) -> None:
+        """Carry an array of messages, whose answers come in one array."""
+        body = await self._answer(line, {VERSION_HEADER: BATCHING})
+        if isinstance(body, str):
+            body = [_error(message["id"], CONNECTION_CLOSED, body) for message in messages if _asks(message)]
+        if body:
+            self._write(body)
+
+    async def _answer(self, line: bytes, headers: dict[str, str]) -> Message | list[Any] | str | None:
+        """Post a line; returns the message or the array that came back, or in words why none did. Returns None if the
+        answer was a stream, which is handed on as it comes."""
         try:
-            async with aclosing(await self._post(line, self._headers(message))) as response:
+            async with aclosing(await self._post(line, headers)) as response:
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
                     await self._follow(response)
-                    return
+                    return None
                 await response.aread()
         except httpx.ConnectError:
-            failure = "The OpenMemory service is not running; start it and call again."
+            return "The OpenMemory service is not running; start it and call again."
         except httpx.HTTPError as error:
-            failure = f"The OpenMemory service went away during the call ({type(error).__name__})."
-        else:
-            if notifies:
-                return
-            body = _json(response)
-            if body is not None and "jsonrpc" in body:
-                self._note_version(message, body)
-                # An error that was found before the id was read carries none; whoever waits for this one must hear it.
-                self._write(body if body.get("id") is not None else body | {"id": id_})
-                return
-            failure = _explained(response, body)
-        if not notifies and not answers:
-            self._fail(id_, CONNECTION_CLOSED, failure)
+            return f"The OpenMemory service went away during the call ({type(error).__name__})."
+        body = _json(response)
+        if isinstance(body, list) or (isinstance(body, dict) and "jsonrpc" in body):
+            return body
+        return _explained(response, body)
 
     def _headers(self, message: Message) -> dict[str, str]:
         params = message.get("params")
@@ -203,9 +225,9 @@ class _Bridge:
             self._version = version if isinstance(version, str) else None
 
     def _fail(self, id_: Any, code: int, text: str) -> None:
-        self._write({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": text}})
+        self._write(_error(id_, code, text))
 
-    def _write(self, message: Message) -> None:
+    def _write(self, message: Message | list[Any]) -> None:
         self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         self._out.flush()
 
@@ -224,12 +246,21 @@ def _is_id(value: Any) -> TypeGuard[str | int]:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def _json(response: httpx.Response) -> Message | None:
+def _asks(message: Any) -> bool:
+    """True if a message of a batch is a request, which has an answer."""
+    return isinstance(message, dict) and "method" in message and _is_id(message.get("id"))
+
+
+def _error(id_: Any, code: int, text: str) -> Message:
+    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": text}}
+
+
+def _json(response: httpx.Response) -> Message | list[Any] | None:
     try:
         body = json.loads(response.content)
     except ValueError:
         return None
-    return body if isinstance(body, dict) else None
+    return body if isinstance(body, dict | list) else None
 
 
 def _explained(response: httpx.Response, body: Message | None) -> str:

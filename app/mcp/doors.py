@@ -14,7 +14,6 @@ from uuid import UUID
 
 from mcp.server.lowlevel import Server
 from mcp.server.sse import SseServerTransport
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
@@ -30,6 +29,7 @@ from app.mcp.forwarding import Forwarding, posted, status_of
 from app.mcp.identity import Identity, bind, identified, names_of
 from app.mcp.refusals import no_session, refuse, refused
 from app.mcp.server import mcp_server
+from app.mcp.streamable import Streamable
 from app.metrics.traffic import Traffic
 from app.sender import Sender, principal_of, sender_of
 from app.services import Services
@@ -76,12 +76,7 @@ class McpDoors:
         self._sessions: dict[str, _Session] = {}
         self._open: Counter[str] = Counter()
         self._forwarding = Forwarding(services.database, self._limits, self._deliver) if services.shared else None
-        self._http, self._events = (
-            StreamableHTTPSessionManager(
-                self._server, json_response=json, stateless=True, max_request_body_size=self._limits.body
-            )
-            for json in (True, False)
-        )
+        self._http = Streamable(self._server, self._limits, services.rates)
         self.routes: list[BaseRoute] = [
             _Door("/mcp/{client}/http/{user}", self._streamable),
             _Door("/mcp", self._streamable),
@@ -97,8 +92,7 @@ class McpDoors:
     async def running(self) -> AsyncIterator[None]:
         """Serve while the block runs."""
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._http.run())
-            await stack.enter_async_context(self._events.run())
+            await stack.enter_async_context(self._http.running())
             if self._forwarding is not None:
                 await stack.enter_async_context(self._forwarding.relay.running())
             yield
@@ -115,9 +109,7 @@ class McpDoors:
         if identity is None:
             return
         bind(scope, identity)
-        if (again := await envelope.read(scope, receive, send)) is not None:
-            door = self._events if scope.get(envelope.PROGRESS) else self._http
-            await door.handle_request(scope, again, send)
+        await self._http.answer(scope, receive, send)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":

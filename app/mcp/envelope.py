@@ -13,13 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from app.mcp import progress
-
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
-
-
-PROGRESS = "openmemory.progress"
-"""Noted on a request whose client wants to hear how far it is: a stream of events is the only answer that can tell."""
 
 
 async def read(scope: Scope, receive: Receive, send: Send) -> Receive | None:
@@ -30,31 +24,57 @@ async def read(scope: Scope, receive: Receive, send: Send) -> Receive | None:
     if (refusal := malformed(body)) is not None:
         await refusal(scope, receive, send)
         return None
-    scope[PROGRESS] = progress.wanted(scope, body)
+    return again(body, receive)
+
+
+def again(body: bytes, receive: Receive) -> Receive:
+    """Receives a body that was read already, and then what `receive` does."""
     unread = [body]
 
-    async def again() -> Message:
+    async def read_again() -> Message:
         return {"type": "http.request", "body": unread.pop(), "more_body": False} if unread else await receive()
 
-    return again
+    return read_again
 
 
 def malformed(body: bytes) -> Response | None:
     """The answer to a body that is no message; None if it is one."""
     try:
         message = from_json(body, allow_inf_nan=False)
-    except ValueError as error:
-        return _error(PARSE_ERROR, f"Parse error: {error}", None)
-    problem = _problem(message)
-    if problem is None:
+    except ValueError as wrong:
+        return not_json(wrong)
+    found = problem(message)
+    return None if found is None else invalid(found, message)
+
+
+def not_json(wrong: ValueError) -> Response:
+    """The answer to a body that is not JSON."""
+    return error(PARSE_ERROR, f"Parse error: {wrong}", None)
+
+
+def invalid(found: str, message: Any = None) -> Response:
+    """The answer to JSON that is no message, with the message's id if it has one."""
+    return error(INVALID_REQUEST, f"Invalid request: {found}", _id(message))
+
+
+def id_of(body: bytes) -> str | int | None:
+    """The id of the message in a body; None if it has none that can be used."""
+    try:
+        return _id(from_json(body))
+    except ValueError:
         return None
-    id_ = message.get("id") if isinstance(message, dict) else None
-    return _error(INVALID_REQUEST, f"Invalid request: {problem}", id_ if _is_id(id_) else None)
 
 
-def _problem(message: Any) -> str | None:
+def error(code: int, words: str, id_: str | int | None, data: Any = None) -> Response:
+    """A JSON-RPC error that refuses a request."""
+    told = {"code": code, "message": words} | ({} if data is None else {"data": data})
+    return JSONResponse({"jsonrpc": "2.0", "id": id_, "error": told}, 400)
+
+
+def problem(message: Any) -> str | None:
+    """Why a JSON value is no message; None if it is one."""
     if not isinstance(message, dict):
-        return "a message is one JSON object; batches are not taken"
+        return "a message is one JSON object; an array of them only POST /mcp takes, under the revision 2025-03-26"
     if message.get("jsonrpc") != "2.0":
         return 'jsonrpc must be "2.0"'
     parts = [part for part in ("method", "result", "error") if part in message]
@@ -81,9 +101,10 @@ def _problem_of_answer(message: dict[str, Any], part: str) -> str | None:
     return None if unnamed or _is_id(id_) else "id must be that of the request"
 
 
+def _id(message: Any) -> str | int | None:
+    id_ = message.get("id") if isinstance(message, dict) else None
+    return id_ if _is_id(id_) else None
+
+
 def _is_id(value: Any) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
-
-
-def _error(code: int, words: str, id_: Any) -> Response:
-    return JSONResponse({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": words}}, 400)

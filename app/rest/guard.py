@@ -200,7 +200,7 @@ class Guard:
             return None
         try:
             principal = await self._authenticator.principal(given)
-            if principal.id.startswith(("key:", "token:")):
+            if principal.metered:
                 await self._rates.request(principal.id)
         except OpenMemoryError as error:
             answer = self._refused(error, path)

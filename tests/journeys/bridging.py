@@ -25,15 +25,13 @@ class Bridge:
         self._in.write(line + b"\n")
         await self._in.drain()
 
-    async def hear(self) -> dict[str, Any]:
+    async def hear(self) -> Any:
         async with asyncio.timeout(40):
-            line = await self._out.readline()
-        message: dict[str, Any] = json.loads(line)
-        return message
+            return json.loads(await self._out.readline())
 
     async def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         await self.say(json.dumps({"jsonrpc": "2.0"} | message).encode())
-        answer = await self.hear()
+        answer: dict[str, Any] = await self.hear()
         assert answer["id"] == message["id"]
         return answer
 

@@ -32,7 +32,7 @@ def _tool(id_: int, name: str, **arguments: Any) -> dict[str, Any]:
     [
         (b"{", -32700, "Parse error"),
         (b"\xff\xfe", -32700, "Parse error"),
-        (b"[1]", -32600, "not a batch"),
+        (b"[1]", -32600, "must be one JSON-RPC message"),
         (b'"text"', -32600, "Invalid request"),
         (b"[" * 100_000, -32700, "Parse error"),
     ],
@@ -68,6 +68,48 @@ async def test_calls_at_once_are_each_answered(served: Service, new_user: str) -
         assert {answer["id"] for answer in answers} == set(range(1, 31))
         listed = await bridge.ask(_tool(31, "list_memories"))
         assert listed["result"]["structuredContent"]["total"] == 30
+
+
+async def test_a_batch_is_carried_for_a_client_whose_revision_has_batches(served: Service, new_user: str) -> None:
+    opening = OPENING | {"params": OPENING["params"] | {"protocolVersion": "2025-03-26"}}
+    calls = [{"jsonrpc": "2.0"} | _tool(number, "add_memories", text=f"Fact number {number}") for number in (1, 2)]
+    batch = [{"jsonrpc": "2.0", "method": "notifications/initialized"}, *calls]
+    async with bridged(served.folder, new_user) as bridge:
+        assert (await bridge.ask(opening))["result"]["protocolVersion"] == "2025-03-26"
+        await bridge.say(json.dumps(batch[:1]).encode())  # asks nothing, so nothing is answered
+        await bridge.say(json.dumps(batch).encode())
+        answers = await bridge.hear()
+        assert [answer["id"] for answer in answers] == [1, 2]
+        assert "Fact number 2" in str(answers[1]["result"])
+        await bridge.say(b"[]")
+        assert (await bridge.hear())["error"]["code"] == -32600
+        assert await bridge.end() == 0
+
+
+async def test_a_batch_is_refused_to_a_client_whose_revision_has_none(served: Service, new_user: str) -> None:
+    async with bridged(served.folder, new_user) as bridge:
+        await bridge.ask(OPENING)
+        await bridge.say(b'[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]')
+        answer = await bridge.hear()
+        assert answer["error"]["code"] == -32600
+        assert "2025-03-26" in answer["error"]["message"]
+
+
+async def test_every_request_of_a_batch_is_answered_when_the_service_is_gone(
+    own: Callable[[], Service], new_user: str
+) -> None:
+    service = own()
+    await asyncio.to_thread(service.ready)
+    opening = OPENING | {"params": OPENING["params"] | {"protocolVersion": "2025-03-26"}}
+    async with bridged(service.folder, new_user) as bridge:
+        await bridge.ask(opening)
+        service.process.kill()
+        service.process.wait(10)
+        await bridge.say(
+            json.dumps([{"jsonrpc": "2.0"} | _tool(number, "list_memories") for number in (1, 2)]).encode()
+        )
+        answers = await bridge.hear()
+        assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(1, -32000), (2, -32000)]
 
 
 @pytest.fixture

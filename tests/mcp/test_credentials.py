@@ -47,7 +47,12 @@ class Locked:
 async def locked(short_folder: Path) -> AsyncIterator[Locked]:
     async with AsyncExitStack() as stack:
         settings = Settings.model_validate(
-            {"data_dir": str(furnish(short_folder / "locked")), "access": ALWAYS, "limits": {"sessions": 3}}
+            {
+                "data_dir": str(furnish(short_folder / "locked")),
+                "access": ALWAYS,
+                "limits": {"sessions": 3},
+                "rates": {"requests": 150},
+            }
         )
         _, stores = await stack.enter_async_context(open_stores(settings, workers=2))
         clients = []
@@ -167,3 +172,13 @@ async def test_the_pace_of_an_assistant_is_told_in_words(locked, new_user):
         result = answer.json()["result"]
         assert result.get("isError", False) is (number == 30)
     assert "at most 30 in 60 s (rates.saves)" in result["content"][0]["text"]
+
+
+async def test_each_message_of_a_batch_counts_as_a_request(locked, keys):
+    mine, theirs = keys
+    batch = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in range(100)]
+    statuses = [
+        (await locked.here.post("/mcp", json=batch, headers={"X-API-Key": key.key})).status_code
+        for key in (mine, mine, theirs)
+    ]
+    assert statuses == [200, 429, 200]

@@ -350,3 +350,23 @@ async def test_numbers_that_nothing_can_hold_never_break_the_server(
     answer = await http.post(f"/mcp/claude/http/{new_user}", content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.json()["result"]["isError"]) == (200, True)
     assert "namespace" in answer.json()["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("version", ["1999-01-01", "2027-01-01", "latest", ""])
+async def test_a_client_of_an_unknown_version_is_told_which_ones_are_served(
+    http: httpx.AsyncClient, version: str
+) -> None:
+    headers = {"MCP-Protocol-Version": version}
+    for message, id_ in (
+        ({"id": 7, "method": "tools/list"}, 7),
+        ({"id": "a", "method": "initialize", "params": {"protocolVersion": version}}, "a"),
+        ({"id": 8, "method": "tools/list", "params": MODERN}, 8),
+        ({"method": "notifications/initialized"}, None),
+    ):
+        answer = await http.post("/mcp", json={"jsonrpc": "2.0"} | message, headers=headers)
+        assert (answer.status_code, answer.json()["id"]) == (400, id_)
+        error = answer.json()["error"]
+        assert error["code"] == -32022
+        served = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+        assert error["data"] == {"requested": version, "supported": served}
+        assert error["message"] == f"MCP-Protocol-Version: {version!r} is not served; use one of {', '.join(served)}"

@@ -25,7 +25,7 @@ async def test_a_request_whose_id_cannot_be_answered_is_no_notification(
 @pytest.mark.parametrize(
     ("body", "id_", "said"),
     [
-        (b"[]", None, "batches are not taken"),
+        (b"1", None, "a message is one JSON object"),
         (b'{"id": 1, "method": "ping"}', 1, 'jsonrpc must be "2.0"'),
         (b'{"jsonrpc": "2.0", "id": "a"}', "a", "method is required"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": 1}', 1, "method must be a string"),
