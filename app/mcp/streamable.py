@@ -9,8 +9,8 @@ from typing import Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
-from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
+from mcp_types import PROTOCOL_VERSION_META_KEY, UNSUPPORTED_PROTOCOL_VERSION
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,6 +30,7 @@ MOST = 100
 """Messages of one batch."""
 
 _HEADER = b"mcp-protocol-version"
+_ENVELOPE = PROTOCOL_VERSION_META_KEY.encode()
 _ARRAY = re.compile(rb"\s*\[")
 _NOT_FOR_US = frozenset({406, 415})
 """Statuses that refuse how a request is sent, whatever message it brings."""
@@ -112,7 +113,8 @@ def _unfit(message: dict[str, Any]) -> str | None:
 
 
 def _not_served(version: str, body: bytes) -> Response:
-    served = list(KNOWN_PROTOCOL_VERSIONS)
+    # What is sent without a handshake must not be told of revisions that begin with one: it could not use them.
+    served = list(MODERN_PROTOCOL_VERSIONS if _ENVELOPE in body else KNOWN_PROTOCOL_VERSIONS)
     version = version[:100]
     words = f"MCP-Protocol-Version: {version!r} is not served; use one of {', '.join(served)}"
     data = {"requested": version, "supported": served}

@@ -357,16 +357,16 @@ async def test_a_client_of_an_unknown_version_is_told_which_ones_are_served(
     http: httpx.AsyncClient, version: str
 ) -> None:
     headers = {"MCP-Protocol-Version": version}
-    for message, id_ in (
-        ({"id": 7, "method": "tools/list"}, 7),
-        ({"id": "a", "method": "initialize", "params": {"protocolVersion": version}}, "a"),
-        ({"id": 8, "method": "tools/list", "params": MODERN}, 8),
-        ({"method": "notifications/initialized"}, None),
+    both = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+    for message, id_, served in (
+        ({"id": 7, "method": "tools/list"}, 7, both),
+        ({"id": "a", "method": "initialize", "params": {"protocolVersion": version}}, "a", both),
+        ({"method": "notifications/initialized"}, None, both),
+        ({"id": 8, "method": "tools/list", "params": MODERN}, 8, ["2026-07-28"]),  # sent without a handshake
     ):
         answer = await http.post("/mcp", json={"jsonrpc": "2.0"} | message, headers=headers)
         assert (answer.status_code, answer.json()["id"]) == (400, id_)
         error = answer.json()["error"]
         assert error["code"] == -32022
-        served = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
         assert error["data"] == {"requested": version, "supported": served}
         assert error["message"] == f"MCP-Protocol-Version: {version!r} is not served; use one of {', '.join(served)}"

@@ -9,6 +9,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ def look_at(message: Any, sent: Hostile) -> None:
 
 
 async def posted(http: httpx.AsyncClient, path: str, sent: Hostile, **headers: str) -> httpx.Response:
-    """What comes of a message over streamable HTTP."""
+    """What comes of a message, or of a batch of them, over streamable HTTP."""
+    if sent.body.lstrip().startswith(b"["):
+        sent = replace(sent, due=Due.EITHER)  # each message of a batch has an answer of its own, or none
     answer = await http.post(path, content=sent.body, headers=JSON | headers)
     assert answer.status_code < 500, (sent, answer.text)
     assert not INNARDS.search(answer.text.replace(json.dumps(sent.id), "")) or answer.is_success, (sent, answer.text)
@@ -93,7 +96,9 @@ async def posted(http: httpx.AsyncClient, path: str, sent: Hostile, **headers: s
         assert answer.text in ("", "null"), answer.text
     else:
         assert sent.due is not Due.NOTHING or answer.status_code >= 400, (sent, answer.text)
-        look_at(decoded(answer.content), sent)
+        told = decoded(answer.content)
+        for message in told if isinstance(told, list) else [told]:
+            look_at(message, sent)
     return answer
 
 
