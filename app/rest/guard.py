@@ -17,7 +17,7 @@ from app.access.principal import Door
 from app.access.rates import Rates
 from app.config import Settings
 from app.errors import OpenMemoryError, Unauthenticated
-from app.rest import carried, docs, origins, upload
+from app.rest import carried, docs, origins, proxies, upload
 from app.rest.carried import Carried
 from app.rest.challenge import WELL_KNOWN, www_authenticate
 from app.rest.errors import problem, refused
@@ -36,9 +36,6 @@ guess and which ends with their stream, stands for it; the door that knows the s
 _WITHOUT_POSTGRES = frozenset({"/metrics", "/health", "/api/v1/doctor"})
 """What tells of an outage while it lasts, and nothing of anybody's memories."""
 
-_FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"cf-connecting-ip")
-"""What a proxy adds. Whoever comes through one need not be on this machine, whatever the Host header says."""
-
 _LONGEST_ADDRESS = 64
 
 _TYPE_IT = "Type the address yourself."
@@ -47,7 +44,7 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _HEADERS = frozenset(
     {
         b"content-length", b"content-encoding", b"content-type", b"transfer-encoding", b"x-request-id", b"expect",
-        *_FORWARDED, *origins.HEADERS, *carried.HEADERS,
+        *origins.HEADERS, *carried.HEADERS,
     }
 )  # fmt: skip
 
@@ -173,7 +170,8 @@ class Guard:
         path = exchange.path
         if path in carried.SIGN_OUT and scope["method"] in ("GET", "POST"):
             return carried.signed_out(scope)
-        forwarded = any(name in exchange.headers for name in _FORWARDED)
+        # Where a credential is needed anyway, it makes no difference.
+        forwarded = not self._authenticator.required and proxies.passed_on(scope["headers"])
         is_open = path in _OPEN or path.startswith(WELL_KNOWN)
         key = exchange.carried.spoken
         cookie = exchange.carried.cookie if not key and (self._authenticator.required or forwarded) else None

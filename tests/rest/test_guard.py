@@ -63,7 +63,19 @@ async def test_no_other_address_looks_like_that_of_a_session(guarded, path):
         assert (await client.post(f"{path}?session_id=8d1f")).status_code == 401
 
 
-@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Forwarded-Host", "X-Real-IP"])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Forwarded", "Via", "CDN-Loop", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+        "X-Forwarded-Server", "X-Forwarded-Port", "X-Forwarded-Anything", "X-Real-IP", "X-Client-IP", "Client-IP",
+        "True-Client-IP", "X-Cluster-Client-IP", "X-Original-URI", "X-Original-Forwarded-For", "X-Original-Host",
+        "CF-Connecting-IP", "CF-Ray", "CF-IPCountry", "Cf-Access-Jwt-Assertion", "X-Envoy-External-Address",
+        "X-Envoy-Expected-Rq-Timeout-Ms", "X-Amz-Cf-Id", "CloudFront-Viewer-Address", "Fastly-Client-IP", "Fastly-FF",
+        "Akamai-Origin-Hop", "Fly-Client-IP", "Fly-Forwarded-Proto", "Tailscale-User-Login", "Tailscale-Funnel-Request",
+        "X-Azure-ClientIP", "X-Azure-FDID", "X-ARR-LOG-ID", "X-Appengine-User-IP", "X-Goog-IAP-JWT-Assertion",
+        "X-Vercel-Forwarded-For", "X-NF-Client-Connection-IP", "DO-Connecting-IP", "X-Varnish", "Remote-User",
+    ],
+)  # fmt: skip
 async def test_who_comes_through_a_proxy_is_not_taken_for_this_machine(guarded, header):
     async with guarded() as client:
         assert (await client.get("/x")).status_code == 200
@@ -71,6 +83,18 @@ async def test_who_comes_through_a_proxy_is_not_taken_for_this_machine(guarded, 
         assert (answer.status_code, answer.json()["error"]) == (401, "unauthenticated")
         assert "http.trusted_proxies" in answer.json()["hint"]
         assert (await client.get("/health/live", headers={header: "192.0.2.1"})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "traceparent", "X-Request-ID", "X-Correlation-ID", "X-B3-TraceId", "X-Amzn-Trace-Id", "X-Cloud-Trace-Context",
+        "ngrok-skip-browser-warning", "Max-Forwards", "DNT", "Priority",
+    ],
+)  # fmt: skip
+async def test_what_a_program_on_this_machine_sends_is_not_taken_for_a_proxys(guarded, header):
+    async with guarded() as client:
+        assert (await client.get("/x", headers={header: "1"})).status_code == 200
 
 
 @pytest.mark.parametrize(
