@@ -42,6 +42,13 @@ _KEY = re.compile(r"om_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")
 _MOST = 10_000
 """Keys remembered at once."""
 
+_LIKE_CREDENTIAL = re.compile(r"om_[a-z0-9]{8}_[\w-]{20}|local_[\w-]{40}|eyJ[\w-]+\.[\w-]+\.", re.ASCII)
+
+
+def looks_like_credential(text: str) -> bool:
+    """Returns True if a text holds what is probably a key of ours, that of a data folder, or a token."""
+    return _LIKE_CREDENTIAL.search(text) is not None
+
 
 class KeyCreate(BaseModel):
     """A key to make. Either `user_id` or `everyone` says whose it is."""

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import Scope
 
+from app.access.keys import looks_like_credential
 from app.access.principal import Principal
 from app.config import Limits
 from app.errors import Invalid
@@ -66,6 +67,8 @@ def _name(request: Request, part: str, limits: Limits) -> str:
     name = request.path_params.get(part, "")
     if "\ufffd" in name and b"%EF%BF%BD" not in request.scope.get("raw_path", b"").upper():
         raise Invalid(field, "must be UTF-8, percent-encoded")  # the server replaced what it could not decode
+    if looks_like_credential(name):
+        raise Invalid(field, "looks like a key; send a key as `Authorization: Bearer KEY`, or append ?key=KEY")
     return name and checks.name(name, field, limits)
 
 

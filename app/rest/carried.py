@@ -1,10 +1,12 @@
 """What a request carries to prove itself, wherever its client can put it, and the cookie of a browser.
 
-A key in the address is taken out of it before anything else looks: no route, log, error or audit line ever holds one.
+A key in the address is taken out of it before anything else looks, however `key` is spelt there: in capitals,
+percent-encoded or between doubled slashes. So no route, log, error or audit line ever holds one.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, unquote_plus
@@ -39,7 +41,9 @@ _QUESTION = """\
 </html>
 """
 _KEPT_SECONDS = 30 * 24 * 60 * 60
-_IN_PATH = b"/key/"
+_NAME = rb"(?:k|%[46]b)(?:e|%[46]5)(?:y|%[57]9)"
+_IN_QUERY = re.compile(rb"(?:^|&)" + _NAME + rb"=([^&]*)", re.IGNORECASE)
+_IN_PATH = re.compile(rb"(?:/|%2f)+" + _NAME + rb"(?:/|%2f)+([^/]*)/*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +75,10 @@ def taken(scope: Scope, headers: Mapping[bytes, bytes]) -> Carried:
 
 def _of_query(scope: Scope) -> str | None:
     query: bytes = scope["query_string"]
-    if b"key=" not in query:
+    if not query or not (found := _IN_QUERY.findall(query)):
         return None
-    pairs = query.split(b"&")
-    found = [pair for pair in pairs if pair.startswith(b"key=")]
-    scope["query_string"] = b"&".join(pair for pair in pairs if not pair.startswith(b"key="))
-    return unquote_plus(found[-1][4:].decode("latin-1")) if found else None
+    scope["query_string"] = _IN_QUERY.sub(b"", query).lstrip(b"&")
+    return unquote_plus(found[-1].decode("latin-1"))
 
 
 def _of_path(scope: Scope) -> str | None:
@@ -85,13 +87,13 @@ def _of_path(scope: Scope) -> str | None:
     The path is read as it was sent: decoded, a slash within the key would end it.
     """
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    if not raw.startswith(_IN_PATH):
+    found = _IN_PATH.match(raw)
+    if found is None:
         return None
-    key, _, rest = raw[len(_IN_PATH) :].partition(b"/")
-    rest = b"/" + rest.lstrip(b"/")
+    rest = b"/" + raw[found.end() :]
     scope["raw_path"] = rest
     scope["path"] = unquote(rest.decode("latin-1"))
-    return unquote(key.decode("latin-1"))
+    return unquote(found[1].decode("latin-1"))
 
 
 def _of_cookie(header: bytes) -> str | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from urllib.parse import quote, urlsplit
 
-from app.config import Settings
+from app.access.keys import looks_like_credential
+from app.config import OAuth, Settings
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
+_DOOR = re.compile(r"/mcp(?:/sse|/messages|/(?![Kk][Ee][Yy]/)[^/]+/(?:http|sse)/[^/]+(?:/messages)?)?")
 
 
 def www_authenticate(
@@ -20,10 +22,8 @@ def www_authenticate(
     """
     parts = {"realm": "openmemory"}
     if settings.oauth.issuer:
-        resource = urlsplit(settings.oauth.resource)
-        parts["resource_metadata"] = (
-            f"{resource.scheme}://{resource.netloc}{WELL_KNOWN}{resource.path}{quoted_path(path)}"
-        )
+        base = urlsplit(settings.oauth.resource)
+        parts["resource_metadata"] = f"{base.scheme}://{base.netloc}{WELL_KNOWN}{resource_path(settings.oauth, path)}"
     if error:
         parts["error"] = error
     if description:
@@ -33,9 +33,15 @@ def www_authenticate(
     return "Bearer " + ", ".join(f'{name}="{_plain(value)}"' for name, value in parts.items())
 
 
-def quoted_path(path: str) -> str:
-    """A path as a URL has it."""
-    return quote(path.rstrip("/"), safe="/:@!$&'()*+,;=~-._")
+def resource_path(oauth: OAuth, path: str) -> str:
+    """The path of the resource that a token for an address is asked for: of an MCP address itself, of any other that of
+    the service. So nothing else that a client wrote is repeated: it may be a key, misspelt or in the wrong place."""
+    base = urlsplit(oauth.resource).path
+    # A proxy may have cut the path of the service off, or not.
+    path = path.rstrip("/").removeprefix(base)
+    if _DOOR.fullmatch(path) is None or looks_like_credential(path):
+        return base
+    return base + quote(path, safe="/:@!$&'()*+,;=~-._")
 
 
 def _plain(value: str) -> str:

@@ -17,6 +17,7 @@ from app.access.principal import Door
 from app.access.rates import Rates
 from app.config import Settings
 from app.errors import OpenMemoryError, Unauthenticated
+from app.metrics.traffic import UNMATCHED
 from app.rest import carried, docs, origins, proxies, upload
 from app.rest.carried import Carried
 from app.rest.challenge import WELL_KNOWN, www_authenticate
@@ -138,7 +139,9 @@ class Guard:
         except Exception as error:
             if exchange.too_long is None:
                 request_id = exchange.added[0][1].decode()
-                log.exception("request %s failed: %s %s", request_id, scope["method"], exchange.path)
+                # Its route, for the address may hold a key in the wrong place.
+                route = getattr(scope.get("route"), "path", UNMATCHED)
+                log.exception("request %s failed: %s %s", request_id, scope["method"], route)
                 if exchange.started:
                     raise
                 failure = problem(500, "internal_error", f"The request failed; the log tells why under {request_id}.")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from app.config import OAuth
 from app.errors import NotFound
 from app.rest.caller import TheServices
-from app.rest.challenge import WELL_KNOWN, quoted_path
+from app.rest.challenge import WELL_KNOWN, resource_path
 from app.rest.errors import documented
 from app.rest.routing import Router
 
@@ -34,7 +34,7 @@ async def protected_resource(services: TheServices) -> ProtectedResource:
 
 @router.get("/{path:path}", include_in_schema=False)
 async def protected_path(services: TheServices, path: str) -> ProtectedResource:
-    """The same for one address, such as `/mcp`."""
+    """The same for one address of MCP, such as `/mcp/sse`."""
     return _described(services.settings.oauth, "/" + path)
 
 
@@ -42,12 +42,9 @@ def _described(oauth: OAuth, path: str) -> ProtectedResource:
     if not oauth.issuer:
         raise NotFound("OAuth is off", code="oauth_off", hint="Set oauth.issuer and oauth.resource.")
     base = urlsplit(oauth.resource)
-    # With a base that has a path the well-known part stands before it; a proxy may have cut it off.
-    path = quoted_path(path)
-    own = path if not base.path or path == base.path or path.startswith(base.path + "/") else base.path + path
     scopes = ["read", "write", *(["admin"] if oauth.admins else [])]
     return ProtectedResource(
-        resource=f"{base.scheme}://{base.netloc}{own}",
+        resource=f"{base.scheme}://{base.netloc}{resource_path(oauth, path)}",
         authorization_servers=[oauth.issuer],
         scopes_supported=[oauth.scope_prefix + scope for scope in scopes],
     )

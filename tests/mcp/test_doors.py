@@ -370,3 +370,12 @@ async def test_a_client_of_an_unknown_version_is_told_which_ones_are_served(
         assert error["code"] == -32022
         assert error["data"] == {"requested": version, "supported": served}
         assert error["message"] == f"MCP-Protocol-Version: {version!r} is not served; use one of {', '.join(served)}"
+
+
+@pytest.mark.parametrize("path", ["/mcp/{key}/http/alice", "/mcp/claude/http/{key}", "/mcp/{key}/sse/alice"])
+async def test_a_key_in_the_place_of_a_name_is_refused_and_not_repeated(http: httpx.AsyncClient, path: str) -> None:
+    key = "om_abcdefgh_" + "s" * 43
+    answer = await http.request("GET" if "sse" in path else "POST", path.format(key=key), json={})
+    assert answer.status_code == 400
+    assert "looks like a key" in answer.json()["detail"]
+    assert key not in answer.text

@@ -38,12 +38,17 @@ async def client(rest_app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture(scope="session")
 def make_client(services: Services) -> MakeClient:
-    """Opens a client of the API with other settings: `make_client(access={"api_key": "k"}, host="0.0.0.0")`."""
+    """Opens a client of the API with other settings: `make_client(access={"api_key": "k"}, host="0.0.0.0")`.
+
+    `address`: where it calls from; wrong keys from one address are counted.
+    """
 
     @asynccontextmanager
-    async def make(*, base_url: str = "http://localhost:8765", **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
+    async def make(
+        *, base_url: str = "http://localhost:8765", address: str = "127.0.0.1", **changes: Any
+    ) -> AsyncIterator[httpx.AsyncClient]:
         settings = Settings.model_validate({"data_dir": services.settings.data_dir} | changes)
-        transport = httpx.ASGITransport(create_app(replace(services, settings=settings)))
+        transport = httpx.ASGITransport(create_app(replace(services, settings=settings)), client=(address, 1))
         async with httpx.AsyncClient(transport=transport, base_url=base_url) as http:
             yield http
 

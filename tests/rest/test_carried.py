@@ -50,6 +50,22 @@ async def test_a_key_in_the_path_opens_and_is_taken_out_of_it(guarded, rest, pat
     assert answer.text == f"POST {path} /{rest.lstrip('/')} a=1"
 
 
+@pytest.mark.parametrize(
+    "prefix", ["//key/", "/Key/", "/KEY//", "///kEy/", "/%6bey/", "/%4B%65y/", "/key%2F", "/%2fkey/"]
+)
+async def test_a_key_in_the_path_is_taken_out_however_it_is_spelt(guarded, prefix):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        answer = await client.get(f"{OWN}{prefix}{quote(KEY, safe='')}//mcp/?a=1")
+    assert (answer.status_code, answer.text) == (200, "GET /mcp/ /mcp/ a=1")
+
+
+@pytest.mark.parametrize("name", ["Key", "KEY", "%6Bey", "k%45y"])
+async def test_a_key_in_the_query_is_taken_out_however_it_is_spelt(guarded, name):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        answer = await client.get(f"/x?a=1&{name}={quote(KEY)}&monkey=2")
+    assert (answer.status_code, answer.text) == (200, "GET /x /x a=1&monkey=2")
+
+
 @pytest.mark.parametrize("path", ["/key/wrong/x", "/key//x", "/keys/x", f"/x/key/{quote(KEY, safe='')}"])
 async def test_no_other_path_opens(guarded, path):
     async with guarded(echo, access={"api_key": KEY}) as client:
@@ -268,6 +284,41 @@ async def test_nothing_that_is_logged_or_answered_repeats_the_key_of_an_address(
         said += [row[0] for row in rows]
     ours = [record.getMessage() for record in caplog.records if not record.name.startswith("httpx")]
     assert not [line for line in (*said, *ours) if secret in line]
+
+
+WRONG = "om_abcdefgh_" + "s" * 43
+MISSPELT = [
+    "//key/{key}/mcp", "/Key/{key}/mcp", "/key/{key}", "/key/{key}/", "/key//{key}//mcp//", "/%6bey/{key}/mcp",
+    "/key%2F{key}%2Fmcp", "/mcp/key/{key}", "/mcp/{key}", "/api/key/{key}/v1/memories", "/x/{key}", "/{key}",
+    "/keys/{key}/mcp", "/mcp/sse/{key}", "/mcp/claude/sse/{key}", "/mcp/{key}/http/alice", "/mcp/key/sse/{key}",
+    "/mcp?Key={key}", "/mcp?KEY={key}", "/mcp?%6bey={key}", "/mcp?api_key={key}", "/mcp?token={key}",
+    "/api/v1/memories/{key}", "/api/v1/memories?user_id={key}", "/health/ready/{key}", "/docs/{key}",
+    "/.well-known/oauth-protected-resource/key/{key}/mcp", "/.well-known/oauth-protected-resource/mcp/{key}",
+    "/.well-known/oauth-protected-resource//Key/{key}/mcp", "/.well-known/oauth-protected-resource/mcp/{key}/sse/x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", MISSPELT)
+async def test_no_refusal_repeats_what_looks_like_a_key_in_an_address(make_client, caplog, address):
+    caplog.set_level(logging.DEBUG)
+    oauth = {"issuer": "https://as.example.com", "resource": "https://memory.example.com"}
+    said = []
+    for settings in ({"access": {"require": "always"}}, {"oauth": oauth}, {}):
+        async with make_client(address=f"203.0.113.{MISSPELT.index(address)}", **settings) as client:
+            for method in ("GET", "POST", "DELETE"):
+                answer = await client.request(method, OWN + address.format(key=WRONG))
+                said.append(f"{answer.headers} {answer.text}")
+    ours = [record.getMessage() for record in caplog.records if not record.name.startswith("httpx")]
+    assert [line for line in (*said, *ours) if "s" * 43 in line] == []
+
+
+async def test_the_log_of_a_failure_names_the_route_and_nothing_that_the_client_wrote(guarded, caplog):
+    async def fails(scope, receive, send):
+        raise RuntimeError("no")
+
+    async with guarded(fails) as client:
+        assert (await client.get(f"/x/{WRONG}")).status_code == 500
+    assert "s" * 43 not in caplog.text
 
 
 async def test_an_mcp_client_that_keeps_neither_headers_nor_query_works_with_the_key_in_its_path(

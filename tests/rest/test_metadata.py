@@ -20,10 +20,11 @@ OAUTH = {"issuer": "https://as.example.com/realms/one", "resource": "https://mem
     [
         ("", ""), ("/", ""), ("/mcp", "/mcp"), ("/mcp/", "/mcp"), ("/mcp/sse", "/mcp/sse"),
         ("/mcp/claude/sse/alice", "/mcp/claude/sse/alice"), ("/mcp/a%20b/http/%C3%A9", "/mcp/a%20b/http/%C3%A9"),
-        ('/mcp/"x"', "/mcp/%22x%22"),
+        ('/mcp/"x"/sse/y', "/mcp/%22x%22/sse/y"), ("/mcp/a/sse/b/messages", "/mcp/a/sse/b/messages"),
+        ("/mcp/elsewhere", ""), ("/key/wrong/mcp", ""), ("/mcp/key/sse/wrong", ""), ("/api/v1/memories/wrong", ""),
     ],
 )  # fmt: skip
-async def test_the_metadata_of_every_address_names_it_and_the_issuer(
+async def test_the_metadata_of_every_address_of_mcp_names_it_and_the_issuer(
     make_client: MakeClient, path: str, resource: str
 ) -> None:
     async with make_client(oauth=OAUTH) as http:
@@ -56,7 +57,9 @@ async def test_a_base_with_a_path_is_found_behind_a_proxy_that_cuts_it_and_one_t
 ) -> None:
     async with make_client(oauth=OAUTH | {"resource": "https://example.com/team/memory"}) as http:
         answer = await http.get(WELL_KNOWN + asked)
+        refused = await http.get(asked)
     assert answer.json()["resource"] == "https://example.com/team/memory/mcp"
+    assert '/.well-known/oauth-protected-resource/team/memory/mcp"' in refused.headers["www-authenticate"]
 
 
 @pytest.mark.parametrize(
@@ -83,9 +86,15 @@ async def test_a_base_with_a_path_is_found_behind_a_proxy_that_cuts_it_and_one_t
         ),
         (
             OAUTH | {"resource": "https://example.com/team/memory"},
-            {"error": None, "scope": None, "path": '/mcp/"\r\nX: y/é'},
+            {"error": None, "scope": None, "path": '/mcp/"\r\nX: y/http/é'},
             'Bearer realm="openmemory", resource_metadata="https://example.com/.well-known/oauth-protected-resource'
-            '/team/memory/mcp/%22%0D%0AX:%20y/%C3%A9"',
+            '/team/memory/mcp/%22%0D%0AX:%20y/http/%C3%A9"',
+        ),
+        (
+            OAUTH,
+            {"error": None, "scope": None, "path": "/elsewhere/secret"},
+            'Bearer realm="openmemory", '
+            'resource_metadata="https://memory.example.com/.well-known/oauth-protected-resource"',
         ),
     ],
 )
