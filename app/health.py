@@ -40,6 +40,19 @@ class Readiness(BaseModel):
     checks: dict[str, Check]
 
 
+class Passed(BaseModel):
+    """Whether one dependency answers."""
+
+    ok: bool
+
+
+class ReadinessSummary(BaseModel):
+    """Readiness as anybody may know it."""
+
+    status: Literal["ok", "degraded", "down"]
+    checks: dict[str, Passed]
+
+
 class Collection(BaseModel):
     """One collection of the index: active (searches use it), building (beside it, for another model) or retired.
 

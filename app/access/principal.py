@@ -109,14 +109,19 @@ class Principal:
         if scope not in self.scopes:
             raise InsufficientScope(scope, f"This needs the scope {scope}, which the credential lacks.")
 
+    @property
+    def operates(self) -> bool:
+        """True if it may see the service as a whole: it is an administrator's, or reads for every user."""
+        everybody = self.user is None and self.app is None and self.namespaces is None
+        return Scope.ADMIN in self.scopes or (everybody and Scope.READ in self.scopes)
+
     def must_operate(self) -> None:
         """Refuse to tell of the service as a whole to those who speak for one user, administrators aside.
 
         Raises:
             Forbidden: the credential is one user's and no administrator's.
         """
-        everybody = self.user is None and self.app is None and self.namespaces is None
-        if Scope.ADMIN not in self.scopes and not (everybody and Scope.READ in self.scopes):
+        if not self.operates:
             words = "This tells of all users: it needs the scope admin, or a credential for every user."
             raise InsufficientScope(Scope.ADMIN, words)
 

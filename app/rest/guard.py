@@ -29,12 +29,12 @@ from app.values import more_than
 
 log = logging.getLogger(__name__)
 
-_OPEN = origins.PROBES | docs.FILES | {"/"}
+_OPEN = docs.FILES | {origins.LIVE, "/"}
 _SESSION_POST = re.compile("/mcp/(messages|[^/]*/sse/[^/]*/messages)/?")
 """Old MCP clients send their key only when they connect. The id of the session they are then given, which nobody can
 guess and which ends with their stream, stands for it; the door that knows the session decides."""
 
-_WITHOUT_POSTGRES = frozenset({"/metrics", "/health", "/api/v1/doctor"})
+_WITHOUT_POSTGRES = frozenset({"/metrics", "/health", origins.READY, "/api/v1/doctor"})
 """What tells of an outage while it lasts, and nothing of anybody's memories."""
 
 _LONGEST_ADDRESS = 64
@@ -177,6 +177,9 @@ class Guard:
         forwarded = not self._authenticator.required and proxies.passed_on(scope["headers"])
         is_open = path in _OPEN or path.startswith(WELL_KNOWN)
         key = exchange.carried.spoken
+        if path == origins.READY and not key:
+            # A probe that proves nothing is nobody's, and told no more than it needs.
+            is_open = self._authenticator.required or forwarded or not self._origins.named(exchange.headers)
         cookie = exchange.carried.cookie if not key and (self._authenticator.required or forwarded) else None
         if cookie is not None and not is_open:
             if not self._origins.vouched(scope, exchange.headers):

@@ -10,11 +10,13 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from app.access.authentication import credentials_required, is_here
+from app.addresses import parsed
 from app.config import Settings
 from app.rest.errors import problem
 from app.sections import origins
 
-PROBES = frozenset({"/health/live", "/health/ready"})
+LIVE, READY = "/health/live", "/health/ready"
+PROBES = frozenset({LIVE, READY})
 PAGES = frozenset({"/", "/docs"})
 """What a link on another site may lead to: nothing there is anybody's, and nothing is noted as read."""
 
@@ -98,14 +100,25 @@ class Origins:
             or (None if known else self._wrong_origin(scope, headers))
         )
 
-    def _wrong_host(self, path: str, headers: Headers) -> Response | None:
+    def named(self, headers: Headers) -> bool:
+        """Returns True if the Host header is a name of this service."""
         given = headers.get(b"host", b"")
-        if given in self._seen or self._hosts is None or path in PROBES:
-            return None
+        if given in self._seen or self._hosts is None:
+            return True
         host = given.decode("latin-1").lower()
-        if host in self._hosts or _without_port(host) in self._hosts:
-            if len(self._seen) < _REMEMBERED:
-                self._seen.add(given)
+        if host not in self._hosts and _without_port(host) not in self._hosts:
+            return False
+        if len(self._seen) < _REMEMBERED:
+            self._seen.add(given)
+        return True
+
+    def _wrong_host(self, path: str, headers: Headers) -> Response | None:
+        if self.named(headers) or path == LIVE:
+            return None
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        # Containers and load balancers probe by address, which they cannot know beforehand, or without a Host. A page
+        # that was rebound comes under a name, the one that it was loaded from.
+        if path == READY and (not host or parsed(_without_port(host).strip("[]")) is not None):
             return None
         return problem(
             421,

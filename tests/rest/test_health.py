@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.access.directory import Directory
+from app.access.keys import KeyCreate
 from app.access.principal import LOCAL
 from app.config import Database as DatabaseSettings
 from app.database import Database
@@ -69,6 +70,54 @@ async def test_it_is_ready_while_every_dependency_answers(client):
     assert (answer.status_code, answer.json()["status"]) == (200, "ok")
     assert set(answer.json()["checks"]) == {"postgres", "index", "embedder"}
     assert set(answer.json()["checks"]["postgres"]) == {"ok", "detail", "error", "milliseconds"}
+
+
+SUMMARY = {"status": "ok", "checks": {name: {"ok": True} for name in ("postgres", "index", "embedder")}}
+ALWAYS = {"access": {"require": "always"}}
+
+
+async def test_whoever_sends_no_credential_learns_only_whether_it_is_ready(make_client):
+    async with make_client(**ALWAYS) as client:
+        answer = await client.get("/health/ready")
+    assert (answer.status_code, answer.json()) == (200, SUMMARY)
+
+
+async def test_what_a_proxy_passes_on_learns_only_whether_it_is_ready(client):
+    answer = await client.get("/health/ready", headers={"X-Forwarded-For": "203.0.113.9"})
+    assert (answer.status_code, answer.json()) == (200, SUMMARY)
+
+
+async def test_only_who_may_see_the_service_as_a_whole_is_told_how_each_dependency_is(make_client, services, new_user):
+    async def told(about: dict[str, Any]) -> dict[str, Any]:
+        made = await services.keys.create(LOCAL, KeyCreate.model_validate({"name": "probe"} | about))
+        async with make_client(**ALWAYS) as client:
+            answer = await client.get("/health/ready", headers={"Authorization": f"Bearer {made.key}"})
+        assert answer.status_code == 200
+        return answer.json()["checks"]["postgres"]
+
+    assert await told({"user_id": new_user}) == {"ok": True}
+    assert await told({"user_id": new_user, "app": "claude"}) == {"ok": True}
+    for about in ({"everyone": True, "scopes": ["admin"]}, {"everyone": True, "scopes": ["read"]}):
+        assert set(await told(about)) == {"ok", "detail", "error", "milliseconds"}
+
+
+async def test_a_wrong_credential_is_refused_as_everywhere(make_client):
+    async with make_client(address="203.0.113.240", **ALWAYS) as client:
+        answer = await client.get("/health/ready", headers={"X-API-Key": "wrong"})
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_credential")
+
+
+@pytest.mark.parametrize("host", ["10.1.2.3", "10.1.2.3:8765", "[fd00::7]:8765", "192.0.2.1.", ""])
+async def test_a_probe_that_calls_by_address_learns_whether_it_is_ready(client, host):
+    answer = await client.get("/health/ready", headers={"Host": host})
+    assert (answer.status_code, answer.json()) == (200, SUMMARY)
+    assert (await client.get("/health", headers={"Host": host})).status_code == 421  # elsewhere the name counts
+
+
+@pytest.mark.parametrize("host", ["rebound.example", "rebound.example:8765", "10.1.2.3.rebound.example", "1.2.3", "a"])
+async def test_a_page_that_was_rebound_learns_not_even_whether_it_is_ready(client, host):
+    answer = await client.get("/health/ready", headers={"Host": host})
+    assert (answer.status_code, answer.json()["error"]) == (421, "host_not_allowed")
 
 
 async def test_the_root_greets(client):
