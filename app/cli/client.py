@@ -128,9 +128,20 @@ def where_to(config: Any, data_dir: Any, url: str | None) -> Settings:
     Raises:
         SetupError: one of them cannot be used.
     """
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise SetupError(f"--url: {url!r} must begin with http:// or https://")
+    if url is not None:
+        checked_url(url)
     return load_settings(config, data_dir=data_dir)
+
+
+def checked_url(url: str) -> str:
+    """The address of a service as it was given.
+
+    Raises:
+        SetupError: it is no address of the web.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise SetupError(f"--url: {url!r} must begin with http:// or https://")
+    return url
 
 
 def connected(command: Callable[Concatenate[Client, P], Awaitable[None]]) -> Callable[..., None]:

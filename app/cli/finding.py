@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
-from app.cli.sockets import PortTaken, listen
+from app.cli.sockets import ANOTHER_PORT, PortTaken, listen
 from app.config import Settings, environment
-from app.embedded.folder import DataFolder, ServiceInfo, default_data_dir, running_service
+from app.embedded.folder import DataFolder, NotReadable, ServiceInfo, default_data_dir, running_service
 from app.errors import NotFound, SetupError, Unavailable
 from app.inherited import SWITCH
 
@@ -42,11 +42,12 @@ def reachable_service(settings: Settings) -> str | None:
     """The URL of the service on the data folder once it answers; None if nobody owns the folder.
 
     Raises:
+        SetupError: the folder cannot be read; of another account's the message says how to use its service.
         Unavailable: somebody owns it and does not answer in time.
     """
     folder = data_folder(settings)
     began = time.monotonic()
-    while (info := running_service(folder)) is not None:
+    while (info := _owner_of(folder, settings)) is not None:
         if has_address(info) and _answers(info.url):
             return info.url
         if time.monotonic() - began > (_START_PATIENCE if has_address(info) else _BUSY_PATIENCE):
@@ -67,15 +68,17 @@ def find_or_start(settings: Settings, flags: list[str]) -> str:
         Unavailable: it does not get ready in time.
     """
     deadline = time.monotonic() + _START_PATIENCE
+    started: tuple[subprocess.Popen[bytes], Path] | None = None
     while (url := reachable_service(settings)) is None:
-        started, log = _start(settings, flags)
-        while running_service(data_folder(settings)) is None and started.poll() is None:
-            if time.monotonic() > deadline:
-                raise Unavailable(f"the service does not start; see {log}")
-            time.sleep(0.02)
-        if started.poll() is not None and running_service(data_folder(settings)) is None:
+        if started is None:
+            started = _start(settings, flags)
+        process, log = started
+        if process.poll() is not None and running_service(data_folder(settings)) is None:
             # Not so if another command started one at the same time: then that one is as good.
             raise SetupError(f"the service did not start: {_last_line(log)} (see {log})")
+        if time.monotonic() > deadline:
+            raise Unavailable(f"the service does not start; see {log}")
+        time.sleep(0.02)
     return url
 
 
@@ -112,14 +115,30 @@ def who_listens(settings: Settings) -> str | None:
     if info is not None and has_address(info) and urlsplit(info.url).port == settings.port:
         return f"the service of {data_folder(settings)}: process {info.pid}, which listens on {info.url}"
     process = _listener(settings.port)
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    url = f"http://{host}:{settings.port}"
+    url = _configured_url(settings)
     if _is_openmemory(url):
         who = f"process {process.pid}" if process else "a process of another account"
-        return f"another OpenMemory: {who}, which listens on {url}; choose another port with --port"
+        use = f"use it with `openmemory mcp --url {url}`"
+        return f"another OpenMemory: {who}, which listens on {url}; {use}, or {ANOTHER_PORT}"
     if process is not None:
-        return f"process {process.pid} ({process.name()}); choose another port with --port"
+        return f"process {process.pid} ({process.name()}); {ANOTHER_PORT}"
     return None
+
+
+def _owner_of(folder: Path, settings: Settings) -> ServiceInfo | None:
+    try:
+        return running_service(folder)
+    except NotReadable as error:
+        # The folder of another account: what it says of its service, if that may be read, else who has our port.
+        url = error.url if error.url.startswith("http") else _configured_url(settings)
+        if not _is_openmemory(url):
+            raise
+        raise SetupError(f"{error.message}, or use the service of that account with --url {url}") from None
+
+
+def _configured_url(settings: Settings) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"
 
 
 def _start(settings: Settings, flags: list[str]) -> tuple[subprocess.Popen[bytes], Path]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.options import ConfigFile, DataDir, User, load_settings
+from app.cli.options import ConfigFile, DataDir, Url, User, load_settings
 
 
 def mcp(
@@ -17,22 +17,28 @@ def mcp(
     user: User = None,
     data_dir: DataDir = None,
     config: ConfigFile = None,
+    url: Url = None,
 ) -> None:
     """Speak MCP on standard input and output, for assistants that start their servers themselves.
 
     Starts the service in the background if none runs on the data folder; its log is serve.log there. An openmemory.toml
-    in the working folder is not read: name yours with --config, or put it into the data folder.
+    in the working folder is not read: name yours with --config, or put it into the data folder. With --url it speaks
+    for a service elsewhere, or of another account, whose key is in OPENMEMORY_API_KEY if it wants one.
     """
     import asyncio
 
-    from app.cli.client import credential
+    from app.cli.client import checked_url, credential
     from app.cli.finding import find_or_start
-    from app.config import named_file
+    from app.config import client_key, named_file
 
     # An assistant starts this in the folder of whatever it works on, whose openmemory.toml is not the person's word.
     config = named_file(config)
     settings = load_settings(config, here=False, data_dir=data_dir)
-    url = find_or_start(settings, [] if config is None else ["--config", str(config)])
+    if url is None:
+        address = find_or_start(settings, [] if config is None else ["--config", str(config)])
+        key = credential(settings)
+    else:
+        address, key = checked_url(url).rstrip("/"), client_key()
     from app.mcp.bridge import bridge
 
-    asyncio.run(bridge(url, settings, credential(settings), client=client, user=user))
+    asyncio.run(bridge(address, settings, key, client=client, user=user, own=url is None))

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from app.errors import SetupError
 
+ANOTHER_PORT = "choose another port with --port of `openmemory serve`, or with OPENMEMORY_PORT"
+
 _BACKLOG = 2048
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 _Address = tuple[socket.AddressFamily, str]
@@ -82,9 +84,9 @@ def _open(family: socket.AddressFamily, address: str, port: int, *, only_v6: boo
 
 def _refused(error: OSError, host: str, port: int) -> SetupError:
     if error.errno == errno.EADDRINUSE:
-        return PortTaken(f"port {port} of {host} is taken by another program; choose another with --port")
+        return PortTaken(f"port {port} of {host} is taken by another program; {ANOTHER_PORT}")
     if error.errno == errno.EADDRNOTAVAIL:
         return SetupError(f"host: {host!r} is no address of this machine")
     if error.errno == errno.EACCES:
-        return SetupError(f"port {port}: this account may not listen there; choose one above 1023 with --port")
+        return SetupError(f"port {port}: this account may listen above 1023 only; {ANOTHER_PORT}")
     return SetupError(f"cannot listen on {host} port {port}: {error.strerror}")

@@ -25,8 +25,17 @@ _LOCK = "openmemory.lock"
 _INFO = "service.json"
 _LOCAL_KEY = "local.key"
 _TEMPORARY = "tmp"
+_ANOTHER = "choose another with --data-dir"
 _PATIENCE = 0.5
 """Seconds that an owner may need between taking the lock and saying who it is; a probe holds the lock far shorter."""
+
+
+class NotReadable(SetupError):
+    """The data folder is closed to this account. `url`: where its service listens, as far as its note can be read."""
+
+    def __init__(self, message: str, url: str) -> None:
+        super().__init__(message)
+        self.url = url
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +202,7 @@ def running_service(path: Path) -> ServiceInfo | None:
     """Who owns the folder now, without claiming it; None if nobody does, whatever a dead owner left behind.
 
     Raises:
+        NotReadable: the folder is closed to this account.
         SetupError: the folder cannot be read.
         Unavailable: somebody owns it and does not say who.
     """
@@ -201,6 +211,9 @@ def running_service(path: Path) -> ServiceInfo | None:
         lock = os.open(path / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError as error:
+        info = _read(path)
+        raise NotReadable(_unusable(path, error).message, "" if info is None else info.url) from error
     except OSError as error:
         raise _unusable(path, error) from error
     try:
@@ -226,7 +239,7 @@ def _make(path: Path) -> None:
         if os.geteuid() == 0:
             folder.chmod(0o711)
     if not path.is_dir():
-        raise SetupError(f"{path}: is not a folder; choose another data_dir")
+        raise SetupError(f"{path}: is not a folder; {_ANOTHER}")
 
 
 def _take(lock: int, path: Path) -> None:
@@ -269,7 +282,7 @@ def _holds_something(path: Path) -> bool:
 
 
 def _unusable(path: Path, error: OSError) -> SetupError:
-    return SetupError(f"{path}: cannot be used as the data folder: {error.strerror}; choose another data_dir")
+    return SetupError(f"{path}: cannot be used as the data folder: {error.strerror}; {_ANOTHER}")
 
 
 def _version() -> str:

@@ -16,10 +16,11 @@ import threading
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
+from app.addresses import is_loopback
 from app.config import Settings
 from app.embedded.folder import default_data_dir, running_service
 from app.errors import OpenMemoryError
@@ -52,15 +53,24 @@ Message = dict[str, Any]
 
 
 async def bridge(
-    url: str, settings: Settings, key: str | None, *, client: str | None = None, user: str | None = None
+    url: str,
+    settings: Settings,
+    key: str | None,
+    *,
+    client: str | None = None,
+    user: str | None = None,
+    own: bool = True,
 ) -> None:
     """Carry messages until standard input ends; what is under way then is still answered.
 
-    `url` is the address of the service, `key` a credential for it. When nobody listens there any more, the data folder
-    tells where a successor does. Nothing but the protocol is written to standard output.
+    `url` is the address of the service, `key` a credential for it. `own`: it is the service of the data folder; when
+    nobody listens there any more, the folder tells where a successor does. Nothing but the protocol is written to
+    standard output.
     """
     app = quote(client or settings.access.default_app, safe="")
     name = quote(user or settings.access.default_user, safe="")
+    # Elsewhere a credential may speak for one user, whom the address then leaves to the service.
+    path = f"/mcp/{app}/http/{name}" if own or client or user else "/mcp"
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
@@ -68,19 +78,21 @@ async def bridge(
     try:
         # A stream of our own: the interpreter would complain at its end of what a closed pipe left in sys.stdout.
         with open(sys.stdout.fileno(), "wb", closefd=False) as out:  # noqa: ASYNC230
-            async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as http:
-                carrier = _Bridge(http, url, f"/mcp/{app}/http/{name}", settings, out)
+            # A proxy of the environment may lead to another machine, never to this one.
+            here = own or is_loopback(urlsplit(url).hostname or "")
+            async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=not here) as http:
+                carrier = _Bridge(http, url, path, settings if own else None, out)
                 await carrier.run(_lines(sys.stdin.fileno()))
     except* BrokenPipeError:
         pass  # nobody reads the answers any more
 
 
 class _Bridge:
-    def __init__(self, http: httpx.AsyncClient, url: str, path: str, settings: Settings, out: BinaryIO) -> None:
+    def __init__(self, http: httpx.AsyncClient, url: str, path: str, own: Settings | None, out: BinaryIO) -> None:
         self._http = http
         self._url = url
         self._path = path
-        self._settings = settings
+        self._own = own
         self._out = out
         self._version: str | None = None
         self._under_way: dict[str | int, asyncio.Task[None]] = {}
@@ -216,8 +228,9 @@ class _Bridge:
                     raise
             await asyncio.sleep(pause)
             pause = min(1.0, pause * 2)
-            successor = await asyncio.to_thread(_successor, self._settings)
-            self._url = successor or self._url
+            if self._own is not None:
+                successor = await asyncio.to_thread(_successor, self._own)
+                self._url = successor or self._url
 
     def _note_version(self, message: Message, answer: Message) -> None:
         if message.get("method") == "initialize" and isinstance(answer.get("result"), dict):
@@ -266,6 +279,8 @@ def _json(response: httpx.Response) -> Message | list[Any] | None:
 def _explained(response: httpx.Response, body: Message | None) -> str:
     """What an answer that is not JSON-RPC says: the words of the guard, such as that a key is needed."""
     words = [str(body[part]) for part in ("detail", "hint") if body.get(part)] if body is not None else []
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        words[1:] = ["Set OPENMEMORY_API_KEY to a key of that service where this program is started."]
     return " ".join(words) or f"The OpenMemory service answered {response.status_code} and no message."
 
 

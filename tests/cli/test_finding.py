@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import psutil
@@ -67,6 +68,49 @@ def test_why_the_service_did_not_start_is_told_from_its_log(stopped: Path) -> No
     assert starter.returncode == 1
     assert "SetupError: the service did not start: --port: " in err
     assert str(stopped / "serve.log") in err
+
+
+def test_a_service_that_gives_up_after_it_took_the_folder_is_not_started_again_and_again(stopped: Path) -> None:
+    stopped.mkdir()
+    (stopped / "postgres").write_text("in the way")
+    starter = start(stopped)
+    _, err = starter.communicate(timeout=100)
+    assert "SetupError: the service did not start: " in err
+    assert len((stopped / "serve.log").read_text().splitlines()) == 1
+
+
+CLOSED = """
+import encodings.idna, os, sys  # the first, because what Python is installed in may be closed to others too
+from pathlib import Path
+from app.cli.finding import reachable_service
+from app.config import Settings
+from app.errors import SetupError
+folder, port = Path(sys.argv[1]), int(sys.argv[2])
+os.setuid(65534) if os.geteuid() == 0 else (folder / "openmemory.lock").chmod(0)
+try:
+    reachable_service(Settings(data_dir=str(folder), port=port))
+except SetupError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_folder_of_another_account_is_told_with_what_to_do(served: Path, noted: bool) -> None:
+    """Where its service listens is told by its note, if that may be read, or by the port that is configured."""
+    info = running_service(served)
+    assert info is not None
+    port = 1 if noted else urlsplit(info.url).port
+    (served / "service.json").chmod(0o644 if noted else 0o600)
+    try:
+        told = subprocess.run(
+            [sys.executable, "-c", CLOSED, str(served), str(port)], check=False, capture_output=True, text=True
+        )
+    finally:
+        (served / "openmemory.lock").chmod(0o600)
+    assert told.stdout == (
+        f"{served}: cannot be used as the data folder: Permission denied; choose another with --data-dir, or use the "
+        f"service of that account with --url {info.url}\n"
+    ), told.stderr
 
 
 def test_a_command_that_has_the_stores_open_is_waited_for_only_so_long(

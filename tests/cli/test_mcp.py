@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.embedded.folder import running_service
+from tests.journeys.service import starting
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -51,3 +52,33 @@ def test_an_assistant_that_starts_it_gets_a_service_and_nothing_but_the_protocol
         assert (item["content"], item["app_name"]) == ("Kept over stdio", "claude")
     finally:
         assert run("stop", **where).returncode == 0
+
+
+OPENING = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+
+
+def test_it_speaks_for_a_service_elsewhere_and_starts_none(run: Run, served: Path, folder: Path) -> None:
+    info = running_service(served)
+    assert info is not None
+    told = run("mcp", "--url", f"{info.url}/", "--data-dir", str(folder), stdin=json.dumps(OPENING) + "\n")
+    assert json.loads(told.stdout)["result"]["protocolVersion"] == "2025-11-25", told.stderr
+    assert not folder.exists()
+    wrong = run("mcp", "--url", "localhost:8765", stdin="")
+    assert (wrong.returncode, wrong.stderr) == (
+        2, "openmemory: --url: 'localhost:8765' must begin with http:// or https://\n"
+    )  # fmt: skip
+
+
+def test_a_service_elsewhere_that_wants_a_key_says_where_to_put_it(run: Run, folder: Path) -> None:
+    key = run("keys", "create", "claude", "--user", "bob", "--data-dir", str(folder)).stdout.strip()
+    with starting(folder) as start:
+        url = start(OPENMEMORY_ACCESS_REQUIRE="always").ready()
+        without = run("mcp", "--url", url, stdin=json.dumps(OPENING) + "\n")
+        assert "Set OPENMEMORY_API_KEY to a key of that service" in json.loads(without.stdout)["error"]["message"]
+        told = run("mcp", "--url", url, stdin=json.dumps(OPENING) + "\n", OPENMEMORY_API_KEY=key)
+        assert "result" in json.loads(told.stdout)

@@ -162,7 +162,7 @@ def test_an_owner_without_a_note_is_still_an_owner(folder: DataFolder) -> None:
 
 def test_a_file_in_the_way_is_named(place: Path) -> None:
     (place / "file").write_text("")
-    with pytest.raises(SetupError, match="file: is not a folder; choose another data_dir"):
+    with pytest.raises(SetupError, match="file: is not a folder; choose another with --data-dir"):
         DataFolder.claim(place / "file", listen="http://127.0.0.1:1")
     with pytest.raises(SetupError, match="inner: cannot be used as the data folder: Not a directory"):
         DataFolder.claim(place / "file" / "inner", listen="http://127.0.0.1:1")
@@ -173,13 +173,13 @@ def test_a_folder_without_permission_is_refused_in_one_line(place: Path, run_pyt
     place.chmod(0o555)
     told, _ = run_python(CLAIM.format(before=before), place).communicate(timeout=20)
     place.chmod(0o711)
-    assert told == f"{place}: cannot be used as the data folder: Permission denied; choose another data_dir\n"
+    assert told == f"{place}: cannot be used as the data folder: Permission denied; choose another with --data-dir\n"
 
 
 def test_a_folder_that_takes_no_more_bytes_is_refused_and_stays_free(place: Path, run_python: Run) -> None:
     before = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"
     told, _ = run_python(CLAIM.format(before=before), place).communicate(timeout=20)
-    assert told == f"{place}: cannot be used as the data folder: File too large; choose another data_dir\n"
+    assert told == f"{place}: cannot be used as the data folder: File too large; choose another with --data-dir\n"
     DataFolder.claim(place, listen="http://127.0.0.1:1").release()
 
 

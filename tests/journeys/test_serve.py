@@ -129,7 +129,8 @@ def test_a_taken_port_names_the_openmemory_that_has_it(serve: Serve, folder: Pat
     assert other_folder.ended(within=START) == 2
     [line] = other_folder.err.splitlines()
     assert f"port {port} is taken by another OpenMemory" in line
-    assert url in line
+    assert f"openmemory mcp --url {url}" in line
+    assert "--port of `openmemory serve`, or with OPENMEMORY_PORT" in line
     assert not folder.with_name("other").exists()
 
 
