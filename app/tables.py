@@ -12,6 +12,7 @@ from app.memories.models import (
     ArchivePolicy,
     Category,
     CategoryMark,
+    IdempotencyKey,
     Memory,
     MemoryCategory,
     MemoryRevision,
@@ -24,7 +25,7 @@ metadata = Base.metadata
 
 __all__ = [
     "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "CaptureUsage", "Category",
-    "CategoryMark", "Config", "Embedding", "EmbeddingTokens", "IndexGeneration", "IndexLease", "IndexMark",
-    "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision",
+    "CategoryMark", "Config", "Embedding", "EmbeddingTokens", "IdempotencyKey", "IndexGeneration", "IndexLease",
+    "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision",
     "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
 ]  # fmt: skip

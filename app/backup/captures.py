@@ -73,7 +73,7 @@ class CaptureRecords:
         columns = stored.columns(taken)
         row = (
             number, id_, app, taken.like.namespace, status, columns["input"], columns["options"], principal,
-            columns["hash"], taken.key, *counts, error, model, seconds or 0.0, created, updated, finished,
+            columns["hash"], *counts, error, model, seconds or 0.0, created, updated, finished,
         )  # fmt: skip
         return [("incoming_captures", row)]
 
@@ -181,12 +181,11 @@ def _revision(fields: Fields, *, needed: bool = True) -> int | None:
 def _said(fields: Fields) -> CaptureCreate:
     given = Fields(f"{fields.place}.input", fields.values.get("input"))
     like = _like(Fields(f"{fields.place}.options", fields.mapping("options")))
-    key = fields.optional_text("idempotency_key")
     if (given.values.get("text") is None) == (given.values.get("messages") is None):
         raise malformed(given.place, "must hold a text, or messages")
     if given.values.get("messages") is None:
-        return CaptureCreate(replace(like, text=given.text("text")), key=key)
-    return CaptureCreate(like, _turns(given), key=key)
+        return CaptureCreate(replace(like, text=given.text("text")))
+    return CaptureCreate(like, _turns(given))
 
 
 def _turns(given: Fields) -> tuple[Turn, ...]:

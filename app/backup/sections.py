@@ -124,7 +124,7 @@ LINES: dict[str, str] = {
             'updated_at', k.updated_at, 'finished_at', k.finished_at,
             'status', CASE k.status WHEN 'working' THEN 'pending' ELSE k.status END,
             'input', k.input, 'options', k.options, 'namespaces', k.principal -> 'namespaces',
-            'scopes', k.principal -> 'scopes', 'idempotency_key', k.idempotency_key, 'attempts', k.attempts,
+            'scopes', k.principal -> 'scopes', 'attempts', k.attempts,
             'bad_answers', k.bad_answers, 'error', k.error, 'model', k.model, 'calls', k.calls,
             'prompt_tokens', k.prompt_tokens, 'completion_tokens', k.completion_tokens, 'seconds', k.seconds) AS text)
         FROM captures AS k WHERE {_CAPTURES} ORDER BY k.created_at, k.id

@@ -16,7 +16,7 @@ from app.memories.incoming import Twice
 TABLES: Mapping[str, str] = {
     "incoming_captures": """
         place integer, id uuid, app uuid, namespace text, status text, input jsonb, options jsonb, principal jsonb,
-        hash text, idempotency_key text, attempts integer, bad_answers integer, calls integer, prompt_tokens integer,
+        hash text, attempts integer, bad_answers integer, calls integer, prompt_tokens integer,
         completion_tokens integer, error text, model text, seconds double precision, created_at timestamptz,
         updated_at timestamptz, finished_at timestamptz""",
     "incoming_steps": """
@@ -110,16 +110,12 @@ _REFUSED = _STEPS.format(
     step="""
         s.body || CASE WHEN s.memory_target IS NULL THEN '{}' ELSE jsonb_build_object('id', s.memory_target) END""",
 )
-# A key that was given to something else here is of no use any more, and what it came with is kept all the same.
 _ADD = text(
     f"""
-    INSERT INTO captures (id, user_id, app_id, namespace, status, input, options, principal, hash, idempotency_key,
+    INSERT INTO captures (id, user_id, app_id, namespace, status, input, options, principal, hash,
         attempts, bad_answers, calls, prompt_tokens, completion_tokens, error, model, seconds, created_at, updated_at,
         finished_at, operations, refused, memory_ids)
     SELECT i.target, :user, i.app_target, i.namespace, i.status, i.input, i.options, i.principal, i.hash,
-        CASE WHEN i.turn = 1 AND NOT EXISTS (
-            SELECT FROM captures AS k WHERE k.app_id = i.app_target AND k.idempotency_key = i.idempotency_key
-        ) THEN i.idempotency_key END,
         i.attempts, i.bad_answers, i.calls, i.prompt_tokens, i.completion_tokens, i.error, i.model, i.seconds,
         i.created_at, i.updated_at,
         CASE WHEN i.status <> 'pending' THEN least(coalesce(i.finished_at, i.updated_at), now()) END,
@@ -128,10 +124,8 @@ _ADD = text(
             SELECT DISTINCT t.id FROM incoming_steps AS s
             CROSS JOIN LATERAL (VALUES (s.memory_target), (s.followed_target)) AS t(id)
             WHERE s.capture = i.id AND t.id IS NOT NULL ORDER BY 1)
-    FROM (
-        SELECT *, row_number() OVER (PARTITION BY app_target, idempotency_key ORDER BY place) AS turn
-        FROM incoming_captures WHERE problem IS NULL AND NOT known
-    ) AS i
+    FROM incoming_captures AS i
+    WHERE i.problem IS NULL AND NOT i.known
     ORDER BY i.place
     RETURNING id
     """  # noqa: S608 - as above

@@ -45,13 +45,6 @@ class Capture(Base):
         CheckConstraint("status IN ('pending', 'working', 'done', 'failed', 'undone')", name="status"),
         Index("idx_capture_user_created", "user_id", "created_at", "id"),
         Index("idx_capture_hash", "app_id", "hash", "created_at"),
-        Index(
-            "uq_captures_idempotency_key",
-            "app_id",
-            "idempotency_key",
-            unique=True,
-            postgresql_where=text("idempotency_key IS NOT NULL"),
-        ),
         Index("idx_capture_due", "due_at", "created_at", postgresql_where=text("status IN ('pending', 'working')")),
         Index("idx_capture_working", "user_id", "namespace", postgresql_where=text("status = 'working'")),
         Index("idx_capture_finished", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
@@ -67,7 +60,6 @@ class Capture(Base):
     options: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'"))
     principal: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'"))
     hash: Mapped[str]
-    idempotency_key: Mapped[str | None]
     attempts: Mapped[int] = mapped_column(server_default=_ZERO)
     bad_answers: Mapped[int] = mapped_column(server_default=_ZERO)
     due_at: Mapped[datetime] = mapped_column(server_default=NOW)

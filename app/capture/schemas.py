@@ -10,6 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.capture.models import Status
+from app.memories.idempotency import Once
 from app.memories.schemas import Event, MemoryCreate
 
 Role = Literal["user", "assistant", "system"]
@@ -27,14 +28,14 @@ class Turn:
 class CaptureCreate:
     """What to make memories of: the text of `like`, or a conversation. `like` says besides what they all get.
 
-    `wait`: whether the caller waits for the language model; None: for a text, not for a conversation. `key`: the same
-    key again is the same capture.
+    `wait`: whether the caller waits for the language model; None: for a text, not for a conversation. `once`: the
+    request, if it is to be done only once.
     """
 
     like: MemoryCreate
     messages: tuple[Turn, ...] = ()
     wait: bool | None = None
-    key: str | None = None
+    once: Once | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from app.config import Settings
 from app.database import Database, Tx
 from app.errors import Conflict, NotFound
 from app.index.deliver import Deliverer
-from app.memories import checks
+from app.memories import checks, idempotency
 from app.memories.intake import Intake
 from app.memories.models import Memory, State
 from app.memories.repository import ALL_STATES
@@ -88,8 +88,7 @@ class Captures:
         The same again from the same app, within `capture.repeat` seconds or with the same key, is the same capture.
 
         Raises:
-            Invalid: a field cannot be used, or the text holds a secret.
-            Conflict: the key was given to something else.
+            Invalid: a field cannot be used, the text holds a secret, or the key was given to another request.
             Forbidden: the app is paused, or the credential may not write there.
             TooMany: an assistant's app saves too often.
         """
@@ -208,16 +207,11 @@ class Captures:
         fingerprint = columns["hash"]
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller)
-            await tx.execute(_LOCK, {"name": f"capture {caller.app_id} {new.key or fingerprint}"})
-            if new.key is not None:
-                found = await _found(tx, caller, Capture.idempotency_key == new.key)
-                if found is not None and found.hash != fingerprint:
-                    raise Conflict(
-                        "The Idempotency-Key was given to something else before.",
-                        code="idempotency_key_reused",
-                        hint="Take a new one for every text.",
-                    )
+            if new.once is not None:
+                before = await idempotency.claim(tx, caller, new.once)
+                found = None if before is None else await _found(tx, caller, Capture.id == before.capture_id)
             else:
+                await tx.execute(_LOCK, {"name": f"capture {caller.app_id} {fingerprint}"})
                 recent = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, self._settings.capture.repeat)
                 same = and_(Capture.hash == fingerprint, Capture.created_at > recent, Capture.status != Status.UNDONE)
                 found = await _found(tx, caller, same)
@@ -229,9 +223,11 @@ class Captures:
                 return found.id, found.status in (Status.DONE, Status.UNDONE)
             values = columns | {
                 "user_id": caller.user_id, "app_id": caller.app_id, "namespace": new.like.namespace,
-                "principal": stored.principal(caller.principal), "idempotency_key": new.key,
+                "principal": stored.principal(caller.principal),
             }  # fmt: skip
             id_ = (await tx.execute(insert(Capture).values(values).returning(Capture.id))).scalar_one()
+            if new.once is not None:
+                await idempotency.settle(tx, caller, new.once, capture_id=id_)
             await journal.record(tx, caller, AuditEvent.CAPTURE_ADD, [id_])
         return id_, False
 
@@ -250,7 +246,7 @@ async def _one(tx: Tx, caller: Caller, id_: UUID) -> Any:
 
 async def _found(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> Any:
     query = (
-        select(Capture.id, Capture.status, Capture.hash)
+        select(Capture.id, Capture.status)
         .where(Capture.app_id == caller.app_id, which)
         .order_by(Capture.created_at.desc())
         .limit(1)

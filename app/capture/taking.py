@@ -21,8 +21,6 @@ def checked(new: CaptureCreate, intake: Intake, limits: Limits) -> CaptureCreate
     Raises:
         Invalid: a field cannot be used, or the text holds a secret.
     """
-    if new.key is not None:
-        checks.name(new.key, "Idempotency-Key", limits)
     if not new.messages:
         return replace(new, like=_plain(intake.created(new.like)))
     if len(new.messages) > MAX_TURNS:

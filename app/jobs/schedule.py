@@ -16,6 +16,7 @@ from app.errors import Unavailable
 from app.jobs.clock import Clock
 from app.jobs.on_demand import OnDemand
 from app.jobs.syncing import Syncing
+from app.memories import idempotency
 from app.search import statistics
 from app.services import Services
 
@@ -44,7 +45,8 @@ KEYS_EVERY = 30
 """Seconds between two notes of when keys were last used."""
 
 PRUNE_EVERY = 3_600
-"""Seconds between two looks for what the audit log need not keep, and for limits that nobody met lately."""
+"""Seconds between two looks for what the audit log need not keep, for limits that nobody met lately, and for keys of
+requests that nobody repeats any more."""
 
 FIRST_ARCHIVE, ARCHIVE_EVERY = 90, 3_600
 """Seconds after a start, and between two looks for what an archive policy says is to be archived."""
@@ -129,6 +131,7 @@ async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = 
 async def prune(services: Services) -> None:
     """Remove what is too old to be kept."""
     await services.rates.prune()
+    await idempotency.prune(services.database)
     await services.audit.prune()
     await services.configuration.prune()
     await services.capturing.prune()

@@ -318,6 +318,29 @@ class CategoryDescription(Base):
     updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
 
+class IdempotencyKey(Base):
+    """A key under which a client's request was done, with what tells the request from others and what it led to.
+
+    `answer` holds texts of that memory alone, so that they go when it is erased.
+    """
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        Index("idx_idempotency_keys_memory_id", "memory_id", postgresql_where=text("memory_id IS NOT NULL")),
+        Index("idx_idempotency_keys_capture_id", "capture_id", postgresql_where=text("capture_id IS NOT NULL")),
+        Index("idx_idempotency_keys_created", "created_at"),
+    )
+
+    app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"), primary_key=True)
+    principal: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    fingerprint: Mapped[str]
+    memory_id: Mapped[UUID | None] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"))
+    capture_id: Mapped[UUID | None] = mapped_column(ForeignKey("captures.id", ondelete="CASCADE"))
+    answer: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'"))
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
 class FilingOrder(Base):
     """A user whose memories the service is to look at again, all that no client has filed."""
 

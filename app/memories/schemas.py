@@ -193,6 +193,13 @@ class MemoryAdded(Shape):
     note: str | None = None
     possible_duplicates: Sequence[PossibleDuplicate] = ()
     changed: Sequence[PairChange] = ()
+    first_at: datetime | None = None
+    """When the memory was made, if this is the answer to an earlier request, which this one repeats."""
+
+    def kept(self, at: datetime | None) -> dict[str, Any]:
+        """What is kept to answer the same request again: nothing of other memories, which may be erased by then."""
+        own = {"event", "note", "changed"} | ({"previous_memory"} if self.event is Event.UPDATE else set())
+        return self.model_dump(mode="json", include=own) | {"first_at": None if at is None else at.isoformat()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
@@ -27,9 +28,10 @@ from app.database import Database, Tx
 from app.errors import Forbidden, NotFound
 from app.index.deliver import Deliverer
 from app.index.space import Spaces
-from app.memories import changes, checks, echoes, listing, ranked, repository, transitions
+from app.memories import changes, checks, echoes, idempotency, listing, ranked, repository, transitions
 from app.memories.asked import Asked, parameters
 from app.memories.duplicates import Duplicates
+from app.memories.idempotency import Done, Once
 from app.memories.intake import Intake
 from app.memories.listing import Look, Slice
 from app.memories.maintenance import Maintenance
@@ -86,29 +88,34 @@ class Memories:
         self.written: Counter[str] = Counter()
         """Memories written since the start, by operation: add, duplicate, update, supersede, erase or a state."""
 
-    async def add(self, caller: Caller, new: MemoryCreate) -> MemoryAdded:
+    async def add(self, caller: Caller, new: MemoryCreate, once: Once | None = None) -> MemoryAdded:
         """Remember one text verbatim; an identical active one of the same app and namespace is answered instead.
 
         What becomes of one that says the same in other words is told by `capture.duplicates`, of pairs by
-        `capture.pairs`.
+        `capture.pairs`. A request that was done `once` already has the answer that it had.
 
         Raises:
-            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
+            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses; or the key was
+                given to another request.
             Forbidden: the app is paused.
         """
         checked, apps = await self._taken(caller, [new])
         first = checked[0]
+        otherwise: Otherwise
+        note = None
         if self._pairing.concerns(caller, first):
-            added = await self._add(caller, checked, apps, lambda tx: self._pairing.add(tx, caller, first, apps))
-            return self._told(added)[0]
-        near = await self._duplicates.near(caller, first)
-        added = await self._add(caller, checked, apps, lambda tx: self._duplicates.add(tx, caller, first, near, apps))
-        return self._told([each.model_copy(update={"note": each.note or near.note}) for each in added])[0]
+            otherwise = partial(self._pairing.add, caller=caller, new=first, apps=apps)
+        else:
+            near = await self._duplicates.near(caller, first)
+            otherwise = partial(self._duplicates.add, caller=caller, new=first, near=near, apps=apps)
+            note = near.note
+        return self._told(await self._add(caller, checked, apps, otherwise=otherwise, note=note, once=once))[0]
 
     async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
         """Remember texts verbatim, all or none, in order. They are not compared with what is remembered but for
         identical ones: they come from an import, which loses nothing."""
-        return self._told(await self._add(caller, *await self._taken(caller, news)))
+        checked, apps = await self._taken(caller, news)
+        return self._told(await self._add(caller, checked, apps))
 
     async def _taken(self, caller: Caller, news: Sequence[MemoryCreate]) -> tuple[list[CheckedMemory], dict[str, UUID]]:
         """What is to be stored, and the ids of the apps that wrote it. Counts against the caller's limit."""
@@ -128,17 +135,28 @@ class Memories:
         self._delivery.wake()
         self._maintenance.wrote(len(added))
         for each in added:
-            self.written["duplicate" if each.event is Event.NONE else each.event.value.lower()] += 1
+            known = each.event is Event.NONE or each.first_at is not None
+            self.written["duplicate" if known else each.event.value.lower()] += 1
         return added
 
     @again
     async def _add(
-        self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID], otherwise: Otherwise | None = None
+        self,
+        caller: Caller,
+        news: Sequence[CheckedMemory],
+        apps: dict[str, UUID],
+        *,
+        otherwise: Otherwise | None = None,
+        note: str | None = None,
+        once: Once | None = None,
     ) -> list[MemoryAdded]:
-        """`otherwise`: what else may become of `news`, which is one then, than being stored."""
+        """With any of the last three `news` is one text. `otherwise`: what else may become of it than being stored;
+        `note`: what is said if nothing else is; `once`: the request, if it is to be done only once."""
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in news})
             try:
+                if once is not None and (before := await idempotency.claim(tx, caller, once)) is not None:
+                    return [await _answered_before(tx, caller, news[0], before)]
                 done = None
                 if otherwise is not None:
                     done = await echoes.echoed(tx, caller, news[0]) or await otherwise(tx)
@@ -146,6 +164,11 @@ class Memories:
             except NotFound:
                 self._directory.forget(caller.user)
                 raise
+            if note is not None:
+                added = [each.model_copy(update={"note": each.note or note}) for each in added]
+            if once is not None:
+                [one] = added
+                await idempotency.settle(tx, caller, once, memory_id=one.id, answer=one.kept(news[0].created_at))
             if twins := [each.id for each in added if each.event is Event.NONE]:
                 await journal.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
         return added
@@ -412,3 +435,13 @@ def _iso(moment: datetime | None) -> str | None:
 
 def _no_memory() -> NotFound:
     return NotFound("Memory not found", code="memory_not_found")
+
+
+async def _answered_before(tx: Tx, caller: Caller, new: CheckedMemory, before: Done) -> MemoryAdded:
+    assert before.memory_id is not None  # the requests of captures have other fingerprints
+    await journal.record(tx, caller, AuditEvent.MEMORY_ADD, [before.memory_id], detail={"again": True})
+    added = MemoryAdded.model_validate({"id": before.memory_id, "memory": new.text, **before.answer})
+    if (added.changed or added.previous_memory) and await repository.get(tx, caller, added.id) is None:
+        # What the memory said before may be read by the caller no longer.
+        return added.model_copy(update={"changed": (), "previous_memory": None})
+    return added

@@ -16,6 +16,7 @@ from app.capture.models import Status
 from app.capture.schemas import Outcome
 from app.errors import Invalid
 from app.memories import pairs, repository
+from app.memories.idempotency import Once
 from app.memories.list_sql import SORTABLE
 from app.memories.models import State
 from app.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
@@ -135,7 +136,11 @@ async def add_memory(
         ),
     ],
     idempotency_key: Annotated[
-        str | None, Header(description="The same key again is the same capture, and has the same answer.")
+        str | None,
+        Header(
+            description="Makes it safe to send the request again: with the same key and body it is done once, and has"
+            " the first answer again, for a week. With another body the key is refused."
+        ),
     ] = None,
 ) -> MemoryRowAdded | Outcome:
     """Remember one text verbatim: the answer is its row. An identical active one of the same app and namespace is
@@ -149,8 +154,13 @@ async def add_memory(
     """
     caller = await asking.as_app(new.user_id, new.app)
     _check_said(new)
-    if new.infer and await services.captures.possible():
-        outcome = await services.captures.add(caller, new.capture(idempotency_key))
+    captured = bool(new.infer) and await services.captures.possible()
+    once = None
+    if idempotency_key is not None:
+        request = f"{'capture' if captured else 'memory'} {new.model_dump_json()}"
+        once = Once.of(idempotency_key, request, services.settings.limits)
+    if captured:
+        outcome = await services.captures.add(caller, new.capture(once))
         response.status_code = 202 if outcome.status in (Status.PENDING, Status.WORKING) else 200
         return outcome
     if new.messages:
@@ -163,7 +173,8 @@ async def add_memory(
     # The time is set here, so that the row of a new memory is known without reading it back.
     created_at = new.created_at or datetime.now(UTC)
     create = services.memories.intake.created(replace(new.create(), created_at=created_at))
-    added = await services.memories.add(caller, create)
+    added = await services.memories.add(caller, create, once)
+    created_at = added.first_at or created_at
     changed = pairs.told(added.changed) if added.changed else None
     note = " ".join(part for part in (NO_LLM if new.infer else None, added.note, changed) if part) or None
     is_new = added.event in (Event.ADD, Event.SUPERSEDE)

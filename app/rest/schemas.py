@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from app.access.caller import Caller
 from app.capture.schemas import CaptureCreate, Turn
 from app.memories.checks import MAX_DAYS
+from app.memories.idempotency import Once
 from app.memories.models import State
 from app.memories.schemas import (
     CheckedMemory,
@@ -277,11 +278,11 @@ class NewMemoryOfUser(NewMemory):
         description="Answer at once, with a capture's id, and go on in the background; left out: for `messages` alone.",
     )
 
-    def capture(self, key: str | None) -> CaptureCreate:
-        """As it is captured. `key`: the Idempotency-Key."""
+    def capture(self, once: Once | None) -> CaptureCreate:
+        """As it is captured. `once`: the request, if it has an Idempotency-Key."""
         turns = tuple(Turn(one.role, one.content) for one in self.messages or ())
         return CaptureCreate(
-            self.create(), turns, wait=None if self.background is None else not self.background, key=key
+            self.create(), turns, wait=None if self.background is None else not self.background, once=once
         )
 
 

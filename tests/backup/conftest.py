@@ -168,8 +168,7 @@ async def everything(services: Services, user: str) -> dict[str, Any]:
             # But for how far the service is with them.
             "captures": await rows(
                 """
-                SELECT a.name, k.namespace, k.input, k.options, k.hash, k.idempotency_key, k.operations, k.refused,
-                    k.created_at
+                SELECT a.name, k.namespace, k.input, k.options, k.hash, k.operations, k.refused, k.created_at
                 FROM captures AS k JOIN users AS u ON u.id = k.user_id JOIN apps AS a ON a.id = k.app_id
                 WHERE u.user_id = :user ORDER BY k.created_at, 5
                 """

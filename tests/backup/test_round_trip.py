@@ -113,7 +113,7 @@ async def populate(services: Services, user: str) -> Caller:
         await services.policies.create(owner, policy.model_copy(update=both))
     for name in (f"bees of {user}", f"work of {user}", "health"):
         await services.descriptions.describe(owner, name, f"What {name} is about.")
-    await services.captures.add(claude, CaptureCreate(MemoryCreate(text="I moved."), wait=False, key=f"move {user}"))
+    await services.captures.add(claude, CaptureCreate(MemoryCreate(text="I moved."), wait=False))
     brief = (await services.memories.add(claude, MemoryCreate(text=f"{user}: for a while", ttl_days=1))).id
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE memories SET expires_at = now() WHERE id = :id"), {"id": brief})

@@ -19,6 +19,7 @@ from app.capture import worker
 from app.capture.models import Status
 from app.capture.schemas import CaptureCreate, Outcome
 from app.config import Settings
+from app.memories.idempotency import Once
 from app.memories.schemas import MemoryCreate
 from app.services import Services, open_services
 from tests.clusters import furnish
@@ -84,7 +85,8 @@ def say(inferring: Services, claude: Caller) -> Say:
     """Captures a text and waits for what becomes of it."""
 
     async def capture(text: str, *, caller: Caller = claude, key: str | None = None, **more: Any) -> Outcome:
-        new = CaptureCreate(MemoryCreate(text=text, **more), wait=True, key=key)
+        once = None if key is None else Once.of(key, text, inferring.settings.limits)
+        new = CaptureCreate(MemoryCreate(text=text, **more), wait=True, once=once)
         return await inferring.captures.add(caller, new)
 
     return capture

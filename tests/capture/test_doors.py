@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -111,8 +112,21 @@ async def test_an_idempotency_key_makes_a_retry_safe(
     first, second = [await inferring_api.post(MEMORIES, json=body, headers={"Idempotency-Key": "a"}) for _ in range(2)]
     assert first.json() == second.json()
     body["text"] = "I like plums."
-    other = await inferring_api.post(MEMORIES, json=body, headers={"Idempotency-Key": "a"})
-    assert (other.status_code, other.json()["error"]) == (409, "idempotency_key_reused")
+    for changed in ({}, {"infer": False}):
+        other = await inferring_api.post(MEMORIES, json=body | changed, headers={"Idempotency-Key": "a"})
+        assert (other.status_code, other.json()["error"]) == (422, "idempotency_key_reused")
+
+
+async def test_requests_at_once_with_one_idempotency_key_are_one_capture(
+    inferring_api: httpx.AsyncClient, model: LlmServer, new_user: str
+) -> None:
+    model.script = does(FIG)
+    body = {"user_id": new_user, "text": "I like figs."}
+    answers = await asyncio.gather(
+        *(inferring_api.post(MEMORIES, json=body, headers={"Idempotency-Key": "a"}) for _ in range(5))
+    )
+    assert {answer.json()["capture_id"] for answer in answers} == {answers[0].json()["capture_id"]}
+    assert len(model.asked) == 1
 
 
 @pytest.mark.parametrize(
