@@ -8,6 +8,7 @@ from functools import lru_cache
 _NAMES = frozenset(
     {
         b"forwarded", b"via", b"cdn-loop",  # RFC 7239, 9110 and 8586
+        b"x-forwarded",
         b"x-real-ip", b"x-real-port", b"x-client-ip", b"client-ip", b"true-client-ip", b"x-cluster-client-ip",
         b"proxy-client-ip", b"wl-proxy-client-ip", b"x-proxyuser-ip", b"do-connecting-ip",
         b"x-scheme", b"x-url-scheme", b"front-end-https", b"x-nginx-proxy", b"x-varnish", b"surrogate-capability",
@@ -15,7 +16,7 @@ _NAMES = frozenset(
     }
 )  # fmt: skip
 _FAMILIES = (
-    b"x-forwarded-",  # nearly all: nginx, Caddy, Traefik, HAProxy, Envoy, Apache, load balancers, ngrok, localtunnel
+    b"x-forwarded-",  # nearly all: Caddy, Traefik, HAProxy, Envoy, Apache, load balancers, ngrok, localtunnel
     b"x-original-",  # Kubernetes' nginx, Azure, IIS
     b"x-envoy-",  # Envoy, and what is made of it: Istio, Google Cloud, Railway
     b"cf-",  # Cloudflare and cloudflared
@@ -37,8 +38,7 @@ def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return False
 
 
-@lru_cache(
-    maxsize=1024
-)  # the same few names come with every request: looking at each of them anew costs five times that
+# The same few names come with every request.
+@lru_cache(maxsize=1024)
 def _tells(name: bytes) -> bool:
     return name in _NAMES or name.startswith(_FAMILIES)
