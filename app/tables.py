@@ -26,6 +26,6 @@ metadata = Base.metadata
 __all__ = [
     "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "CaptureUsage", "Category",
     "CategoryMark", "Config", "Embedding", "EmbeddingTokens", "IdempotencyKey", "IndexGeneration", "IndexLease",
-    "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory", "MemoryRevision",
-    "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
+    "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory",
+    "MemoryRevision", "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
 ]  # fmt: skip
