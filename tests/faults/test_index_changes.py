@@ -48,7 +48,7 @@ from tests.faults.embedding_server import EmbeddingServer
 from tests.faults.histories import live
 from tests.index.serving import served
 
-HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "6"))
+HISTORIES = int(os.environ.get("OPENMEMORY_TEST_HISTORIES", "8"))
 """Histories of the long run; asked for by number, they are new ones each time, and one that fails is made short."""
 
 MODELS = {"one": 24, "two": 16, "three": 24}
@@ -239,18 +239,24 @@ class Changes(RuleBasedStateMachine):
         self.place.run((memories.erase if erased else memories.delete)(self.caller, [id_]))
         del self.texts[id_]
 
-    @rule(
-        model=st.sampled_from(sorted(MODELS)),
-        name=st.sampled_from(NAMES),
-        keep=st.sampled_from((0, 3600)),
-        turns=st.integers(0, 200),
-    )
-    def configure(self, model: str, name: str, keep: int, turns: int) -> None:
-        """Start again with a model and a name, and cut off the first step."""
-        self.done["models changed"] += model != self.model
-        self.done["names changed"] += name != self.name
-        self.done["restarts"] += (model, name) == (self.model, self.name)
-        self.model, self.name, self.keep = model, name, keep
+    @rule(further=st.integers(1, len(MODELS) - 1), keep=st.sampled_from((0, 3600)), turns=st.integers(0, 200))
+    def change_model(self, further: int, keep: int, turns: int) -> None:
+        """Start again with another model, and cut off the first step."""
+        models = sorted(MODELS)
+        self.model, self.keep = models[(models.index(self.model) + further) % len(models)], keep
+        self.done["models changed"] += 1
+        self.start_again(turns)
+
+    @rule(keep=st.sampled_from((0, 3600)), turns=st.integers(0, 200))
+    def rename(self, keep: int, turns: int) -> None:
+        """Start again with the other name, and cut off the first step."""
+        self.name, self.keep = NAMES[1 - NAMES.index(self.name)], keep
+        self.done["names changed"] += 1
+        self.start_again(turns)
+
+    @rule(turns=st.integers(0, 200))
+    def start_again(self, turns: int) -> None:
+        self.done["restarts"] += 1
         self.services = self._opened()
         self.step(turns)
 
@@ -261,10 +267,11 @@ class Changes(RuleBasedStateMachine):
         self.done["losses"] += self.place.run(self.place.lose(which))
         self.services = self._opened()
 
-    @rule(model=st.sampled_from(sorted(MODELS)), away=st.booleans())
-    def embedder_away(self, model: str, away: bool) -> None:
-        self.place.servers[model].away = away
-        self.done["outages"] += away
+    @rule(model=st.sampled_from(sorted(MODELS)))
+    def embedder_goes_or_comes(self, model: str) -> None:
+        server = self.place.servers[model]
+        server.away = not server.away
+        self.done["outages"] += server.away
 
     @rule(turns=st.integers(0, 200))
     def step(self, turns: int) -> None:
