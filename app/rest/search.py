@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Body, Query
+from fastapi import Body, Query, Request
 
 from app.rest.caller import Owner, TheAsking, TheServices
+from app.rest.disconnect import while_connected
 from app.rest.errors import documented
 from app.rest.routing import Router
 from app.rest.schemas import AS_OF, EXPLAIN, SearchBody, listed, moment
@@ -19,6 +20,7 @@ router = Router("/api/v1/memories/search", "search")
 
 @router.get("", responses=documented(403, 404, 413))
 async def search_by_query(
+    request: Request,
     services: TheServices,
     caller: Owner,
     *,
@@ -29,13 +31,13 @@ async def search_by_query(
     explain: Annotated[bool, Query(description=EXPLAIN)] = False,
 ) -> SearchAnswer:
     """Find a user's memories by meaning and by words, best first."""
-    return await services.search.search(
-        caller, SearchQuery(query, limit, filter=filters.read(filter), as_of=as_of, explain=explain)
-    )
+    wanted = SearchQuery(query, limit, filter=filters.read(filter), as_of=as_of, explain=explain)
+    return await while_connected(request, services.search.search(caller, wanted))
 
 
 @router.post("", responses=documented(403, 404, 413))
 async def search_memories(
+    request: Request,
     services: TheServices,
     asking: TheAsking,
     wanted: Annotated[
@@ -97,4 +99,4 @@ async def search_memories(
         as_of=wanted.as_of,
         explain=wanted.explain,
     )
-    return await services.search.search(caller, query)
+    return await while_connected(request, services.search.search(caller, query))

@@ -109,6 +109,12 @@ class Arms:
         self.floor: float | None = FLOORS.get(self._space.model) if floor == "auto" else floor
         """The cosine from which on a memory is near to the query though they share no word."""
 
+    def close(self) -> None:
+        """Give up what is still being looked up."""
+        self._narrowed.cancel()
+        if self._whole is not None:
+            self._whole.cancel()
+
     async def dense(self, limit: int) -> Dense:
         """The nearest by meaning; none, and why, if the model or the index does not answer."""
         caller, query = self._caller, self._query

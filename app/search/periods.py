@@ -13,13 +13,22 @@ from __future__ import annotations
 
 import calendar
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 YEARS = 10
 """How many years back a month without a year may be."""
+
+MOST = 16
+"""Words for times ("May", "2023", "yesterday") that are read, from the first on: the parser takes milliseconds a time.
+"""
+
+AROUND = 40
+"""Characters on either side of such a word that may belong to the same time. The parser reads nothing else."""
 
 HALF_LIFE = timedelta(days=4)
 """What happens is told soon afterwards: so long after a time a memory counts half as much as one within it."""
@@ -76,14 +85,16 @@ def names_a_time(question: str) -> bool:
 
 
 class Reading(NamedTuple):
-    """The times that a question names, in their order, and whether it holds nothing else."""
+    """The times that a question names, in their order. `alone`: it holds nothing else. `cut`: it names more, which
+    were not read."""
 
     times: list[Period]
     alone: bool
+    cut: bool = False
 
 
 def read(question: str, now: datetime) -> Reading:
-    """The times that a question names; none if it names none.
+    """The times that the first `MOST` words for times in a question name; none if it names none.
 
     A month without a year is that of each of the last `YEARS` years up to `now`. Times are those of UTC.
     """
@@ -92,7 +103,9 @@ def read(question: str, now: datetime) -> Reading:
     now = now.astimezone(UTC)
     # The parser gives words back with single spaces between them.
     question = " ".join(question.split())
-    spans = _spans(question, now)
+    named = [found.span() for found in islice(_NAMES_A_TIME.finditer(question), MOST + 1)]
+    cut = len(named) > MOST
+    spans = _spans(question, now, _windows(question, named[:MOST], named[MOST][0] if cut else len(question)))
     meant = [_meant(question[:at], words, moment, now) for at, words, moment in spans]
     found = [period for times in meant for period in times]
     rest = question
@@ -104,7 +117,7 @@ def read(question: str, now: datetime) -> Reading:
     alone = bool(found) and all(word in _SAYS_NOTHING or _NUMBER.fullmatch(word) for word in said)
     if len(spans) == 2 and len(found) == 2 and _between(question, spans):
         found = [Period(found[0].start, found[1].end)]
-    return Reading(found, alone)
+    return Reading(found, alone and not cut, cut)
 
 
 def periods(question: str, now: datetime) -> list[Period]:
@@ -112,20 +125,37 @@ def periods(question: str, now: datetime) -> list[Period]:
     return read(question, now).times
 
 
-def _spans(question: str, now: datetime) -> list[tuple[int, str, datetime]]:
-    """Where words stand that name a time, the words, and the moment that they mean."""
+def _windows(question: str, named: Sequence[tuple[int, int]], end: int) -> list[slice]:
+    """The parts of a question up to `end` that the parser reads: whole words, as far as `AROUND` from those named."""
+    windows: list[slice] = []
+    for first, last in named:
+        start, stop = max(first - AROUND, 0), min(last + AROUND, end)
+        if start:
+            start = max(question.find(" ", start, first), start)
+        if stop < end:
+            stop = max(question.rfind(" ", last, stop), last)
+        if windows and start <= windows[-1].stop:
+            start = windows.pop().start
+        windows.append(slice(start, stop))
+    return windows
+
+
+def _spans(question: str, now: datetime, windows: Sequence[slice]) -> list[tuple[int, str, datetime]]:
+    """Where words stand in these parts of a question that name a time, the words, and the moment that they mean."""
     naive = now.replace(tzinfo=None)
     settings = {"RELATIVE_BASE": naive, "PREFER_DATES_FROM": "past", "RETURN_AS_TIMEZONE_AWARE": False}
-    at, spans = 0, []
-    for words, moment in _parser()(question, languages=["en"], settings=settings) or ():
-        place = question.find(words, at)
-        if place < 0:  # the parser has put other characters in their place: no time is better than no answer
-            continue
-        at = place
-        if _NAMES_A_TIME.search(words):
-            first = len(found[0]) if (found := _PREPOSITION.search(words)) else 0
-            spans.append((at + first, words[first:], moment.replace(tzinfo=UTC)))
-        at += len(words)
+    spans = []
+    for window in windows:
+        at = window.start
+        for words, moment in _parser()(question[window], languages=["en"], settings=settings) or ():
+            place = question.find(words, at, window.stop)
+            if place < 0:  # the parser has put other characters in their place: no time is better than no answer
+                continue
+            at = place
+            if _NAMES_A_TIME.search(words):
+                first = len(found[0]) if (found := _PREPOSITION.search(words)) else 0
+                spans.append((at + first, words[first:], moment.replace(tzinfo=UTC)))
+            at += len(words)
     # "between 3 May and 7 June 2023": a year that stands alone behind a date belongs to it and to those before it.
     while len(spans) > 1 and _YEAR.fullmatch(spans[-1][1].strip(" ,")) and _WITH_MONTH.search(spans[-2][1]):
         year = spans.pop()[2].year

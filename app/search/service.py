@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +26,7 @@ from app.memories import checks
 from app.memories.injection import LABEL, anywhere, instructs
 from app.search import periods
 from app.search.arms import CANDIDATES, Arms, Means
+from app.search.bm25 import SLOTS
 from app.search.conflicts import conflicts
 from app.search.explanation import AnswerExplanation, Arm, RerankedBy, Round, explained, times_read
 from app.search.found import Found
@@ -33,6 +35,7 @@ from app.search.periods import Period, names_a_time
 from app.search.readback import readback
 from app.search.reranking import NO_RERANKER, Reranked, Reranker, RerankerUnavailable, reranked
 from app.search.schemas import Method, ScoreParts, SearchAnswer, SearchQuery, SearchResult
+from app.search.spelling import lexemes
 from app.search.written import written
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,9 @@ SPARE = 5
 
 WIDENING = 4
 """How many times more candidates are asked for while the caller may read too few of those that were found."""
+
+MANY_WORDS = f"The query is long: at most its {SLOTS[-1]} rarest words are looked for"
+MANY_TIMES = f"The query names many times: only the first {periods.MOST} words for a time are read"
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 """The earliest time as of which a search may be answered."""
@@ -99,6 +105,7 @@ class Search:
             return nothing
         query = replace(query, namespaces=reached)
         times: list[Period] = []
+        cut = [MANY_WORDS] if lexemes(query.text) > SLOTS[-1] else []
         if names_a_time(query.text):
             read, _ = await asyncio.gather(
                 asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC)), pace
@@ -106,31 +113,33 @@ class Search:
             if read.alone and (answer := await self._then(caller, query, read.times, limit)) is not None:
                 return answer
             times = read.times
+            cut += [MANY_TIMES] if read.cut else []
         arms = Arms(self._means, caller, query, times)
         asked = max(CANDIDATES, 3 * limit)
         strict = False
         found = Found(limit if self._reranker is None else max(limit, self._reranker.top_n))
-        while True:
-            dense, words, _ = await asyncio.gather(
-                arms.dense(asked), arms.words(asked, enough=limit, strict=strict), pace
-            )
-            method = Method.HYBRID if dense.answered else Method.LEXICAL
-            ranked = await arms.ranked(dense.hits, words)
-            found.ranked(ranked, arms.round)
-            await self._read(caller, query, ranked, method, found)
-            below = arms.floor is not None and bool(dense.hits) and dense.hits[-1].score < arms.floor
-            exhausted = (below or len(dense.hits) < asked) and len(words) < asked
-            sure = asked > FLOOD or not found.doubtful(words, cut=len(words) >= asked)
-            if (found.enough and sure) or (exhausted and (strict or all(hit.id in found.rows for hit in words))):
-                break
-            asked *= WIDENING
-            strict = True
+        with closing(arms):
+            while True:
+                dense, words, _ = await asyncio.gather(
+                    arms.dense(asked), arms.words(asked, enough=limit, strict=strict), pace
+                )
+                method = Method.HYBRID if dense.answered else Method.LEXICAL
+                ranked = await arms.ranked(dense.hits, words)
+                found.ranked(ranked, arms.round)
+                await self._read(caller, query, ranked, method, found)
+                below = arms.floor is not None and bool(dense.hits) and dense.hits[-1].score < arms.floor
+                exhausted = (below or len(dense.hits) < asked) and len(words) < asked
+                sure = asked > FLOOD or not found.doubtful(words, cut=len(words) >= asked)
+                if (found.enough and sure) or (exhausted and (strict or all(hit.id in found.rows for hit in words))):
+                    break
+                asked *= WIDENING
+                strict = True
         if not found.logged:
             await self._log(caller, method)
         again, note = await self._read_again(query, found)
         answer = self._answer(found, method, again.hits[:limit], again.arms)
         self.answered[method, dense.note or note] += 1
-        answer.note = f"{dense.note}; {note}" if dense.note and note else dense.note or note
+        answer.note = "; ".join(said for said in (dense.note, note, *cut) if said) or None
         if query.explain:
             answer.explanation = arms.explanation(answered=dense.answered)
             if self._reranker is not None and note is None:

@@ -10,6 +10,9 @@ from collections.abc import Iterable
 SHORTEST = 5
 """Letters of the shortest word that is taken for a misspelt one: shorter ones are like too many others."""
 
+LONGEST = 32
+"""Letters of the longest: longer runs of letters are no words, or are written without spaces."""
+
 MOST_PHRASES = 4
 """Phrases of a query that are heeded."""
 
@@ -49,7 +52,7 @@ def lexemes(query: str) -> int:
 def unknown(query: str) -> list[str]:
     """The words of a query that may be misspelt if no memory holds them."""
     words = dict.fromkeys(word.lower() for word in re.findall(r"[^\W\d_]+", query))
-    return [word for word in words if len(word) >= SHORTEST and word not in STOP_WORDS]
+    return [word for word in words if SHORTEST <= len(word) <= LONGEST and word not in STOP_WORDS]
 
 
 def meant(candidates: Iterable[tuple[str, str, str, int]]) -> list[str]:

@@ -82,6 +82,36 @@ async def test_a_caller_that_gives_up_does_not_take_the_vector_from_the_others(w
     assert watched.asked == ["tea"]
 
 
+async def test_what_all_callers_gave_up_is_given_up_and_made_anew_for_the_next() -> None:
+    class Slow(Watched):
+        given_up = 0
+
+        async def query(self, text: str) -> Question:
+            if not self.asked:
+                self.asked.append(text)
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    self.given_up += 1
+                    raise
+            return await super().query(text)
+
+    slow = Slow()
+    cached = CachedEmbedder(slow)
+    both = [asyncio.create_task(cached.query("tea")) for _ in range(2)]
+    await asyncio.sleep(0)
+    both[0].cancel()
+    await asyncio.wait([both[0]])
+    assert not slow.given_up
+    both[1].cancel()
+    await asyncio.sleep(0)
+    # While that one ends another comes, and gets its vector.
+    assert (await cached.query("tea")).vector.shape == (384,)
+    assert slow.given_up == 1
+    assert slow.asked == ["tea", "tea"]
+    await slow.close()
+
+
 async def test_documents_pass_the_cache_by(watched: Watched) -> None:
     cached = CachedEmbedder(watched)
     await cached.documents(["tea"])

@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import asyncio
+import json
 from datetime import datetime
+from typing import Any
 
 import pytest
+from sqlalchemy import text
+
+from app.search.bm25 import SLOTS
+from app.search.service import MANY_TIMES, MANY_WORDS
 
 SEARCH = "/api/v1/memories/search"
 
@@ -142,3 +149,64 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(client, servic
     ]  # fmt: skip
     refused = await client.post(SEARCH, json=body | {"explain": "perhaps"})
     assert refused.json()["detail"].startswith("explain: input should be a valid boolean")
+
+
+async def test_what_a_long_query_leaves_out_is_told(client, new_user, remember):
+    await remember(new_user, "coffee in May")
+    words = " ".join(f"coffee{number}" for number in range(SLOTS[-1]))
+
+    async def note(query: str) -> str | None:
+        answer = await client.post(SEARCH, json={"user_id": new_user, "query": query})
+        assert answer.status_code == 200, answer.text
+        told: str | None = answer.json()["note"]
+        return told
+
+    assert await note("what did we say of coffee on 3 May 2026") is None
+    assert await note("and the coffee of yesterday " * 8) is None
+    assert await note("yesterday coffee " * 17) == f"{MANY_WORDS}; {MANY_TIMES}"
+    assert await note(f"{words} again") == MANY_WORDS
+
+
+async def test_a_search_ends_when_its_client_leaves(client, services, rest_app, new_user, remember, eventually):
+    await remember(new_user, "tea")
+    body = json.dumps({"user_id": new_user, "query": "cups of tea"}).encode()
+    scope = {
+        "type": "http", "method": "POST", "path": SEARCH, "query_string": b"", "root_path": "", "scheme": "http",
+        "headers": [(b"host", b"localhost:8765"), (b"content-type", b"application/json")],
+        "server": ("localhost", 8765), "client": ("127.0.0.1", 1), "http_version": "1.1",
+    }  # fmt: skip
+    gone = asyncio.Event()
+    coming = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        if coming:
+            return coming.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def waiting() -> bool:
+        async with services.database.statement() as tx:
+            found = await tx.scalar(
+                text("""
+                SELECT count(*) FROM pg_stat_activity
+                WHERE wait_event_type = 'Lock' AND datname = current_database() AND query LIKE '%lexical%'
+            """)
+            )
+        return bool(found)
+
+    async def ended() -> bool:
+        return not await waiting()
+
+    async with services.database.transaction() as tx:
+        await tx.execute(text("LOCK TABLE memories IN ACCESS EXCLUSIVE MODE"))
+        answering = asyncio.create_task(rest_app(scope, receive, send))
+        await eventually(waiting)
+        gone.set()
+        await asyncio.wait_for(answering, 10)
+        await eventually(ended)
+    assert sent == []
+    assert await texts(client, {"user_id": new_user, "query": "cups of tea"}) == ["tea"]

@@ -14,7 +14,7 @@ from app.access.grants import GrantCreate
 from app.memories.schemas import MemoryCreate
 from app.search.dated import FRESH, THEN, Recency, dated
 from app.search.fusion import Fused
-from app.search.periods import HALF_LIFE, YEARS, Period, Reading, periods, read
+from app.search.periods import AROUND, HALF_LIFE, MOST, YEARS, Period, Reading, _parser, periods, read
 from app.search.schemas import SearchQuery
 from app.search.service import Search
 from app.services import Services
@@ -75,6 +75,29 @@ def test_a_month_without_a_year_is_that_of_each_of_the_last_years():
 def test_several_times_are_each_meant():
     found = periods("in 2023 and 2024", NOW)
     assert [period.start for period in found] == [day("2023-01-01"), day("2024-01-01")]
+
+
+@pytest.mark.parametrize("day", ["3 May 2022", "2022-05-03", "2022", "3 May", "yesterday", "last week"])
+def test_of_many_dates_only_the_first_are_read(monkeypatch: pytest.MonkeyPatch, day: str):
+    given: list[str] = []
+    parse = _parser()
+
+    def watched(text: str, **options: object) -> object:
+        given.append(text)
+        return parse(text, **options)
+
+    monkeypatch.setattr("app.search.periods._parser", lambda: watched)
+    question = ("we met on " + "x" * 300 + " " + " and ".join([day] * 1_000))[:4_000]
+    found = read(question, NOW)
+    assert (found.cut, found.alone) == (True, False)
+    assert set(found.times) == set(periods(f"we met on {day}", NOW))
+    assert sum(map(len, given)) < MOST * (len(day) + 2 * AROUND)
+
+
+def test_what_stands_far_from_any_date_changes_nothing():
+    filler = "ten green bottles 1 2 3 4 5 6 7 8 and so on " * 50
+    found = read(f"{filler}, and then on 3 May, 2022 we met. {filler}", NOW)
+    assert found == Reading([Period(day("2022-05-03"), day("2022-05-04"))], alone=False)
 
 
 @pytest.mark.parametrize("space", ["  ", "\t", "\n", "\u00a0", "\u2003 "])

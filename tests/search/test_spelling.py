@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.search.spelling import MOST_PHRASES, lexemes, meant, quoted, unknown
+from app.search.spelling import LONGEST, MOST_PHRASES, lexemes, meant, quoted, unknown
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,7 @@ def test_plain_questions_are_counted_exactly():
 
 def test_only_longer_words_may_be_misspelt():
     assert unknown("what Did the Kuberntes user_id 12345 abcd Kuberntes") == ["kuberntes"]
+    assert unknown(f"{'a' * LONGEST} {'b' * (LONGEST + 1)} {'文' * 4_000}") == ["a" * LONGEST]
 
 
 @pytest.mark.parametrize(
