@@ -11,9 +11,8 @@ RUN python -m venv .venv \
 COPY pyproject.toml README.md LICENSE ./
 COPY app app
 COPY alembic alembic
-# Editable, because the migrations stand beside the package.
-RUN .venv/bin/uv pip install --no-cache --offline --no-deps --no-build-isolation --editable . \
-    && .venv/bin/python -m compileall -q app alembic \
+RUN .venv/bin/uv pip install --no-cache --offline --no-deps --no-build-isolation --compile-bytecode . \
+    && rm -rf app alembic build \
     && .venv/bin/pip uninstall --yes setuptools uv
 
 FROM python:3.11-slim

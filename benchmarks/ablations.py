@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
-from app.index import edge
-from app.search import arms, bm25, focus, fusion, late, lexical, service, threads
+from openmemory.index import edge
+from openmemory.search import arms, bm25, focus, fusion, late, lexical, service, threads
 
 
 def forget_statements() -> None:

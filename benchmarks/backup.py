@@ -26,9 +26,9 @@ from typing import Any
 
 import httpx
 
-from app.backup.json_stream import entries
 from benchmarks.seed import USER, seed
 from benchmarks.service import idle, running_service, temporary_folder
+from openmemory.backup.json_stream import entries
 
 PATIENT = httpx.Timeout(10, read=None, write=None)
 MIB = 2**20

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.embeddings.local import LocalEmbedder
-from app.embeddings.port import Embedder
-from app.memories import classifying
-from app.memories.classifying import Known
-from app.memories.subjects import SUBJECTS
-from app.sections import Categories
+from openmemory.embeddings.local import LocalEmbedder
+from openmemory.embeddings.port import Embedder
+from openmemory.memories import classifying
+from openmemory.memories.classifying import Known
+from openmemory.memories.subjects import SUBJECTS
+from openmemory.sections import Categories
 
 LABELLED = Path(__file__).parents[1] / "tests" / "memories" / "categories.jsonl"
 

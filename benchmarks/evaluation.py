@@ -24,18 +24,18 @@ from pathlib import Path
 from unittest.mock import patch
 from uuid import UUID
 
-from app.access.caller import Caller
-from app.config import Settings
-from app.index.port import Filter
-from app.memories.schemas import MemoryCreate
-from app.search import fusion, lexical, statistics
-from app.search.lexical import LexicalFilter
-from app.search.schemas import SearchQuery
-from app.services import Services, open_services
 from benchmarks import folds
 from benchmarks.ablations import ABLATIONS
 from benchmarks.collections import MEASURES, Collection, Document, Question, interval, mean, measured, read
 from benchmarks.service import temporary_folder
+from openmemory.access.caller import Caller
+from openmemory.config import Settings
+from openmemory.index.port import Filter
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search import fusion, lexical, statistics
+from openmemory.search.lexical import LexicalFilter
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services, open_services
 
 USER = "evaluation"
 DEPTH = 50

@@ -35,10 +35,10 @@ from typing import Any, Protocol
 
 import httpx
 
-from app.embeddings.providers import prepare_mem0
 from benchmarks.sayings import FACTS, Said, Scenario, lost, scenarios, stale
 from benchmarks.scripted import Counts, Scripted
 from benchmarks.service import idle, running_service, temporary_folder
+from openmemory.embeddings.providers import prepare_mem0
 
 KEY = "none"
 PATIENCE = 120.0

@@ -21,17 +21,17 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.config import Settings
-from app.index.port import Filter
-from app.search import lexical
-from app.search.fusion import fuse
-from app.search.lexical import LexicalFilter
-from app.search.schemas import SearchQuery
-from app.services import Services, open_services
 from benchmarks.seed import USER, questions, seed
 from benchmarks.service import temporary_folder
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.config import Settings
+from openmemory.index.port import Filter
+from openmemory.search import lexical
+from openmemory.search.fusion import fuse
+from openmemory.search.lexical import LexicalFilter
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services, open_services
 
 APPS, NAMESPACES, CATEGORIES = 60, 600, 300
 RULES = 1_000

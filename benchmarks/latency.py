@@ -24,12 +24,12 @@ from pathlib import Path
 import psutil
 from mcp.client import Client
 
-from app.embeddings.local import LocalEmbedder
 from benchmarks.load import Figures, Rest, Sse, StreamableHttp, measure
 from benchmarks.parts import parts
 from benchmarks.seed import USER, questions, seed, texts
 from benchmarks.service import idle, running_service, temporary_folder
 from benchmarks.yardstick import REFERENCE, Yardstick
+from openmemory.embeddings.local import LocalEmbedder
 
 DOORS = {
     "REST": lambda url: Rest(url, USER),
@@ -200,7 +200,7 @@ def main() -> None:
         if len(sizes) > 1:
             last, before = (by_size[size]["search", "streamable HTTP", 1].p50 for size in (sizes[-1], sizes[-2]))
             print(f"search p50 at {sizes[-1]:,} / at {sizes[-2]:,}: {last / before:.2f}")
-    print(f"openmemory --help {seconds([sys.executable, '-m', 'app', '--help']):.2f} s")
+    print(f"openmemory --help {seconds([sys.executable, '-m', 'openmemory', '--help']):.2f} s")
 
 
 if __name__ == "__main__":

@@ -26,15 +26,15 @@ from unittest.mock import patch
 import httpx
 from sqlalchemy import text
 
-from app.config import Settings
-from app.database import Tx
-from app.main import create_app
-from app.memories.models import State
-from app.prepared import Prepared
-from app.services import open_services
 from benchmarks.seed import USER, questions, seed
 from benchmarks.service import running_service, temporary_folder
 from benchmarks.yardstick import REFERENCE, Yardstick
+from openmemory.config import Settings
+from openmemory.database import Tx
+from openmemory.main import create_app
+from openmemory.memories.models import State
+from openmemory.prepared import Prepared
+from openmemory.services import open_services
 
 APPS = {
     "openmemory": 40, "claude": 25, "cursor": 15, "cline": 8, "windsurf": 5, "witsy": 3, "roocline": 2, "augment": 1,

@@ -7,16 +7,16 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from app.access.rulebook import Rulebook
-from app.config import Settings
-from app.index.port import Filter
-from app.search.arms import CANDIDATES, Arms, Means
-from app.search.fusion import fuse
-from app.search.lexical import LexicalHit
-from app.search.readback import readback
-from app.search.schemas import SearchQuery
-from app.services import open_services
 from benchmarks.seed import USER
+from openmemory.access.rulebook import Rulebook
+from openmemory.config import Settings
+from openmemory.index.port import Filter
+from openmemory.search.arms import CANDIDATES, Arms, Means
+from openmemory.search.fusion import fuse
+from openmemory.search.lexical import LexicalHit
+from openmemory.search.readback import readback
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import open_services
 
 COUNT = 100
 

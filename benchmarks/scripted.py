@@ -13,8 +13,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from app.embeddings.local import TOKENIZER, Model
 from benchmarks.sayings import BROKEN, Said
+from openmemory.embeddings.local import TOKENIZER, Model
 from tests.llm.server import Answer, LlmServer, says
 
 

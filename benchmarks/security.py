@@ -24,18 +24,18 @@ from uuid import UUID, uuid4
 import httpx
 from sqlalchemy import and_, bindparam, literal_column, select
 
-from app.access.keys import KeyCreate
-from app.access.principal import LOCAL
-from app.config import Settings
-from app.main import create_app
-from app.memories.schemas import MemoryCreate
-from app.rest.api import include_rest
-from app.search import readback, then
-from app.search.filter_sql import by_shape
-from app.sender import Sender, bind
-from app.services import Services, open_services
 from benchmarks.seed import USER, questions, seed
 from benchmarks.service import temporary_folder
+from openmemory.access.keys import KeyCreate
+from openmemory.access.principal import LOCAL
+from openmemory.config import Settings
+from openmemory.main import create_app
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.rest.api import include_rest
+from openmemory.search import readback, then
+from openmemory.search.filter_sql import by_shape
+from openmemory.sender import Sender, bind
+from openmemory.services import Services, open_services
 
 SEARCH, MEMORIES = "/api/v1/memories/search", "/api/v1/memories"
 

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.config import Settings
-from app.embeddings.local import TOKENIZER
-from app.embeddings.port import CODE, Codes
-from app.embeddings.windows import stored_as
-from app.index import tokens
-from app.index.models import Kind
-from app.memories.schemas import MemoryCreate
-from app.search import statistics
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.config import Settings
+from openmemory.embeddings.local import TOKENIZER
+from openmemory.embeddings.port import CODE, Codes
+from openmemory.embeddings.windows import stored_as
+from openmemory.index import tokens
+from openmemory.index.models import Kind
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search import statistics
+from openmemory.services import Services, open_services
 
 USER = "bench-user"
 OTHERS = 19

@@ -33,6 +33,11 @@ def temporary_folder(name: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def python_of(checkout: Path) -> Path:
+    """The interpreter of a checkout's virtual environment."""
+    return Path(sys.executable) if checkout == HERE else checkout / ".venv" / "bin" / "python"
+
+
 @contextmanager
 def running_service(data_dir: Path, checkout: Path = HERE, **environment: str) -> Iterator[str]:
     """The address of a fresh `openmemory serve` on a free port, with its data in `data_dir` and the code of a
@@ -40,9 +45,9 @@ def running_service(data_dir: Path, checkout: Path = HERE, **environment: str) -
     data_dir.mkdir(parents=True, exist_ok=True)
     log = (data_dir.parent / "serve.log").open("wb")
     process = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--data-dir", str(data_dir.resolve()), "--port", "0"],
-        cwd=checkout,
-        env=os.environ | {"OPENMEMORY_LOG_LEVEL": "warning", "PYTHONPATH": str(checkout)} | UNLIMITED | environment,
+        [python_of(checkout).parent / "openmemory", "serve", "--data-dir", str(data_dir.resolve()), "--port", "0"],
+        cwd=data_dir,
+        env=os.environ | {"OPENMEMORY_LOG_LEVEL": "warning"} | UNLIMITED | environment,
         stdout=log,
         stderr=subprocess.STDOUT,
     )

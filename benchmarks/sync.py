@@ -25,21 +25,21 @@ import psutil
 import qdrant_edge
 from sqlalchemy import text
 
-from app.cli.server import settle
-from app.config import Settings
-from app.index.collections import payload_of
-from app.index.edge import EdgeIndex
-from app.index.engine import CHUNK, buffer
-from app.index.models import Kind
-from app.index.port import Point
-from app.index.repair import Repair
-from app.index.writing import Writer
-from app.memories.indexed import IndexedMemories
-from app.search.schemas import SearchQuery
-from app.services import INDEX_FOLDER, Services, open_services
 from benchmarks.outage import outage
 from benchmarks.seed import USER, questions, seed, texts
 from benchmarks.service import temporary_folder
+from openmemory.cli.server import settle
+from openmemory.config import Settings
+from openmemory.index.collections import payload_of
+from openmemory.index.edge import EdgeIndex
+from openmemory.index.engine import CHUNK, buffer
+from openmemory.index.models import Kind
+from openmemory.index.port import Point
+from openmemory.index.repair import Repair
+from openmemory.index.writing import Writer
+from openmemory.memories.indexed import IndexedMemories
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import INDEX_FOLDER, Services, open_services
 
 RUNS = 5
 

@@ -1,21 +1,19 @@
 """The latency of searches beside that of another version of this service, in one run.
 
-    git worktree add ../before v1
+    git worktree add ../before v1 && make -C ../before .venv/.dev
     python -m benchmarks versions ../before [--sizes 10000,100000] [--rounds 24]
 
 Both versions fill a folder of their own with the same texts, and answer the same questions over REST, a round the one
 and a round the other: a machine's speed differs by more within minutes than two versions do. The other version runs
-with the packages that are installed here.
+in the virtual environment of its checkout (`make .venv/.dev` makes it).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import statistics
 import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from itertools import islice
@@ -23,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.load import Rest
 from benchmarks.seed import USER, questions
-from benchmarks.service import HERE, idle, running_service, temporary_folder
+from benchmarks.service import HERE, idle, python_of, running_service, temporary_folder
 
 ASKED = 60
 """Questions of a round."""
@@ -34,8 +32,7 @@ LATER = {"OPENMEMORY_CATEGORIES_ASSIGN": "off"}
 def seeded(checkout: Path, folder: Path, size: int) -> None:
     """Bring the folder to so many memories with the code of this checkout."""
     code = f"from pathlib import Path; from benchmarks.seed import seed; seed(Path({str(folder)!r}), {size})"
-    environment = os.environ | {"PYTHONPATH": str(checkout)}
-    subprocess.run([sys.executable, "-c", code], cwd=checkout, env=environment, check=True)
+    subprocess.run([python_of(checkout), "-c", code], cwd=checkout, check=True)
 
 
 async def asked(client: Rest, texts: list[str]) -> list[float]:

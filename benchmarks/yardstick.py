@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from app.embeddings.local import MODEL, TOKENIZER
+from openmemory.embeddings.local import MODEL, TOKENIZER
 
 REFERENCE = 3.7
 """Milliseconds of CPU that it took on the machine where other systems were measured."""

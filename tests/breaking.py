@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from app.config import Database as DatabaseSettings
-from app.database import Database
-from app.services import Services
+from openmemory.config import Database as DatabaseSettings
+from openmemory.database import Database
+from openmemory.services import Services
 
 
 def named(services: Services, name: str, settings: DatabaseSettings | None = None) -> Database:

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from app.config import Settings
-from app.services import open_stores
+from openmemory.config import Settings
+from openmemory.services import open_stores
 
 _DATABASE = "postgres"
 

@@ -15,10 +15,10 @@ import certifi
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.config import Settings
-from app.sections import Categories
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.config import Settings
+from openmemory.sections import Categories
+from openmemory.services import Services, open_services
 from tests.clusters import furnish
 
 _numbers = count()

@@ -12,13 +12,13 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.principal import LOCAL, Door
-from app.again import again
-from app.errors import Overtaken
-from app.memories.models import State
-from app.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.principal import LOCAL, Door
+from openmemory.again import again
+from openmemory.errors import Overtaken
+from openmemory.memories.models import State
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.services import Services
 
 LOCK = text("SELECT FROM memories WHERE id = :id FOR UPDATE")
 WAITING = text(
@@ -65,7 +65,7 @@ async def test_a_write_that_met_a_deadlock_is_done_again_and_succeeds(
 ) -> None:
     low, high = await two_memories(services, owner)
     before, targets = services.memories.written["paused"], []
-    with caplog.at_level(logging.DEBUG, "app.again"):
+    with caplog.at_level(logging.DEBUG, "openmemory.again"):
         # The one that waits longest looks for a deadlock first and is its victim: ours, unless the machine is slow.
         for _ in range(5):
             targets.append(State.PAUSED)
@@ -163,7 +163,7 @@ async def test_what_is_done_again_is_written_once_and_counted_once(services: Ser
 async def test_lists_and_searches_that_are_overtaken_in_writing_the_log_are_done_again(
     services: Services, owner: Caller
 ) -> None:
-    from app.search.schemas import SearchQuery
+    from openmemory.search.schemas import SearchQuery
 
     await services.memories.add(owner, MemoryCreate(text="Alice drinks tea"))
     async with overtaking(services, "memory_access_logs"):

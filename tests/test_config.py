@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from app.config import Settings, keys, load
-from app.errors import SetupError
+from openmemory.config import Settings, keys, load
+from openmemory.errors import SetupError
 
 
 def test_without_anything_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from app import exact_json
-from app.services import Services
+from openmemory import exact_json
+from openmemory.services import Services
 
 LONG = (2**64, 2**64 - 1, -(2**63), -(2**63) - 1, 10**30, -(10**40) + 1, int("9" * 4000))
 

@@ -9,11 +9,11 @@ import anyio
 import pytest
 from sqlalchemy import exc, text
 
-from app.config import Database as DatabaseSettings
-from app.database import Database
-from app.errors import Unavailable
-from app.prepared import Prepared
-from app.services import Services
+from openmemory.config import Database as DatabaseSettings
+from openmemory.database import Database
+from openmemory.errors import Unavailable
+from openmemory.prepared import Prepared
+from openmemory.services import Services
 from tests.breaking import cut_in_the_middle, end, end_all_of, named
 
 PID = Prepared(text("SELECT pg_backend_pid()"), plain=True)
@@ -78,7 +78,7 @@ async def test_a_kept_connection_that_is_old_is_opened_anew(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await backend(database)
-    monkeypatch.setattr("app.database._OLD", 0)
+    monkeypatch.setattr("openmemory.database._OLD", 0)
     assert await backend(database) != before
 
 

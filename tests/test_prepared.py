@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import Text, Uuid, bindparam, exc, literal, select, text
 
-from app.config import Database as DatabaseSettings
-from app.database import Database
-from app.memories.models import Memory, State
-from app.prepared import Prepared
-from app.services import Services
+from openmemory.config import Database as DatabaseSettings
+from openmemory.database import Database
+from openmemory.memories.models import Memory, State
+from openmemory.prepared import Prepared
+from openmemory.services import Services
 
 
 @pytest.fixture

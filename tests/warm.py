@@ -1,4 +1,4 @@
-"""`python -m app` in processes of its own that need not import it first, which is most of what a start costs.
+"""`python -m openmemory` in processes of its own that need not import it first, which is most of what a start costs.
 
 One process for all tests of a worker has the modules imported and forks whenever one is wanted; what is forked runs the
 command from its first line to the end of its interpreter, with arguments, environment and streams of its own. Where a
@@ -33,9 +33,10 @@ _ROOT = Path(__file__).parents[1]
 _LENGTH = struct.Struct("!I")
 _NUMBER = struct.Struct("!i")
 _MODULES = (
-    "app.cli.commands", "app.cli.client", "app.cli.finding", "app.cli.hosting", "app.cli.output", "app.cli.server",
-    "app.cli.sockets", "app.cli.web", "app.cli.workers", "app.index.edge", "app.index.qdrant", "app.main", "httpx",
-    "psycopg", "uvloop",
+    *(f"openmemory.cli.{name}" for name in (
+        "commands", "client", "finding", "hosting", "output", "server", "sockets", "web", "workers",
+    )),
+    "openmemory.index.edge", "openmemory.index.qdrant", "openmemory.main", "httpx", "psycopg", "uvloop",
 )  # fmt: skip
 """None of them may start a thread when it is imported: a fork would be without it."""
 
@@ -48,7 +49,7 @@ class Command:
 
     def __init__(self, arguments: Sequence[str], streams: Sequence[int], environment: Mapping[str, str]) -> None:
         """`streams`: the descriptors that are its standard input, output and error; they stay the caller's."""
-        self.args = ("python", "-m", "app", *arguments)
+        self.args = ("python", "-m", "openmemory", *arguments)
         self.returncode: int | None = None
         self._ends, theirs = os.pipe()
         try:
@@ -107,10 +108,10 @@ class Command:
 def start(
     arguments: Sequence[str], *, stdout: IO[bytes], stderr: IO[bytes], environment: Mapping[str, str]
 ) -> Command | subprocess.Popen[bytes]:
-    """Start `python -m app` with nothing on its standard input, in a session of its own."""
+    """Start `python -m openmemory` with nothing on its standard input, in a session of its own."""
     if not available():
         return subprocess.Popen(
-            [sys.executable, "-m", "app", *arguments],
+            [sys.executable, "-m", "openmemory", *arguments],
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=dict(environment), start_new_session=True,
         )  # fmt: skip
     with Path(os.devnull).open("rb") as nothing:
@@ -118,8 +119,8 @@ def start(
 
 
 def run(*arguments: str, stdin: str | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m app` to its end, as `subprocess.run` does; without `stdin` there is nothing to read. Of settings
-    its environment has these alone.
+    """Run `python -m openmemory` to its end, as `subprocess.run` does; without `stdin` there is nothing to read.
+    Of settings its environment has these alone.
 
     Raises:
         subprocess.TimeoutExpired: it has not ended after `LONGEST` seconds; then it is killed.
@@ -127,7 +128,7 @@ def run(*arguments: str, stdin: str | None = None, **settings: str) -> subproces
     environment = clean_environment() | settings
     if not available():
         return subprocess.run(
-            [sys.executable, "-m", "app", *arguments],
+            [sys.executable, "-m", "openmemory", *arguments],
             check=False, input=stdin, stdin=subprocess.DEVNULL if stdin is None else None, capture_output=True,
             text=True, timeout=LONGEST, env=environment,
         )  # fmt: skip

@@ -5,11 +5,11 @@ from uuid import uuid4
 
 import pytest
 
-from app.access.apps import Apps
-from app.access.caller import Caller
-from app.errors import Forbidden, NotFound
-from app.memories.schemas import MemoryCreate
-from app.services import Services
+from openmemory.access.apps import Apps
+from openmemory.access.caller import Caller
+from openmemory.errors import Forbidden, NotFound
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services
 
 
 async def test_apps_are_those_of_the_user_with_what_they_wrote(services: Services, app_caller: Caller, owner: Caller):

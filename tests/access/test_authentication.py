@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.access.authentication import beyond_loopback, credentials_required, is_here
-from app.config import Settings
+from openmemory.access.authentication import beyond_loopback, credentials_required, is_here
+from openmemory.config import Settings
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.errors import Forbidden, NotFound
-from app.memories.schemas import MemoryCreate
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.errors import Forbidden, NotFound
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services
 from tests.access.test_readable import APPS, CATEGORIES, NAMESPACES, memories_of, rule
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.access.issuer import Issuer, metadata_urls
-from app.access.jwks import FRESH, PAUSE, STALE, Keys, parse
-from app.access.tokens import Tokens
-from app.config import Limits, OAuth
-from app.egress.clients import Egress
-from app.errors import SetupError, Unauthenticated, Unavailable
+from openmemory.access.issuer import Issuer, metadata_urls
+from openmemory.access.jwks import FRESH, PAUSE, STALE, Keys, parse
+from openmemory.access.tokens import Tokens
+from openmemory.config import Limits, OAuth
+from openmemory.egress.clients import Egress
+from openmemory.errors import SetupError, Unauthenticated, Unavailable
 from tests.access.authorization_server import AuthorizationServer
 from tests.access.signing import SigningKey
 from tests.egress.server import redirect, serving
@@ -262,7 +262,7 @@ async def test_an_outage_is_told_to_the_log_once(
     server: AuthorizationServer, tokens: Tokens, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.down = True
-    with caplog.at_level(logging.WARNING, logger="app"):
+    with caplog.at_level(logging.WARNING, logger="openmemory"):
         for _ in range(3):
             with pytest.raises(Unavailable):
                 await tokens.verify(server.issue())
@@ -349,7 +349,7 @@ def test_a_key_that_cannot_be_used_is_left_out_and_the_log_says_why(
     key: SigningKey, changes: dict[str, Any], words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = SigningKey().jwk
-    with caplog.at_level(logging.WARNING, logger="app"):
+    with caplog.at_level(logging.WARNING, logger="openmemory"):
         found = parse({"keys": [*listed(key, **changes)["keys"], good, 7]})
     assert [key.id for key in found] == [good["kid"]]
     told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("key 0 ")]

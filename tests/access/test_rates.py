@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from app.access.principal import LOCAL, Door
-from app.access.rates import Pace, Rates, periods_until_room
-from app.config import Rates as RateSettings
-from app.errors import TooMany
-from app.services import Services
+from openmemory.access.principal import LOCAL, Door
+from openmemory.access.rates import Pace, Rates, periods_until_room
+from openmemory.config import Rates as RateSettings
+from openmemory.errors import TooMany
+from openmemory.services import Services
 
 FIVE = Pace("things", "rates.things", 5)
 

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.access.readable import readable_by
-from app.errors import Forbidden, NotFound
-from app.memories.models import Memory
-from app.memories.schemas import MemoryCreate, MemoryQuery
-from app.search.schemas import SearchQuery
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.access.readable import readable_by
+from openmemory.errors import Forbidden, NotFound
+from openmemory.memories.models import Memory
+from openmemory.memories.schemas import MemoryCreate, MemoryQuery
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
 
 APPS = ("claude", "cursor")
 NAMESPACES = ("default", "work")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.access.rules import ALL, NONE, Objects, Rule, Rules, in_sets
+from openmemory.access.rules import ALL, NONE, Objects, Rule, Rules, in_sets
 
 APP, OTHER = UUID(int=1), UUID(int=2)
 CATEGORIES = (UUID(int=11), UUID(int=12))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from app.access import users
-from app.access.caller import Caller
-from app.services import Services
+from openmemory.access import users
+from openmemory.access.caller import Caller
+from openmemory.services import Services
 
 
 async def test_a_user_is_known_by_the_internal_id(services: Services, owner: Caller):

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+PACKAGE = "app/openmemory"
+
 PROTOCOLS = {"__main__", "cli", "jobs", "main", "mcp", "metrics", "rest", "web"}
-"""Modules of app/ that may know a protocol, beside features that may not."""
+"""Modules of the package that may know a protocol, beside features that may not."""
 
 INNOCENT = {"logs", "times"}
-"""Modules of app/ that every layer may use, protocols too, so that no contract names them."""
+"""Modules of the package that every layer may use, protocols too, so that no contract names them."""
 
 STARTERS = {
     "create_subprocess_exec", "create_subprocess_shell", "execv", "execve", "execvp", "execvpe", "fork", "forkpty",
@@ -25,35 +27,35 @@ STARTERS = {
 
 
 def _sources(root: Path) -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted((root / "app").rglob("*.py")):
+    for file in sorted((root / PACKAGE).rglob("*.py")):
         yield file.relative_to(root).as_posix(), ast.parse(file.read_text(encoding="utf-8"))
 
 
 def test_no_file_of_the_product_is_longer_than_500_lines(root: Path) -> None:
     lengths = {
         file.relative_to(root).as_posix(): len(file.read_text(encoding="utf-8").splitlines())
-        for file in (root / "app").rglob("*.py")
+        for file in (root / PACKAGE).rglob("*.py")
     }
     assert {name: lines for name, lines in lengths.items() if lines > 500} == {}
 
 
 def test_no_module_is_named_after_nothing(root: Path) -> None:
     vague = re.compile(r"(^|_)(utils?|helpers?|commons?|core|managers?|misc|stuff)$")
-    names = [path for path in (root / "app").rglob("*") if path.is_dir() or path.suffix == ".py"]
+    names = [path for path in (root / PACKAGE).rglob("*") if path.is_dir() or path.suffix == ".py"]
     assert [str(path.relative_to(root)) for path in names if vague.search(path.stem)] == []
 
 
 def test_packages_are_empty_at_their_door(root: Path) -> None:
-    filled = [str(file.relative_to(root)) for file in (root / "app").rglob("__init__.py") if file.stat().st_size]
+    filled = [str(file.relative_to(root)) for file in (root / PACKAGE).rglob("__init__.py") if file.stat().st_size]
     # The outermost is imported before anything else, so it turns off the telemetry of what is imported then.
-    assert filled == ["app/__init__.py"]
+    assert filled == [f"{PACKAGE}/__init__.py"]
 
 
 def test_every_feature_is_held_to_know_no_protocol(root: Path, pyproject: dict[str, Any]) -> None:
     contracts = {contract["name"]: contract for contract in pyproject["tool"]["importlinter"]["contracts"]}
-    held = {name.removeprefix("app.") for name in contracts["Features know no protocol"]["source_modules"]}
+    held = {name.removeprefix("openmemory.") for name in contracts["Features know no protocol"]["source_modules"]}
     modules = {
-        path.stem for path in (root / "app").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+        path.stem for path in (root / PACKAGE).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
     }
     assert modules - {"__init__"} - PROTOCOLS - INNOCENT == held
 
@@ -62,7 +64,7 @@ def test_only_embedded_starts_processes_without_importing_subprocess_too(root: P
     starts = [
         f"{name}:{node.lineno} {node.attr}"
         for name, tree in _sources(root)
-        if not name.startswith("app/embedded/")
+        if not name.startswith("app/openmemory/embedded/")
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute)
         and node.attr in STARTERS
@@ -79,15 +81,19 @@ def test_the_environment_is_read_for_settings_alone(root: Path) -> None:
         if (isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"})
         or (isinstance(node, ast.ImportFrom) and node.module == "os" and {a.name for a in node.names} & {"environ"})
     }
-    assert {name for name in readers if name != "app/config.py" and not name.startswith("app/embedded/")} <= {
+    assert {
+        name
+        for name in readers
+        if name != "app/openmemory/config.py" and not name.startswith("app/openmemory/embedded/")
+    } <= {
         # These set what dependencies take from the environment alone.
-        "app/embeddings/providers.py",
-        "app/no_telemetry.py",
+        "app/openmemory/embeddings/providers.py",
+        "app/openmemory/no_telemetry.py",
     }
 
 
 @pytest.mark.parametrize("heavy", ["mem0", "numpy", "onnxruntime", "qdrant_client", "qdrant_edge", "tokenizers"])
 def test_the_command_line_imports_nothing_heavy_at_its_top(root: Path, heavy: str) -> None:
     pattern = re.compile(rf"^(import|from) {heavy}\b", re.MULTILINE)
-    files = [root / "app" / "__main__.py", *(root / "app" / "cli").rglob("*.py")]
+    files = [root / PACKAGE / "__main__.py", *(root / PACKAGE / "cli").rglob("*.py")]
     assert [str(file.relative_to(root)) for file in files if file.is_file() and pattern.search(file.read_text())] == []

@@ -11,10 +11,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.backup.service import Backup
-from app.config import Settings
-from app.main import create_app
-from app.services import VERSION, Services
+from openmemory.backup.service import Backup
+from openmemory.config import Settings
+from openmemory.main import create_app
+from openmemory.services import VERSION, Services
 from tests.capture.conftest import inferring, llm_server, model
 
 __all__ = ["inferring", "llm_server", "model"]

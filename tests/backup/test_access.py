@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.access.keys import KeyCreate
-from app.access.principal import LOCAL, Scope
-from app.services import Services
+from openmemory.access.keys import KeyCreate
+from openmemory.access.principal import LOCAL, Scope
+from openmemory.services import Services
 from tests.backup.archives import EXPORT, IMPORT, Upstream, export, send, tables_of
 from tests.backup.conftest import MakeClient
 

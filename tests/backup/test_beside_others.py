@@ -8,9 +8,9 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.backup.spool import Spool
-from app.errors import NotFound, Unavailable
-from app.services import Services
+from openmemory.backup.spool import Spool
+from openmemory.errors import NotFound, Unavailable
+from openmemory.services import Services
 from tests.backup.archives import Upstream, bring_in, new_id, send
 
 

@@ -12,14 +12,14 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.capture.models import Status
-from app.capture.schemas import CaptureCreate, CaptureView, Turn
-from app.config import Settings
-from app.memories.idempotency import Once
-from app.memories.models import State
-from app.memories.schemas import MemoryCreate, MemoryQuery
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import CaptureCreate, CaptureView, Turn
+from openmemory.config import Settings
+from openmemory.memories.idempotency import Once
+from openmemory.memories.models import State
+from openmemory.memories.schemas import MemoryCreate, MemoryQuery
+from openmemory.services import Services, open_services
 from tests.backup.archives import Upstream, bring_in, compressed, export, lines_of, members, new_id, send, zipped
 from tests.backup.conftest import client_of
 from tests.capture.conftest import does, numbers, operation

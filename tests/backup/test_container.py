@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from app.backup import json_stream
-from app.backup.container import Container
-from app.backup.format import BadArchive
+from openmemory.backup import json_stream
+from openmemory.backup.container import Container
+from openmemory.backup.format import BadArchive
 
 MIB = 2**20
 

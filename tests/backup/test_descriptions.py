@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from app.services import Services
+from openmemory.services import Services
 from tests.backup.archives import Upstream, bring_in, export, send, tables_of
 
 CATEGORIES = "/api/v1/categories"

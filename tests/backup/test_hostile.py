@@ -17,8 +17,8 @@ import httpx
 import numpy as np
 import pytest
 
-from app.memories.changes import text_hash
-from app.services import Services
+from openmemory.memories.changes import text_hash
+from openmemory.services import Services
 from tests.backup.archives import IMPORT, Upstream, bring_in, compressed, new_id, send, zipped
 from tests.backup.conftest import MakeClient
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.backup import json_stream
-from app.backup.format import DEEPEST, LARGEST_RECORD, BadArchive
+from openmemory.backup import json_stream
+from openmemory.backup.format import DEEPEST, LARGEST_RECORD, BadArchive
 
 KEYS = st.text(string.ascii_letters + '"\\[]{}é', min_size=1, max_size=6)
 VALUES = st.recursive(

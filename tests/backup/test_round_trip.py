@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.capture.schemas import CaptureCreate
-from app.config import Settings
-from app.index.models import Kind
-from app.index.recut import Recut
-from app.memories.indexed import IndexedMemories
-from app.memories.models import State
-from app.memories.policies import PolicyCreate
-from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.capture.schemas import CaptureCreate
+from openmemory.config import Settings
+from openmemory.index.models import Kind
+from openmemory.index.recut import Recut
+from openmemory.memories.indexed import IndexedMemories
+from openmemory.memories.models import State
+from openmemory.memories.policies import PolicyCreate
+from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.services import Services, open_services
 from tests.backup.archives import (
     Upstream,
     bring_in,

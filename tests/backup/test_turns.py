@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.backup import service, turns
-from app.backup.turns import Turns, paced
-from app.errors import Unavailable
+from openmemory.backup import service, turns
+from openmemory.backup.turns import Turns, paced
+from openmemory.errors import Unavailable
 from tests.backup.archives import Upstream, new_id, send, zipped
 
 

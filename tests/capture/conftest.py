@@ -14,14 +14,14 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.capture import worker
-from app.capture.models import Status
-from app.capture.schemas import CaptureCreate, Outcome
-from app.config import Settings
-from app.memories.idempotency import Once
-from app.memories.schemas import MemoryCreate
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.capture import worker
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import CaptureCreate, Outcome
+from openmemory.config import Settings
+from openmemory.memories.idempotency import Once
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.living import living
 from tests.llm.server import LlmServer, says

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.capture.answers import MOST, Malformed, operations
-from app.llm.port import Reply
+from openmemory.capture.answers import MOST, Malformed, operations
+from openmemory.llm.port import Reply
 
 ONE = {"op": "ADD", "id": None, "text": "Alice likes tea.", "categories": ["Food", "food"], "kind": "preference",
        "importance": 7, "from": "2026-03", "until": None, "reason": None}  # fmt: skip

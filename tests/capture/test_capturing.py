@@ -11,16 +11,16 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.access.principal import Principal, Scope
-from app.capture.models import Status
-from app.capture.schemas import CaptureCreate, Turn
-from app.errors import Conflict, Forbidden, Invalid, NotFound
-from app.memories.models import State
-from app.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
-from app.search.schemas import SearchQuery
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.access.principal import Principal, Scope
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import CaptureCreate, Turn
+from openmemory.errors import Conflict, Forbidden, Invalid, NotFound
+from openmemory.memories.models import State
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
 from tests.capture.conftest import Done, Say, does, numbers, operation
 from tests.llm.server import Answer, LlmServer, says
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from app.capture.answers import MOST, Operation
-from app.capture.decisions import decided
-from app.capture.schemas import Decided, Noticed
-from app.memories.schemas import Event
+from openmemory.capture.answers import MOST, Operation
+from openmemory.capture.decisions import decided
+from openmemory.capture.schemas import Decided, Noticed
+from openmemory.memories.schemas import Event
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 LISBON = Noticed(UUID(int=1), "Alice lives in Lisbon.", 1)

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services import Services
+from openmemory.services import Services
 from tests.capture.conftest import does, numbers, operation
 from tests.llm.server import Answer, LlmServer, says
 from tests.mcp.conftest import serving

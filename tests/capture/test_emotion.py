@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from app.access.caller import Caller
-from app.capture.answers import LABEL, operations
-from app.llm.port import Reply
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.capture.answers import LABEL, operations
+from openmemory.llm.port import Reply
+from openmemory.services import Services
 from tests.capture.conftest import Say, does, numbers, operation
 from tests.llm.server import LlmServer, says
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.principal import LOCAL
-from app.capture import queue, worker
-from app.capture.models import Status
-from app.capture.schemas import CaptureCreate
-from app.configuration.schemas import OpenMemoryConfig
-from app.memories.schemas import MemoryCreate, MemoryQuery
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.principal import LOCAL
+from openmemory.capture import queue, worker
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import CaptureCreate
+from openmemory.configuration.schemas import OpenMemoryConfig
+from openmemory.memories.schemas import MemoryCreate, MemoryQuery
+from openmemory.services import Services
 from tests.capture.conftest import Done, Say, TakeOver, does, operation
 from tests.llm.server import Answer, LlmServer, says
 

@@ -14,15 +14,15 @@ from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 
-from app.capture import worker
-from app.services import Services
+from openmemory.capture import worker
+from openmemory.services import Services
 from tests.capture.conftest import does, operation
 from tests.llm.server import Answer, LlmServer, says
 from tests.warm import clean_environment
 
 FIG = operation("ADD", text="Alice likes figs.")
 BRIDGE = (
-    "import asyncio, sys; from app.config import Settings; from app.mcp.bridge import bridge;"
+    "import asyncio, sys; from openmemory.config import Settings; from openmemory.mcp.bridge import bridge;"
     "asyncio.run(bridge(sys.argv[1], Settings(), None, client='claude', user=sys.argv[2]))"
 )
 WAITS, ASKS = "The text is kept and waits for the language model", "Asking the language model (attempt 1)"

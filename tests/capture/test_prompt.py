@@ -6,10 +6,10 @@ import json
 from datetime import UTC, datetime
 from uuid import uuid4
 
-from app.capture import prompt
-from app.capture.prompt import first, repaired
-from app.capture.schemas import Noticed, Turn
-from app.llm.port import estimated_tokens
+from openmemory.capture import prompt
+from openmemory.capture.prompt import first, repaired
+from openmemory.capture.schemas import Noticed, Turn
+from openmemory.llm.port import estimated_tokens
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -12,14 +12,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.principal import Principal
-from app.capture import queue, usage, worker
-from app.capture.models import Status
-from app.capture.schemas import CaptureCreate
-from app.errors import Invalid
-from app.memories.schemas import MemoryCreate
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.principal import Principal
+from openmemory.capture import queue, usage, worker
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import CaptureCreate
+from openmemory.errors import Invalid
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services
 from tests import warm
 from tests.capture.conftest import Done, Say, TakeOver, does, operation
 from tests.llm.server import Answer, LlmServer, says

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from app.embedded.folder import running_service
+from openmemory.embedded.folder import running_service
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -15,7 +15,8 @@ COMMANDS = [
     "audit", "erase", "config",
 ]  # fmt: skip
 NOT_FOR_HELP = [
-    "asyncio", "pydantic", "rich", "httpx", "fastapi", "sqlalchemy", "numpy", "onnxruntime", "mcp", "app.services",
+    "asyncio", "pydantic", "rich", "httpx", "fastapi", "sqlalchemy", "numpy", "onnxruntime", "mcp",
+    "openmemory.services",
 ]  # fmt: skip
 
 
@@ -27,7 +28,7 @@ def test_help_names_every_command(run: Run) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     look = (
-        "import sys; from app.__main__ import main; sys.argv = ['openmemory', '--help']\n"
+        "import sys; from openmemory.__main__ import main; sys.argv = ['openmemory', '--help']\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         f"print('LOADED', [name for name in {NOT_FOR_HELP!r} if name in sys.modules])"

@@ -11,16 +11,16 @@ import httpx
 import psutil
 import pytest
 
-from app.cli import finding
-from app.cli.finding import reachable_service, stop_service
-from app.config import Settings
-from app.embedded.folder import DataFolder, running_service
-from app.errors import NotFound, Unavailable
+from openmemory.cli import finding
+from openmemory.cli.finding import reachable_service, stop_service
+from openmemory.config import Settings
+from openmemory.embedded.folder import DataFolder, running_service
+from openmemory.errors import NotFound, Unavailable
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 START = (
-    "import sys; from app.cli.finding import find_or_start; from app.config import Settings\n"
+    "import sys; from openmemory.cli.finding import find_or_start; from openmemory.config import Settings\n"
     "print(find_or_start(Settings(data_dir=sys.argv[1]), ['--data-dir', sys.argv[1], '--port', sys.argv[2]]))"
 )
 
@@ -82,9 +82,9 @@ def test_a_service_that_gives_up_after_it_took_the_folder_is_not_started_again_a
 CLOSED = """
 import encodings.idna, os, sys  # the first, because what Python is installed in may be closed to others too
 from pathlib import Path
-from app.cli.finding import reachable_service
-from app.config import Settings
-from app.errors import SetupError
+from openmemory.cli.finding import reachable_service
+from openmemory.config import Settings
+from openmemory.errors import SetupError
 folder, port = Path(sys.argv[1]), int(sys.argv[2])
 os.setuid(65534) if os.geteuid() == 0 else (folder / "openmemory.lock").chmod(0)
 try:

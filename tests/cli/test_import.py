@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.embedded.folder import running_service
+from openmemory.embedded.folder import running_service
 from tests.clusters import furnish
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -203,7 +203,7 @@ def test_a_service_that_is_away_for_moments_costs_no_line(om: Run, user: str, se
 
 
 def test_ctrl_c_ends_an_import_that_waits_for_more_and_keeps_what_was_stored(om: Run, user: str, served: Path) -> None:
-    command = [sys.executable, "-m", "app", "import", "-", "--data-dir", str(served)]
+    command = [sys.executable, "-m", "openmemory", "import", "-", "--data-dir", str(served)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             assert process.stdin is not None

@@ -14,11 +14,11 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.cli.client import Client
-from app.cli.migrating.run import Migration, Wanted
-from app.errors import NotFound, SetupError
-from app.index.front import Front
-from app.services import Services
+from openmemory.cli.client import Client
+from openmemory.cli.migrating.run import Migration, Wanted
+from openmemory.errors import NotFound, SetupError
+from openmemory.index.front import Front
+from openmemory.services import Services
 from tests.cli.installation import Installation, household
 from tests.cli.old_server import OldServer
 from tests.index.serving import served

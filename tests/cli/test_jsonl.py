@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.cli import jsonl
-from app.cli.jsonl import Line, batches, parse, read_lines
+from openmemory.cli import jsonl
+from openmemory.cli.jsonl import Line, batches, parse, read_lines
 
 
 def lines_of(*texts: bytes) -> list[Line]:

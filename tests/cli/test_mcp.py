@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.embedded.folder import running_service
+from openmemory.embedded.folder import running_service
 from tests.journeys.service import starting
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -34,7 +34,7 @@ def test_an_assistant_that_starts_it_gets_a_service_and_nothing_but_the_protocol
         {"id": 2, "method": "tools/call", "params": {"name": "add_memories", "arguments": {"text": "Kept over stdio"}}},
     ]
     told = subprocess.run(
-        [sys.executable, "-m", "app", "mcp", "--client", "claude", "--user", "bob", "--data-dir", str(folder)],
+        [sys.executable, "-m", "openmemory", "mcp", "--client", "claude", "--user", "bob", "--data-dir", str(folder)],
         check=False,
         input="".join(json.dumps({"jsonrpc": "2.0"} | message) + "\n" for message in messages),
         capture_output=True,

@@ -19,11 +19,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.cli.migrating import archive, sqlite_file
-from app.cli.migrating.report import show
-from app.cli.migrating.run import Migration, Wanted
-from app.cli.migrating.staging import TABLES, Staging
-from app.errors import Invalid, SetupError, Unavailable
+from openmemory.cli.migrating import archive, sqlite_file
+from openmemory.cli.migrating.report import show
+from openmemory.cli.migrating.run import Migration, Wanted
+from openmemory.cli.migrating.staging import TABLES, Staging
+from openmemory.errors import Invalid, SetupError, Unavailable
 from tests.cli.installation import Installation, household
 
 
@@ -393,7 +393,7 @@ async def test_an_export_of_mem0_becomes_memories_apps_threads_and_categories(tm
 
 
 async def test_the_fields_of_mem0_are_kept(tmp_path: Path) -> None:
-    from app.cli.migrating.mem0 import Mem0
+    from openmemory.cli.migrating.mem0 import Mem0
 
     staging = Staging(tmp_path)
     mem0 = Mem0(staging, user="default_user")

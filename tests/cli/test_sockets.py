@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from app.cli.sockets import PortTaken, listen, url_of
-from app.errors import SetupError
+from openmemory.cli.sockets import PortTaken, listen, url_of
+from openmemory.errors import SetupError
 
 
 def test_an_unknown_host_is_refused_by_name() -> None:

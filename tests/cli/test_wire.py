@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from app.cli.sockets import listen
-from app.cli.web import Server, public
-from app.cli.wire import HEAD, HEADERS, TARGET
-from app.config import Settings
+from openmemory.cli.sockets import listen
+from openmemory.cli.web import Server, public
+from openmemory.cli.wire import HEAD, HEADERS, TARGET
+from openmemory.config import Settings
 
 DEADLINE = 10.0
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -13,11 +13,11 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.config import Settings
-from app.main import create_app
-from app.memories.schemas import MemoryCreate
-from app.search.schemas import Method, SearchQuery
-from app.services import Services, open_services
+from openmemory.config import Settings
+from openmemory.main import create_app
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.schemas import Method, SearchQuery
+from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.models import LOCAL, ann, collections

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from app.access.principal import LOCAL
-from app.config import EmbedderSettings, Settings
-from app.configuration.document import Baseline, Stored, settled, shown
-from app.configuration.providers import canonical, expanded
-from app.configuration.schemas import LLMProvider, OpenMemoryConfig
-from app.configuration.service import Configuration
-from app.egress.clients import Egress
-from app.embeddings.providers import ProviderEmbedder
-from app.errors import Invalid
-from app.services import Services
+from openmemory.access.principal import LOCAL
+from openmemory.config import EmbedderSettings, Settings
+from openmemory.configuration.document import Baseline, Stored, settled, shown
+from openmemory.configuration.providers import canonical, expanded
+from openmemory.configuration.schemas import LLMProvider, OpenMemoryConfig
+from openmemory.configuration.service import Configuration
+from openmemory.egress.clients import Egress
+from openmemory.embeddings.providers import ProviderEmbedder
+from openmemory.errors import Invalid
+from openmemory.services import Services
 
 KEY = "sk-0123456789"
 

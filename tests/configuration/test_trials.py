@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from app.access.principal import LOCAL, Principal, Scope
-from app.config import Settings
-from app.configuration.embedders import Embedders
-from app.configuration.schemas import ConfigPatch
-from app.configuration.service import Configuration
-from app.configuration.trials import Trials
-from app.egress.clients import Egress
-from app.errors import Forbidden, Invalid
-from app.llm.providers import Llms
-from app.services import Services
+from openmemory.access.principal import LOCAL, Principal, Scope
+from openmemory.config import Settings
+from openmemory.configuration.embedders import Embedders
+from openmemory.configuration.schemas import ConfigPatch
+from openmemory.configuration.service import Configuration
+from openmemory.configuration.trials import Trials
+from openmemory.egress.clients import Egress
+from openmemory.errors import Forbidden, Invalid
+from openmemory.llm.providers import Llms
+from openmemory.services import Services
 from tests.llm.server import Answer, LlmServer, says
 
 KEY = "test-key-0123456789"

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.egress.clients import Egress, NoDocument, small_json
-from app.egress.policy import EgressRefused
+from openmemory.egress.clients import Egress, NoDocument, small_json
+from openmemory.egress.policy import EgressRefused
 from tests.egress.server import OK, Authority, Server, redirect, serving
 
 
@@ -147,7 +147,7 @@ async def test_where_clouds_hand_out_credentials_is_reached_if_the_list_names_th
 def _to(url: str) -> Any:
     from ipaddress import ip_address
 
-    from app.egress.policy import Origin
+    from openmemory.egress.policy import Origin
 
     origin = Origin.of(url)
     return origin, [ip_address(origin.host)]

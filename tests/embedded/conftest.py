@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-import app
-from app.embedded.folder import DataFolder
-from app.embedded.postgres import EmbeddedPostgres
-from app.embedded.processes import servers_of
+import openmemory
+from openmemory.embedded.folder import DataFolder
+from openmemory.embedded.postgres import EmbeddedPostgres
+from openmemory.embedded.processes import servers_of
 
 
 def passable_folder() -> Path:
@@ -88,7 +88,7 @@ def run_python() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"PYTHONPATH": str(Path(app.__file__).parents[1])},
+            env=os.environ | {"PYTHONPATH": str(Path(openmemory.__file__).parents[1])},
         )
         started.append(process)
         return process

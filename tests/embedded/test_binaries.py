@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.embedded import binaries
-from app.embedded.account import Account, server_account
-from app.embedded.binaries import Binaries, installed, runnable_by
-from app.embedded.folder import DataFolder
-from app.embedded.postgres import EmbeddedPostgres
+from openmemory.embedded import binaries
+from openmemory.embedded.account import Account, server_account
+from openmemory.embedded.binaries import Binaries, installed, runnable_by
+from openmemory.embedded.folder import DataFolder
+from openmemory.embedded.postgres import EmbeddedPostgres
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the server as another account")
 

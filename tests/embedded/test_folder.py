@@ -13,16 +13,16 @@ import platformdirs
 import psutil
 import pytest
 
-from app.embedded import folder as folder_module
-from app.embedded.folder import DataFolder, default_data_dir, running_service, temporary
-from app.errors import SetupError, Unavailable
+from openmemory.embedded import folder as folder_module
+from openmemory.embedded.folder import DataFolder, default_data_dir, running_service, temporary
+from openmemory.errors import SetupError, Unavailable
 
 Run = Callable[..., "subprocess.Popen[str]"]
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from app.embedded.folder import DataFolder
+from openmemory.embedded.folder import DataFolder
 folder = DataFolder.claim(Path(sys.argv[1]), listen="http://127.0.0.1:1234")
 print("owned", flush=True)
 time.sleep(60)
@@ -31,8 +31,8 @@ time.sleep(60)
 CLAIM = """
 import sys
 from pathlib import Path
-from app.embedded.folder import DataFolder
-from app.errors import SetupError
+from openmemory.embedded.folder import DataFolder
+from openmemory.errors import SetupError
 {before}
 try:
     DataFolder.claim(Path(sys.argv[1]), listen="http://127.0.0.1:1234")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.embedded.memory import machine, shared_buffers
+from openmemory.embedded.memory import machine, shared_buffers
 
 GB = 1024**3
 

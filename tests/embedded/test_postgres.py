@@ -23,13 +23,13 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-import app
-from app.embedded.account import server_account
-from app.embedded.binaries import installed
-from app.embedded.folder import DataFolder
-from app.embedded.postgres import EmbeddedPostgres
-from app.embedded.processes import environment, servers_of
-from app.errors import SetupError
+import openmemory
+from openmemory.embedded.account import server_account
+from openmemory.embedded.binaries import installed
+from openmemory.embedded.folder import DataFolder
+from openmemory.embedded.postgres import EmbeddedPostgres
+from openmemory.embedded.processes import environment, servers_of
+from openmemory.errors import SetupError
 
 Run = Callable[..., "subprocess.Popen[str]"]
 Until = Callable[..., Awaitable[None]]
@@ -40,8 +40,8 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts the s
 OWNER = """
 import asyncio, sys, threading
 from pathlib import Path
-from app.embedded.folder import DataFolder
-from app.embedded.postgres import EmbeddedPostgres
+from openmemory.embedded.folder import DataFolder
+from openmemory.embedded.postgres import EmbeddedPostgres
 
 async def main():
     postgres = EmbeddedPostgres(DataFolder.claim(Path(sys.argv[1]), listen="http://127.0.0.1:1"))
@@ -489,7 +489,7 @@ async def test_starting_twice_is_a_mistake(postgres: EmbeddedPostgres) -> None:
 def test_ctrl_c_in_the_terminal_reaches_the_service_and_not_the_server(place: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
-        os.environ["PYTHONPATH"] = str(Path(app.__file__).parents[1])
+        os.environ["PYTHONPATH"] = str(Path(openmemory.__file__).parents[1])
         os.execv(sys.executable, [sys.executable, "-c", OWNER, str(place / "data")])
     with os.fdopen(terminal, "rb+", buffering=0) as screen:
         server = psutil.Process(int(screen.readline()))
@@ -545,8 +545,8 @@ ORDINARY = """
 import asyncio, os, sys
 from pathlib import Path
 import psutil
-from app.embedded.folder import DataFolder
-from app.embedded.postgres import EmbeddedPostgres
+from openmemory.embedded.folder import DataFolder
+from openmemory.embedded.postgres import EmbeddedPostgres
 
 async def cycle(path):
     folder = DataFolder.claim(path, listen="")

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.embedded.postgres import EmbeddedPostgres
-from app.embedded.processes import end_servers, environment, exited, launch, servers_of
+from openmemory.embedded.postgres import EmbeddedPostgres
+from openmemory.embedded.processes import end_servers, environment, exited, launch, servers_of
 
 
 def test_the_server_gets_none_of_our_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

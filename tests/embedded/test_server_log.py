@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from app.embedded import server_log
+from openmemory.embedded import server_log
 
 
 def test_a_short_log_is_left_alone(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.embedded import sockets
-from app.embedded.account import Account, server_account
-from app.errors import SetupError
+from openmemory.embedded import sockets
+from openmemory.embedded.account import Account, server_account
+from openmemory.errors import SetupError
 
 DEEP = "d" * 120
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.embeddings.breaker import CircuitBreaker, CircuitOpen, State
+from openmemory.embeddings.breaker import CircuitBreaker, CircuitOpen, State
 
 
 class Clock:

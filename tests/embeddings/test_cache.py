@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from app.embeddings.cache import CachedEmbedder
-from app.embeddings.local import LocalEmbedder
-from app.embeddings.port import Document, EmbedderUnavailable, Question
+from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.local import LocalEmbedder
+from openmemory.embeddings.port import Document, EmbedderUnavailable, Question
 
 
 class Watched(LocalEmbedder):

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.config import EmbedderSettings
-from app.egress.clients import Egress
-from app.embeddings.port import EmbedderUnavailable
-from app.embeddings.providers import ProviderEmbedder
-from app.errors import SetupError
+from openmemory.config import EmbedderSettings
+from openmemory.egress.clients import Egress
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.embeddings.providers import ProviderEmbedder
+from openmemory.errors import SetupError
 from tests.egress.server import Answer, Asked, Server, redirect, serving
 
 OLLAMA = importlib.util.find_spec("ollama") is not None

@@ -6,8 +6,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from app.embeddings.integer import integer_model
-from app.embeddings.local import MODEL, Model
+from openmemory.embeddings.integer import integer_model
+from openmemory.embeddings.local import MODEL, Model
 
 TEXTS = ["I take my tea without sugar", "The garden gate is green", "build " * 60, "¿Dónde está la bicicleta?", "a"]
 

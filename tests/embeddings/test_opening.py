@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app.config import EmbedderSettings
-from app.embeddings.local import LocalEmbedder
-from app.embeddings.opening import open_embedder
-from app.embeddings.providers import ProviderEmbedder
-from app.errors import SetupError
+from openmemory.config import EmbedderSettings
+from openmemory.embeddings.local import LocalEmbedder
+from openmemory.embeddings.opening import open_embedder
+from openmemory.embeddings.providers import ProviderEmbedder
+from openmemory.errors import SetupError
 
 
 async def test_the_packaged_model_is_the_default(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_an_unknown_provider_is_refused_with_the_known_ones(tmp_path: Path) -> N
 def test_only_what_the_provider_needs_is_imported(provider: str, absent: str, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from app.config import EmbedderSettings\n"
-        "from app.embeddings.opening import open_embedder\n"
+        "from openmemory.config import EmbedderSettings\n"
+        "from openmemory.embeddings.opening import open_embedder\n"
         f"open_embedder(EmbedderSettings(provider={provider!r}), Path({str(tmp_path)!r}))\n"
         f"print({absent!r} in sys.modules)\n"
     )

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.config import EmbedderSettings
-from app.embeddings.port import EmbedderUnavailable
-from app.embeddings.providers import CONCURRENT_QUERIES, DOCUMENT_BATCH, PROVIDERS, ProviderEmbedder
-from app.errors import SetupError
+from openmemory.config import EmbedderSettings
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.embeddings.providers import CONCURRENT_QUERIES, DOCUMENT_BATCH, PROVIDERS, ProviderEmbedder
+from openmemory.errors import SetupError
 
 KEY = "sk-very-secret-0123456789"
 
@@ -284,9 +284,9 @@ def test_a_process_that_stops_while_mem0_is_imported_ends_cleanly(server: Embedd
     code = f"""
 import asyncio
 from pathlib import Path
-from app.config import EmbedderSettings
-from app.embeddings.port import EmbedderUnavailable
-from app.embeddings.providers import ProviderEmbedder
+from openmemory.config import EmbedderSettings
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.embeddings.providers import ProviderEmbedder
 async def main():
     settings = EmbedderSettings(provider="openai", model="m", base_url={server.url!r}, timeout=0.05)
     embedder = ProviderEmbedder(settings, Path({str(tmp_path)!r}))
@@ -338,8 +338,8 @@ def watch(event, args):
     elif event == "socket.getaddrinfo":
         contacts.append([args[0], args[1]])
 sys.addaudithook(watch)
-from app.config import EmbedderSettings
-from app.embeddings.providers import ProviderEmbedder
+from openmemory.config import EmbedderSettings
+from openmemory.embeddings.providers import ProviderEmbedder
 async def main():
     embedder = ProviderEmbedder(
         EmbedderSettings(provider="openai", model="m", api_key={KEY!r}, base_url={server.url!r}), Path({str(data)!r})
@@ -376,7 +376,7 @@ print(json.dumps(contacts))
 def test_the_providers_and_models_are_those_that_mem0_has(tmp_path: Path) -> None:
     code = (
         "import json; from pathlib import Path\n"
-        "from app.embeddings.providers import prepare_mem0\n"
+        "from openmemory.embeddings.providers import prepare_mem0\n"
         f"prepare_mem0(Path({str(tmp_path)!r}))\n"
         "from mem0.utils.factory import EmbedderFactory\n"
         "print(json.dumps(sorted(EmbedderFactory.provider_to_class)))\n"

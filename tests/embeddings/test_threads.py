@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threadpoolctl import threadpool_info
 
-from app.embeddings.local import LocalEmbedder
+from openmemory.embeddings.local import LocalEmbedder
 
 
 async def test_a_product_takes_the_thread_that_asks() -> None:

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.access.caller import Caller
-from app.search.schemas import SearchQuery
-from app.services import Services
 from benchmarks.ablations import ABLATIONS
 from benchmarks.collections import Document
 from benchmarks.evaluation import store
+from openmemory.access.caller import Caller
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
 
 SAID = """
 Mel: I went to the pottery class again

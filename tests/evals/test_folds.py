@@ -44,8 +44,8 @@ def test_a_difference_is_paired():
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_is_undone_afterwards(name: str):
-    from app.index import edge
-    from app.search import arms, bm25, focus, fusion, late, lexical, service, threads
+    from openmemory.index import edge
+    from openmemory.search import arms, bm25, focus, fusion, late, lexical, service, threads
 
     def ingredients() -> tuple[object, ...]:
         return (focus.LONGEST, arms.FLOORS, service.names_a_time, threads.BESIDE, threads.THREAD, fusion.TILT,

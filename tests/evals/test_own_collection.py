@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from app.access.caller import Caller
-from app.services import Services
 from benchmarks.collections import mean, measured, read
 from benchmarks.evaluation import Asked, store
+from openmemory.access.caller import Caller
+from openmemory.services import Services
 
 FLOORS = {
     "date": 1.0,

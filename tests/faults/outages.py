@@ -16,8 +16,8 @@ import psutil
 import psycopg
 from sqlalchemy.engine import make_url
 
-from app.embedded.folder import DataFolder
-from app.embedded.postgres import EmbeddedPostgres
+from openmemory.embedded.folder import DataFolder
+from openmemory.embedded.postgres import EmbeddedPostgres
 from tests.clusters import furnish
 from tests.faults.wire import Wire, wired
 from tests.journeys.service import Service

@@ -28,15 +28,15 @@ from hypothesis.stateful import (
     rule,
 )
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.errors import Conflict
-from app.index.entries import Entry
-from app.index.port import Document, Point
-from app.memories.models import State
-from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
-from app.memories.transitions import ALLOWED
-from app.search.schemas import Method, SearchQuery
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.errors import Conflict
+from openmemory.index.entries import Entry
+from openmemory.index.port import Document, Point
+from openmemory.memories.models import State
+from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.transitions import ALLOWED
+from openmemory.search.schemas import Method, SearchQuery
 from tests.faults.histories import live
 from tests.faults.world import STEPS, Crash, World, opened
 

@@ -31,18 +31,18 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.cli.hosting import hosted_index
-from app.config import Settings
-from app.index import marks
-from app.index.collections import collection_name
-from app.index.edge import EdgeIndex
-from app.index.front import Front
-from app.index.port import Filter
-from app.index.reconcile import SyncRunning
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search.schemas import SearchQuery
-from app.services import INDEX_FOLDER, Services, Stores, open_services, open_stores
+from openmemory.access.caller import Caller
+from openmemory.cli.hosting import hosted_index
+from openmemory.config import Settings
+from openmemory.index import marks
+from openmemory.index.collections import collection_name
+from openmemory.index.edge import EdgeIndex
+from openmemory.index.front import Front
+from openmemory.index.port import Filter
+from openmemory.index.reconcile import SyncRunning
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import INDEX_FOLDER, Services, Stores, open_services, open_stores
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.faults.histories import live

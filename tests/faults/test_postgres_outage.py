@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from app.sessions.storage import CLASS
+from openmemory.sessions.storage import CLASS
 from tests.faults.outages import (
     PATIENCE,
     REQUESTS,

@@ -13,14 +13,14 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from app.config import Settings
-from app.index import marks
-from app.index.deliver import Deliverer
-from app.index.entries import Entries
-from app.index.lease import Lease
-from app.index.models import Kind
-from app.index.monitor import IndexMonitor
-from app.index.port import (
+from openmemory.config import Settings
+from openmemory.index import marks
+from openmemory.index.deliver import Deliverer
+from openmemory.index.entries import Entries
+from openmemory.index.lease import Lease
+from openmemory.index.models import Kind
+from openmemory.index.monitor import IndexMonitor
+from openmemory.index.port import (
     Filter,
     Hit,
     IndexStatus,
@@ -30,11 +30,11 @@ from app.index.port import (
     VectorIndex,
     Watermark,
 )
-from app.index.reconcile import Reconciler, SyncStatistics
-from app.index.space import Space, Spaces
-from app.memories.indexed import IndexedMemories
-from app.search.service import Search
-from app.services import Services, open_services
+from openmemory.index.reconcile import Reconciler, SyncStatistics
+from openmemory.index.space import Space, Spaces
+from openmemory.memories.indexed import IndexedMemories
+from openmemory.search.service import Search
+from openmemory.services import Services, open_services
 from tests.clusters import furnish
 
 T = TypeVar("T")

@@ -14,12 +14,12 @@ import pytest
 from qdrant_client import AsyncQdrantClient
 from sqlalchemy import text
 
-from app.index.collections import collection_name
-from app.index.edge import EdgeIndex
-from app.index.front import Front
-from app.index.port import Connected, Document, Point, Vector
-from app.index.qdrant import QdrantIndex
-from app.services import Services
+from openmemory.index.collections import collection_name
+from openmemory.index.edge import EdgeIndex
+from openmemory.index.front import Front
+from openmemory.index.port import Connected, Document, Point, Vector
+from openmemory.index.qdrant import QdrantIndex
+from openmemory.services import Services
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.serving import served

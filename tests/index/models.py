@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
-from app.access.caller import Caller
-from app.config import Settings
-from app.health import Collection
-from app.index.models import Kind
-from app.index.space import Space
-from app.memories.schemas import MemoryCreate
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.config import Settings
+from openmemory.health import Collection
+from openmemory.index.models import Kind
+from openmemory.index.space import Space
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services, open_services
 from tests.faults.embedding_server import EmbeddingServer
 
 LOCAL = "openmemory__all-minilm-l6-v2-int8__384__windows"

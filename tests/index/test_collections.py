@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from app.index.collections import collection_name, entry_of, is_plain, payload_of, readable_payload_of
-from app.index.conditions import label
-from app.index.entries import Entries, Entry
-from app.index.port import Point
+from openmemory.index.collections import collection_name, entry_of, is_plain, payload_of, readable_payload_of
+from openmemory.index.conditions import label
+from openmemory.index.entries import Entries, Entry
+from openmemory.index.port import Point
 
 ID = UUID(int=7)
 

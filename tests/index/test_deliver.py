@@ -8,20 +8,20 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, select, text
 
-from app.access.caller import Caller
-from app.config import Settings
-from app.database import Tx
-from app.embeddings.cache import CachedEmbedder
-from app.embeddings.port import Document, EmbedderUnavailable, Question
-from app.index import marks
-from app.index.deliver import Deliverer
-from app.index.marks import Claimed
-from app.index.models import IndexMark, Kind
-from app.index.space import Space, Spaces
-from app.memories.indexed import IndexedMemories
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search.schemas import Method, SearchQuery
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.config import Settings
+from openmemory.database import Tx
+from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.port import Document, EmbedderUnavailable, Question
+from openmemory.index import marks
+from openmemory.index.deliver import Deliverer
+from openmemory.index.marks import Claimed
+from openmemory.index.models import IndexMark, Kind
+from openmemory.index.space import Space, Spaces
+from openmemory.memories.indexed import IndexedMemories
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.schemas import Method, SearchQuery
+from openmemory.services import Services, open_services
 from tests.clusters import furnish
 
 

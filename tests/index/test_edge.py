@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from app.index.collections import collection_name
-from app.index.edge import CHUNK, EdgeIndex
-from app.index.port import Filter, IndexUnavailable, Point, Vector
+from openmemory.index.collections import collection_name
+from openmemory.index.edge import CHUNK, EdgeIndex
+from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 
 ALICE = UUID(int=1)
 NAME = "memories__model__16__windows"
@@ -248,8 +248,8 @@ import asyncio, sys
 from pathlib import Path
 from uuid import UUID
 import numpy as np
-from app.index.edge import EdgeIndex
-from app.index.port import Point
+from openmemory.index.edge import EdgeIndex
+from openmemory.index.port import Point
 
 async def main():
     index = EdgeIndex(Path(sys.argv[1]), collection="memories__model__16__windows", dimension=16)

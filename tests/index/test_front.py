@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from app.index import served as served_module
-from app.index.front import LONGEST_BODY, Front
-from app.index.port import Vector
+from openmemory.index import served as served_module
+from openmemory.index.front import LONGEST_BODY, Front
+from openmemory.index.port import Vector
 from tests.index.serving import served
 
 COSINE = {"size": 16, "distance": "Cosine"}

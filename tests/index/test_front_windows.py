@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from app.index.conditions import LONG
-from app.index.front import Front
-from app.index.port import Vector
+from openmemory.index.conditions import LONG
+from openmemory.index.front import Front
+from openmemory.index.port import Vector
 from tests.index.serving import served
 
 Direction = Callable[..., Vector]

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from app.index.lazy import LazyIndex
-from app.index.port import IndexUnavailable
+from openmemory.index.lazy import LazyIndex
+from openmemory.index.port import IndexUnavailable
 
 
 class Opened:

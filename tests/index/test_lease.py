@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.config import Settings
-from app.database import Database
-from app.errors import SetupError
-from app.index.lease import LOCK, LOST, SERVER, leased
-from app.index.port import IndexUnavailable
-from app.memories.schemas import MemoryCreate
-from app.search.arms import INDEX_BEHIND, NO_INDEX
-from app.search.schemas import Method, SearchQuery
-from app.services import Services, Stores, open_services, open_stores
+from openmemory.config import Settings
+from openmemory.database import Database
+from openmemory.errors import SetupError
+from openmemory.index.lease import LOCK, LOST, SERVER, leased
+from openmemory.index.port import IndexUnavailable
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.arms import INDEX_BEHIND, NO_INDEX
+from openmemory.search.schemas import Method, SearchQuery
+from openmemory.services import Services, Stores, open_services, open_stores
 from tests.clusters import furnish
 from tests.index.models import ann
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.embeddings.local import LocalEmbedder
-from app.embeddings.port import Document
-from app.index import keeper as keeping
-from app.index import writing
-from app.index.collections import collection_name
-from app.memories.schemas import MemoryCreate
-from app.search.schemas import SearchQuery
-from app.services import Services
+from openmemory.embeddings.local import LocalEmbedder
+from openmemory.embeddings.port import Document
+from openmemory.index import keeper as keeping
+from openmemory.index import writing
+from openmemory.index.collections import collection_name
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
 from tests.index.models import LOCAL, ann, collections, running
 
 PLAIN = "openmemory__all-minilm-l6-v2-int8__384"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.index.mapped import release_mapped
+from openmemory.index.mapped import release_mapped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is /proc on Linux only")
 

@@ -11,8 +11,8 @@ import pytest
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import UnexpectedResponse
 
-from app.index.port import Point, Vector
-from app.index.qdrant import QdrantIndex
+from openmemory.index.port import Point, Vector
+from openmemory.index.qdrant import QdrantIndex
 from tests.index.conftest import DIMENSION, ServerStore
 
 

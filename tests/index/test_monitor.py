@@ -12,14 +12,14 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.index.models import Kind
-from app.index.port import IndexUnavailable, Watermark
-from app.jobs.schedule import scheduled
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.metrics.state import state
-from app.search.arms import INDEX_BEHIND
-from app.search.schemas import Method, SearchQuery
-from app.services import INDEX_FOLDER, Services
+from openmemory.index.models import Kind
+from openmemory.index.port import IndexUnavailable, Watermark
+from openmemory.jobs.schedule import scheduled
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.metrics.state import state
+from openmemory.search.arms import INDEX_BEHIND
+from openmemory.search.schemas import Method, SearchQuery
+from openmemory.services import INDEX_FOLDER, Services
 from tests.faults.qdrant import Qdrant
 from tests.index.models import ann, running
 

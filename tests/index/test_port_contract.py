@@ -11,10 +11,10 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from app.access.rules import EVERYTHING, Objects, Rules
-from app.index.collections import watermark_vector
-from app.index.entries import Entry
-from app.index.port import NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
+from openmemory.access.rules import EVERYTHING, Objects, Rules
+from openmemory.index.collections import watermark_vector
+from openmemory.index.entries import Entry
+from openmemory.index.port import NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
 from tests.index.conftest import DIMENSION, Store
 
 ALICE, BOB = UUID(int=1), UUID(int=99)

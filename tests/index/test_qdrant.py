@@ -13,11 +13,11 @@ from uuid import UUID
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from app.index.collections import collection_name
-from app.index.conditions import LABELS, TENANT
-from app.index.entries import Entry
-from app.index.port import Filter, IndexUnavailable, Point, Vector
-from app.index.qdrant import QdrantIndex
+from openmemory.index.collections import collection_name
+from openmemory.index.conditions import LABELS, TENANT
+from openmemory.index.entries import Entry
+from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
+from openmemory.index.qdrant import QdrantIndex
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")
 

@@ -14,17 +14,17 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.database import Tx
-from app.embeddings.breaker import State
-from app.embeddings.port import EmbedderUnavailable
-from app.errors import Unavailable
-from app.index import generations, marks
-from app.index.port import IndexUnavailable
-from app.index.space import Space
-from app.jobs.syncing import Syncing
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search.schemas import SearchQuery
-from app.services import INDEX_FOLDER, Services
+from openmemory.database import Tx
+from openmemory.embeddings.breaker import State
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.errors import Unavailable
+from openmemory.index import generations, marks
+from openmemory.index.port import IndexUnavailable
+from openmemory.index.space import Space
+from openmemory.jobs.syncing import Syncing
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import INDEX_FOLDER, Services
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.models import LOCAL, ann, begun, collections, filled, put, running
 

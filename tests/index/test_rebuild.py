@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search.schemas import Method, SearchQuery
-from app.services import Services
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.schemas import Method, SearchQuery
+from openmemory.services import Services
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.models import LOCAL, ann, begun, collections, filled, put, running
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from app.access.caller import Caller
-from app.index.entries import Entry
-from app.index.port import Document, Point
-from app.index.reconcile import LOCK, SyncRunning, SyncStatistics
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search.schemas import SearchQuery
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.index.entries import Entry
+from openmemory.index.port import Document, Point
+from openmemory.index.reconcile import LOCK, SyncRunning, SyncStatistics
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
 
 
 async def sync(services: Services, **options: Any) -> SyncStatistics:

@@ -12,10 +12,10 @@ from uuid import UUID
 import httpx
 import pytest
 
-from app.index.space import Space
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search.schemas import Method, SearchQuery
-from app.services import Services
+from openmemory.index.space import Space
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.schemas import Method, SearchQuery
+from openmemory.services import Services
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.models import ann, collections, running
 

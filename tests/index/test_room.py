@@ -10,11 +10,11 @@ from uuid import UUID
 import httpx
 import pytest
 
-from app.index import room
-from app.index.collections import collection_name
-from app.index.edge import EdgeIndex
-from app.index.front import Front
-from app.index.port import Filter, IndexUnavailable, Point, Vector
+from openmemory.index import room
+from openmemory.index.collections import collection_name
+from openmemory.index.edge import EdgeIndex
+from openmemory.index.front import Front
+from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 from tests.faults.disks import disk
 from tests.index.serving import served
 

@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.embeddings.local import LocalEmbedder
-from app.embeddings.port import Document
-from app.index import recut, tokens
-from app.index.models import Kind
-from app.index.tokens import Key
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.services import Services
+from openmemory.embeddings.local import LocalEmbedder
+from openmemory.embeddings.port import Document
+from openmemory.index import recut, tokens
+from openmemory.index.models import Kind
+from openmemory.index.tokens import Key
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.services import Services
 from tests.faults.embedding_server import EmbeddingServer
 from tests.index.models import ann, running
 

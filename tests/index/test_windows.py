@@ -8,8 +8,8 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from app.access.rules import EVERYTHING, Objects, Rules
-from app.index.port import Filter, Point, Vector, VectorIndex
+from openmemory.access.rules import EVERYTHING, Objects, Rules
+from openmemory.index.port import Filter, Point, Vector, VectorIndex
 
 ALICE = UUID(int=1)
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from app.jobs.clock import Clock
-from app.jobs.schedule import watch_clock
+from openmemory.jobs.clock import Clock
+from openmemory.jobs.schedule import watch_clock
 
 
 class Machine:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.jobs.on_demand import OnDemand
+from openmemory.jobs.on_demand import OnDemand
 
 WITHIN = 5
 
@@ -76,7 +76,7 @@ async def test_it_runs_again_after_it_failed(caplog: pytest.LogCaptureFixture) -
             raise ValueError("the first time")
         ended.set()
 
-    with caplog.at_level(logging.ERROR, "app.jobs.on_demand"):
+    with caplog.at_level(logging.ERROR, "openmemory.jobs.on_demand"):
         async with on_demand(job) as wanted:
             wanted.ask()
             await failed.wait()

@@ -44,7 +44,7 @@ class Bridge:
 async def bridged(folder: str, user: str) -> AsyncIterator[Bridge]:
     """The command, started for a user of the service on a data folder."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app", "mcp", "--client", "claude", "--user", user, "--data-dir", folder),
+        *(sys.executable, "-m", "openmemory", "mcp", "--client", "claude", "--user", user, "--data-dir", folder),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=clean_environment(), limit=1 << 24,
     )  # fmt: skip
     try:

@@ -92,7 +92,7 @@ class Isolated(Service):
     def _start(self, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
         folders = dict.fromkeys(("HOME", "TMPDIR"), str(self._home))
         return subprocess.Popen(
-            [*self._under, sys.executable, "-P", "-m", "app", *arguments],
+            [*self._under, sys.executable, "-P", "-m", "openmemory", *arguments],
             stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, start_new_session=True, cwd=self._home,
             # Compiled modules are part of the installation.
             env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **folders, **environment},

@@ -42,7 +42,7 @@ async def _over(transport: str, mode: str, address: str, user: str) -> AsyncIter
 async def _over_stdio(service: Service, user: str, mode: str = "legacy") -> AsyncIterator[Client]:
     bridge = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "app", "mcp", "--client", "claude", "--user", user, "--data-dir", service.folder],
+        args=["-m", "openmemory", "mcp", "--client", "claude", "--user", user, "--data-dir", service.folder],
         env=clean_environment(),
     )
     async with Client(stdio_client(bridge), mode=mode, read_timeout_seconds=30) as client:

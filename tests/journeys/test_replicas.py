@@ -17,9 +17,9 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.config import Settings
-from app.index.reconcile import LOCK
-from app.services import open_stores
+from openmemory.config import Settings
+from openmemory.index.reconcile import LOCK
+from openmemory.services import open_stores
 from tests.clusters import furnish
 from tests.journeys.service import START, Service, until
 from tests.warm import clean_environment
@@ -32,7 +32,7 @@ FRONT = """
 import sys
 from pathlib import Path
 import uvicorn
-from app.index.front import Front
+from openmemory.index.front import Front
 uvicorn.run(Front(Path(sys.argv[1])), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 """
 

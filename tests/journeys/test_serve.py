@@ -214,7 +214,7 @@ def test_a_reader_of_the_output_that_goes_away_does_not_stop_it(folder: Path) ->
     reading, writing = os.pipe()
     os.close(reading)
     with subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--data-dir", str(furnish(folder)), "--port", "0"],
+        [sys.executable, "-m", "openmemory", "serve", "--data-dir", str(furnish(folder)), "--port", "0"],
         stdout=writing,
         stderr=subprocess.DEVNULL,
         env=warm.clean_environment(),

@@ -51,7 +51,9 @@ def shared() -> Iterator[Service]:
 
 def workers(service: Service) -> list[psutil.Process]:
     """The processes that serve."""
-    return [child for child in psutil.Process(service.process.pid).children() if "app.cli.worker" in child.cmdline()]
+    return [
+        child for child in psutil.Process(service.process.pid).children() if "openmemory.cli.worker" in child.cmdline()
+    ]
 
 
 def memories(url: str, user: str) -> list[str]:

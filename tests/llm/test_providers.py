@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from app.egress.clients import Egress
-from app.llm.port import LanguageModel, LlmUnavailable, estimated_tokens
-from app.llm.providers import Llms, ProviderLlm
+from openmemory.egress.clients import Egress
+from openmemory.llm.port import LanguageModel, LlmUnavailable, estimated_tokens
+from openmemory.llm.providers import Llms, ProviderLlm
 from tests.llm.server import Answer, LlmServer, says
 
 KEY = "test-key-0123456789"

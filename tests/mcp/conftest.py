@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli.sockets import listen
-from app.cli.web import Server, public
-from app.main import create_app
-from app.services import Services
+from openmemory.cli.sockets import listen
+from openmemory.cli.web import Server, public
+from openmemory.main import create_app
+from openmemory.services import Services
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.mcp.streamable import MOST
+from openmemory.mcp.streamable import MOST
 from tests.mcp.streams import stream_of, tool
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}

@@ -12,11 +12,11 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from app.access import keys as keys_module
-from app.access.keys import KeyCreate, KeyCreated
-from app.access.principal import LOCAL
-from app.config import Settings
-from app.services import Services, open_services, open_stores
+from openmemory.access import keys as keys_module
+from openmemory.access.keys import KeyCreate, KeyCreated
+from openmemory.access.principal import LOCAL
+from openmemory.config import Settings
+from openmemory.services import Services, open_services, open_stores
 from tests.clusters import furnish
 from tests.mcp.conftest import ACCEPT, serving
 from tests.mcp.streams import Stream, stream_of, tool

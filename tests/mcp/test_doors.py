@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.mcp import doors
-from app.services import Services
+from openmemory.mcp import doors
+from openmemory.services import Services
 from tests.mcp.streams import CLIENT, stream_of, tool
 
 Ask = Callable[..., Awaitable[httpx.Response]]

@@ -9,9 +9,9 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from app.access.caller import Caller
-from app.memories.schemas import MemoryCreate
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 Failure = Callable[..., Awaitable[str]]

@@ -18,13 +18,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
-from app.access.keys import KeyCreate
-from app.access.principal import LOCAL
-from app.access.tokens import Tokens
-from app.config import Settings
-from app.egress.clients import Egress
-from app.memories.schemas import MemoryQuery
-from app.services import Services
+from openmemory.access.keys import KeyCreate
+from openmemory.access.principal import LOCAL
+from openmemory.access.tokens import Tokens
+from openmemory.config import Settings
+from openmemory.egress.clients import Egress
+from openmemory.memories.schemas import MemoryQuery
+from openmemory.services import Services
 from tests.access.authorization_server import AuthorizationServer
 from tests.mcp.conftest import serving
 from tests.mcp.streams import Stream, stream_of, tool

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from app.memories import pairing
-from app.services import Services
+from openmemory.memories import pairing
+from openmemory.services import Services
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 Remember = Callable[..., Awaitable[str]]

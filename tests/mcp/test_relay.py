@@ -15,13 +15,13 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.config import Settings
-from app.database import most_connections
-from app.errors import Unavailable
-from app.mcp import relay
-from app.services import Services, Stores, open_services, open_stores
-from app.sessions import presence
-from app.sessions.storage import CLASS
+from openmemory.config import Settings
+from openmemory.database import most_connections
+from openmemory.errors import Unavailable
+from openmemory.mcp import relay
+from openmemory.services import Services, Stores, open_services, open_stores
+from openmemory.sessions import presence
+from openmemory.sessions.storage import CLASS
 from tests.clusters import furnish
 from tests.journeys.service import Service
 from tests.mcp.conftest import ACCEPT, serving

@@ -4,9 +4,9 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.access.caller import Caller
-from app.memories.schemas import MemoryCreate
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from app.mcp.untrusted import Untrusted
+from openmemory.mcp.untrusted import Untrusted
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 Failure = Callable[..., Awaitable[str]]

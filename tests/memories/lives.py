@@ -7,9 +7,9 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.memories.schemas import MemoryCreate
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services
 
 
 async def made(services: Services, caller: Caller, content: str, *, days: float = 0.0, **more: Any) -> UUID:

@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import Select, select, text
 from sqlalchemy.dialects import postgresql
 
-from app.access.caller import Caller
-from app.memories.archiving import due, parameters
-from app.memories.models import Memory
-from app.memories.policies import CriteriaType, PolicyCreate
-from app.memories.upcoming import UpcomingQuery, statement
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.memories.archiving import due, parameters
+from openmemory.memories.models import Memory
+from openmemory.memories.policies import CriteriaType, PolicyCreate
+from openmemory.memories.upcoming import UpcomingQuery, statement
+from openmemory.services import Services
 
 MANY = 50_000
 PART = 10_000

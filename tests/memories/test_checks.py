@@ -1,8 +1,8 @@
 import pytest
 
-from app.config import Limits
-from app.errors import Invalid, TooLarge
-from app.memories import checks
+from openmemory.config import Limits
+from openmemory.errors import Invalid, TooLarge
+from openmemory.memories import checks
 
 LIMITS = Limits(text=10, metadata=40, name=5)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.embeddings.local import LocalEmbedder
-from app.memories import classifying, filing
-from app.memories.classifying import Choice
-from app.memories.subjects import NAMES, SUBJECTS, Subject, described
-from app.sections import Categories
 from benchmarks.categories import Case, cases, figures, measure
+from openmemory.embeddings.local import LocalEmbedder
+from openmemory.memories import classifying, filing
+from openmemory.memories.classifying import Choice
+from openmemory.memories.subjects import NAMES, SUBJECTS, Subject, described
+from openmemory.sections import Categories
 
 OWN = Path(__file__).parent / "own_categories.jsonl"
 TOYS = (Subject("a", "x", ("y",)), Subject("b", "z"), Subject("c", "w"))

@@ -10,18 +10,18 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from app import tables
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.access.principal import Scope
-from app.config import Capture
-from app.embeddings.port import EmbedderUnavailable
-from app.index.port import IndexUnavailable
-from app.memories import duplicates
-from app.memories.models import State
-from app.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
-from app.memories.service import Memories
-from app.services import Services
+from openmemory import tables
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.access.principal import Scope
+from openmemory.config import Capture
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.index.port import IndexUnavailable
+from openmemory.memories import duplicates
+from openmemory.memories.models import State
+from openmemory.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.service import Memories
+from openmemory.services import Services
 from tests.mcp.conftest import serving
 
 OLD, NEW = "Alice is allergic to peanuts.", "Alice has a peanut allergy."

@@ -9,14 +9,14 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.access.principal import Scope
-from app.memories import echoes
-from app.memories.models import State
-from app.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
-from app.search.schemas import SearchQuery
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.access.principal import Scope
+from openmemory.memories import echoes
+from openmemory.memories.models import State
+from openmemory.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
 
 SAID = "The cabin in Tromsø has no signal."
 Add = Callable[..., Awaitable[MemoryAdded]]

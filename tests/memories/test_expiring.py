@@ -9,14 +9,14 @@ from uuid import UUID
 import pytest
 from sqlalchemy import select, text
 
-from app.access.caller import Caller
-from app.errors import NotFound
-from app.index.reconcile import alone
-from app.memories import archiving
-from app.memories.models import Memory, State
-from app.memories.policies import PolicyCreate
-from app.memories.schemas import Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.errors import NotFound
+from openmemory.index.reconcile import alone
+from openmemory.memories import archiving
+from openmemory.memories.models import Memory, State
+from openmemory.memories.policies import PolicyCreate
+from openmemory.memories.schemas import Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.services import Services
 from tests.memories.lives import aged, ended, made, state
 
 

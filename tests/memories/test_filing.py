@@ -12,21 +12,21 @@ from uuid import UUID
 import pytest
 from sqlalchemy import TextClause, text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.embeddings.port import EmbedderUnavailable
-from app.errors import Conflict, Forbidden, Invalid, NotFound
-from app.index.reconcile import alone
-from app.jobs.on_demand import OnDemand
-from app.jobs.schedule import FIRST_FILING, scheduled
-from app.memories import classifying, described, filing, filing_orders
-from app.memories.filing import Filing, Waiting
-from app.memories.filing_preview import Preview
-from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
-from app.memories.subjects import NAMES
-from app.search.schemas import SearchQuery
-from app.sections import Categories
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.errors import Conflict, Forbidden, Invalid, NotFound
+from openmemory.index.reconcile import alone
+from openmemory.jobs.on_demand import OnDemand
+from openmemory.jobs.schedule import FIRST_FILING, scheduled
+from openmemory.memories import classifying, described, filing, filing_orders
+from openmemory.memories.filing import Filing, Waiting
+from openmemory.memories.filing_preview import Preview
+from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.subjects import NAMES
+from openmemory.search.schemas import SearchQuery
+from openmemory.sections import Categories
+from openmemory.services import Services
 
 HEALTH = "I am allergic to penicillin and take pills for my blood pressure, my doctor says"
 MONEY = "My mortgage and my savings: I invest 300 euros a month in index funds at the bank"

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from app.memories.injection import anywhere, instructs
+from openmemory.memories.injection import anywhere, instructs
 
 ORDERS = [
     # English: instead of what it was told

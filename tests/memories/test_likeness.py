@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.embeddings.port import PACKAGED
-from app.memories.likeness import LIKENESS, Said, judged
 from benchmarks import likeness
+from openmemory.embeddings.port import PACKAGED
+from openmemory.memories.likeness import LIKENESS, Said, judged
 
 
 @pytest.mark.parametrize(

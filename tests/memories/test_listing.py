@@ -11,13 +11,13 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.memories import listing
-from app.memories.list_sql import SORTABLE
-from app.memories.listing import Slice
-from app.memories.models import SHORT, State
-from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryRecord
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.memories import listing
+from openmemory.memories.list_sql import SORTABLE
+from openmemory.memories.listing import Slice
+from openmemory.memories.models import SHORT, State
+from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryRecord
+from openmemory.services import Services
 
 WORDS = ("Alpha", "beta", "Größe", "50%", "under_score", "back\\slash", "ÉCOLE", "tea", "x")
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -171,7 +171,7 @@ async def test_a_list_is_narrowed_to_apps_in_the_order_of_their_names(
 async def test_an_apps_list_and_its_total_hold_what_rules_allow(
     services: Services, owner: Caller, new_user: str, world: list[MemoryRecord]
 ):
-    from app.access.grants import GrantCreate
+    from openmemory.access.grants import GrantCreate
 
     claude = await services.directory.caller(new_user, "claude")
     rule = GrantCreate(effect="deny", object_type="category", object="red", app="claude")
@@ -189,7 +189,7 @@ async def test_related_memories_of_many_are_those_of_few(
     services: Services, owner: Caller, world: list[MemoryRecord], monkeypatch: pytest.MonkeyPatch
 ):
     """Levels that hold many are looked at one memory after the other, and read from the nearer end."""
-    from app.memories import ranked
+    from openmemory.memories import ranked
 
     one = next(each for each in world if len(each.categories) == 3 and each.state is State.ACTIVE)
     shared = {

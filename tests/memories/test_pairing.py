@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.access.principal import Scope
-from app.config import Capture
-from app.memories import pairing
-from app.memories.models import State
-from app.memories.pairs import LONGEST, parsed
-from app.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
-from app.memories.service import Memories
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.access.principal import Scope
+from openmemory.config import Capture
+from openmemory.memories import pairing
+from openmemory.memories.models import State
+from openmemory.memories.pairs import LONGEST, parsed
+from openmemory.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.service import Memories
+from openmemory.services import Services
 
 OLD, NEW = "budget=50K | deadline=May | lead=Ada", "Budget=40K | floor=3"
 BOTH = "budget=40K | deadline=May | lead=Ada | floor=3"

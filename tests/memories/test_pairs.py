@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import Text, func, literal, literal_column, select
 
-from app.memories.models import LIKE_PAIRS
-from app.memories.pairs import LONGEST, Change, merged, parsed, told
-from app.memories.schemas import PairChange, PairSource
-from app.services import Services
+from openmemory.memories.models import LIKE_PAIRS
+from openmemory.memories.pairs import LONGEST, Change, merged, parsed, told
+from openmemory.memories.schemas import PairChange, PairSource
+from openmemory.services import Services
 
 READ = [
     ("budget=50K", {"budget": "50K"}),

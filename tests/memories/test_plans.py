@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from app.access.caller import Caller
-from app.config import Settings
-from app.database import Tx
-from app.memories import echoes, pairing
-from app.memories.models import State
-from app.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
-from app.prepared import Prepared
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.config import Settings
+from openmemory.database import Tx
+from openmemory.memories import echoes, pairing
+from openmemory.memories.models import State
+from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.prepared import Prepared
+from openmemory.services import Services, open_services
 from tests.clusters import furnish
 
 COUNT = 4_000

@@ -7,14 +7,14 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, select, update
 
-from app import tables
-from app.access.caller import Caller
-from app.audit import trail
-from app.errors import Conflict, Forbidden, Invalid, NotFound
-from app.memories.models import Memory, State
-from app.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
-from app.search.schemas import SearchQuery
-from app.services import Services
+from openmemory import tables
+from openmemory.access.caller import Caller
+from openmemory.audit import trail
+from openmemory.errors import Conflict, Forbidden, Invalid, NotFound
+from openmemory.memories.models import Memory, State
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
 
 
 async def rows_about(services: Services, memory_id) -> dict[str, int]:

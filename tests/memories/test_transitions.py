@@ -1,8 +1,8 @@
 import pytest
 
-from app.errors import Conflict
-from app.memories.models import State
-from app.memories.transitions import ALLOWED, refuse, sources
+from openmemory.errors import Conflict
+from openmemory.memories.models import State
+from openmemory.memories.transitions import ALLOWED, refuse, sources
 
 
 def test_every_state_has_its_row_and_leads_somewhere():

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.access.caller import Caller
-from app.errors import Forbidden, Invalid
-from app.memories.models import State
-from app.memories.policies import PolicyCreate
-from app.memories.schemas import Expiry, MemoryUpdate
-from app.memories.upcoming import UpcomingPage, UpcomingQuery
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.errors import Forbidden, Invalid
+from openmemory.memories.models import State
+from openmemory.memories.policies import PolicyCreate
+from openmemory.memories.schemas import Expiry, MemoryUpdate
+from openmemory.memories.upcoming import UpcomingPage, UpcomingQuery
+from openmemory.services import Services
 from tests.memories.lives import ended, made
 
 

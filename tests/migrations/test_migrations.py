@@ -12,10 +12,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import NullPool, create_engine, text
 
 from alembic import command
-from app.embedded.folder import DataFolder
-from app.embedded.postgres import EmbeddedPostgres
-from app.migrations import configuration, newest
-from app.tables import metadata
+from openmemory.embedded.folder import DataFolder
+from openmemory.embedded.postgres import EmbeddedPostgres
+from openmemory.migrate import configuration, newest
+from openmemory.tables import metadata
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from app.access.authentication import Authenticator
-from app.config import Settings
-from app.main import create_app
-from app.rest.guard import Guard
-from app.services import Services
+from openmemory.access.authentication import Authenticator
+from openmemory.config import Settings
+from openmemory.main import create_app
+from openmemory.rest.guard import Guard
+from openmemory.services import Services
 
 MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 

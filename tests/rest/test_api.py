@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from app.services import Services
+from openmemory.services import Services
 
 RUBBISH: list[Any] = [
     None, True, "", " ", "\x00", "a\x00b", "é" * 300, "x" * 20_000, "default_user", "-1", "NaN", "1e999", 0, -1,

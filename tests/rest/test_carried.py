@@ -12,10 +12,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.access.keys import KeyCreate
-from app.access.principal import LOCAL
-from app.config import Settings
-from app.rest.carried import COOKIE
+from openmemory.access.keys import KeyCreate
+from openmemory.access.principal import LOCAL
+from openmemory.config import Settings
+from openmemory.rest.carried import COOKIE
 from tests.mcp.conftest import serving
 from tests.mcp.streams import stream_of, tool
 

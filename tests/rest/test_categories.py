@@ -9,7 +9,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.services import Services
+from openmemory.services import Services
 
 CATEGORIES = "/api/v1/categories"
 ASSIGN = f"{CATEGORIES}/assign"

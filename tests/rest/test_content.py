@@ -8,10 +8,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from app.config import Capture
-from app.main import create_app
-from app.memories.service import Memories
-from app.services import Services
+from openmemory.config import Capture
+from openmemory.main import create_app
+from openmemory.memories.service import Memories
+from openmemory.services import Services
 
 MEMORIES = "/api/v1/memories"
 TOKEN = "gh" + "p_" + "a1B2c3D4e5F6" * 3

@@ -11,10 +11,10 @@ from sqlalchemy import NullPool, make_url, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.access import keys as keys_module
-from app.access.keys import KeyCreate
-from app.access.principal import LOCAL
-from app.memories.schemas import MemoryCreate
+from openmemory.access import keys as keys_module
+from openmemory.access.keys import KeyCreate
+from openmemory.access.principal import LOCAL
+from openmemory.memories.schemas import MemoryCreate
 from tests.minute import early_in_a_minute
 
 MEMORIES = "/api/v1/memories"

@@ -4,8 +4,8 @@ import httpx
 import pytest
 from fastapi import FastAPI, HTTPException
 
-from app.access.principal import LOCAL
-from app.errors import (
+from openmemory.access.principal import LOCAL
+from openmemory.errors import (
     Conflict,
     Forbidden,
     Invalid,
@@ -17,9 +17,9 @@ from app.errors import (
     Unauthenticated,
     Unavailable,
 )
-from app.rest.errors import add_error_handlers, not_valid
-from app.sender import Sender, bind
-from app.services import Services
+from openmemory.rest.errors import add_error_handlers, not_valid
+from openmemory.sender import Sender, bind
+from openmemory.services import Services
 
 
 async def answer_to(services: Services, error: Exception) -> httpx.Response:

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.errors import NotFound
-from app.services import Services
+from openmemory.errors import NotFound
+from openmemory.services import Services
 
 MEMORIES = "/api/v1/memories"
 

@@ -262,7 +262,7 @@ async def test_a_length_that_is_none_is_refused(guarded, length):
 
 async def test_an_unexpected_failure_is_logged_under_the_id_that_the_answer_names(guarded, caplog):
     async with guarded(fails, access={"api_key": "no secret in logs"}) as client:
-        with caplog.at_level(logging.ERROR, logger="app.rest.guard"):
+        with caplog.at_level(logging.ERROR, logger="openmemory.rest.guard"):
             answer = await client.get("/x", params={"key": "no secret in logs"})
     assert (answer.status_code, answer.json()["error"]) == (500, "internal_error")
     request_id = answer.headers["x-request-id"]

@@ -9,22 +9,22 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.access.directory import Directory
-from app.access.keys import KeyCreate
-from app.access.principal import LOCAL
-from app.config import Database as DatabaseSettings
-from app.database import Database
-from app.health import Health
-from app.index.deliver import Deliverer
-from app.index.lazy import LazyIndex
-from app.index.models import Kind
-from app.index.port import IndexUnavailable, VectorIndex
-from app.index.reconcile import Reconciler
-from app.index.space import Space, Spaces
-from app.memories.indexed import IndexedMemories
-from app.rest.api import include_rest
-from app.sender import Sender, bind
-from app.services import Services
+from openmemory.access.directory import Directory
+from openmemory.access.keys import KeyCreate
+from openmemory.access.principal import LOCAL
+from openmemory.config import Database as DatabaseSettings
+from openmemory.database import Database
+from openmemory.health import Health
+from openmemory.index.deliver import Deliverer
+from openmemory.index.lazy import LazyIndex
+from openmemory.index.models import Kind
+from openmemory.index.port import IndexUnavailable, VectorIndex
+from openmemory.index.reconcile import Reconciler
+from openmemory.index.space import Space, Spaces
+from openmemory.memories.indexed import IndexedMemories
+from openmemory.rest.api import include_rest
+from openmemory.sender import Sender, bind
+from openmemory.services import Services
 
 
 @asynccontextmanager

@@ -10,10 +10,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.access.keys import KeyCreate
-from app.access.principal import LOCAL
-from app.memories import idempotency
-from app.services import Services
+from openmemory.access.keys import KeyCreate
+from openmemory.access.principal import LOCAL
+from openmemory.memories import idempotency
+from openmemory.services import Services
 from tests.rest.conftest import MakeClient
 
 MEMORIES = "/api/v1/memories"

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.config import Settings
-from app.rest.challenge import www_authenticate
+from openmemory.config import Settings
+from openmemory.rest.challenge import www_authenticate
 from tests.rest.conftest import MakeClient
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"

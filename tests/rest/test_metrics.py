@@ -10,10 +10,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.config import Database as DatabaseSettings
-from app.database import Database
-from app.main import create_app
-from app.metrics import stored
+from openmemory.config import Database as DatabaseSettings
+from openmemory.database import Database
+from openmemory.main import create_app
+from openmemory.metrics import stored
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from app.search.bm25 import SLOTS
-from app.search.service import MANY_TIMES, MANY_WORDS
+from openmemory.search.bm25 import SLOTS
+from openmemory.search.service import MANY_TIMES, MANY_WORDS
 
 SEARCH = "/api/v1/memories/search"
 

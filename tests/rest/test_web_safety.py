@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from app.config import load
-from app.errors import SetupError
-from app.rest.hardening import hardened
+from openmemory.config import load
+from openmemory.errors import SetupError
+from openmemory.rest.hardening import hardened
 from tests.rest.test_guard import KEY, PAGE
 
 ADD = "/api/v1/memories"

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search.conflicts import Disagreement, Statement, conflicts
-from app.search.schemas import SearchQuery
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.conflicts import Disagreement, Statement, conflicts
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
 
 MAY = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -14,24 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.embeddings.cache import CachedEmbedder
-from app.embeddings.port import CODE
-from app.index.port import Hit
-from app.index.space import Space, Spaces
-from app.index.tokens import Kept
-from app.memories.schemas import MemoryCreate
-from app.search.dated import FRESH, Recency, dated
-from app.search.explanation import Beside, Explanation, Round, explained, left_out
-from app.search.fusion import LABELLED_SHARE, fuse, relevant
-from app.search.late import compared
-from app.search.lexical import LexicalHit, Thread
-from app.search.periods import Period
-from app.search.schemas import SearchAnswer, SearchQuery, SearchResult
-from app.search.service import Search
-from app.search.threads import THREAD, Link, heard
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.port import CODE
+from openmemory.index.port import Hit
+from openmemory.index.space import Space, Spaces
+from openmemory.index.tokens import Kept
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.dated import FRESH, Recency, dated
+from openmemory.search.explanation import Beside, Explanation, Round, explained, left_out
+from openmemory.search.fusion import LABELLED_SHARE, fuse, relevant
+from openmemory.search.late import compared
+from openmemory.search.lexical import LexicalHit, Thread
+from openmemory.search.periods import Period
+from openmemory.search.schemas import SearchAnswer, SearchQuery, SearchResult
+from openmemory.search.service import Search
+from openmemory.search.threads import THREAD, Link, heard
+from openmemory.services import Services
 from tests.search.test_service import AwayEmbedder
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
-from app import exact_json
-from app.memories.models import Memory
-from app.search.filter_sql import filtering, predicate
-from app.search.filter_values import ISO
-from app.search.filters import parsed
-from app.services import Services
+from openmemory import exact_json
+from openmemory.memories.models import Memory
+from openmemory.search.filter_sql import filtering, predicate
+from openmemory.search.filter_values import ISO
+from openmemory.search.filters import parsed
+from openmemory.services import Services
 
 MISSING = object()
 NAMES = ["a", "b", "é", "a b", "0", "%", "'"]

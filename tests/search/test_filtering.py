@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from sqlalchemy import literal_column, select, text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.access.principal import LOCAL
-from app.index.port import Filter, Hit, Point, Vector, VectorIndex
-from app.index.space import Space, Spaces
-from app.memories.models import Memory
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search import matching, statistics
-from app.search.filter_sql import filtering, is_usual, predicate
-from app.search.filters import parsed
-from app.search.schemas import SearchQuery
-from app.search.service import Search
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.access.principal import LOCAL
+from openmemory.index.port import Filter, Hit, Point, Vector, VectorIndex
+from openmemory.index.space import Space, Spaces
+from openmemory.memories.models import Memory
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search import matching, statistics
+from openmemory.search.filter_sql import filtering, is_usual, predicate
+from openmemory.search.filters import parsed
+from openmemory.search.schemas import SearchQuery
+from openmemory.search.service import Search
+from openmemory.services import Services
 
 BY_WORDS, BY_MEANING = "tea", "beverages"
 """A query whose words the memories hold, and one that shares none with them: what it finds, the vectors found."""

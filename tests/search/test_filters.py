@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from app.errors import Invalid
-from app.search.filters import All, Comparison, Either, Not, Operator, parsed, read
+from openmemory.errors import Invalid
+from openmemory.search.filters import All, Comparison, Either, Not, Operator, parsed, read
 
 PROJECT = Comparison("metadata", Operator.EQ, ("webshop",), ("project",))
 NOTE = Comparison("kind", Operator.EQ, ("note",))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.access.rulebook import Rulebook
-from app.memories.schemas import MemoryCreate
-from app.search.bm25 import LexicalFilter
-from app.search.focus import FEWEST, LONGEST, focused
-from app.search.schemas import SearchQuery
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.access.rulebook import Rulebook
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.bm25 import LexicalFilter
+from openmemory.search.focus import FEWEST, LONGEST, focused
+from openmemory.search.schemas import SearchQuery
+from openmemory.services import Services
 
 
 async def talked(services: Services, owner: Caller, number: int = 40, **fields: str) -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.index.port import Hit
-from app.search.fusion import BOUNDS, DENSE_WEIGHT, FEW, TILT, dense_share, fuse, relevant, stands_out
-from app.search.lexical import LexicalHit
+from openmemory.index.port import Hit
+from openmemory.search.fusion import BOUNDS, DENSE_WEIGHT, FEW, TILT, dense_share, fuse, relevant, stands_out
+from openmemory.search.lexical import LexicalHit
 
 A, B, C, D = (UUID(int=number) for number in range(1, 5))
 

@@ -14,22 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.config import Settings
-from app.embeddings.cache import CachedEmbedder
-from app.embeddings.local import LocalEmbedder
-from app.embeddings.port import CODE
-from app.embeddings.tokens import cosines, rounded
-from app.index import tokens
-from app.index.space import Space, Spaces
-from app.index.tokens import Kept
-from app.memories.schemas import MemoryUpdate
-from app.search import arms
-from app.search.fusion import Fused
-from app.search.late import BLOCK, CLEAR, EQUAL, LONG, MOST, READ, blended, compared, maxsims
-from app.search.schemas import Method, SearchAnswer, SearchQuery
-from app.search.service import Search
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.config import Settings
+from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.local import LocalEmbedder
+from openmemory.embeddings.port import CODE
+from openmemory.embeddings.tokens import cosines, rounded
+from openmemory.index import tokens
+from openmemory.index.space import Space, Spaces
+from openmemory.index.tokens import Kept
+from openmemory.memories.schemas import MemoryUpdate
+from openmemory.search import arms
+from openmemory.search.fusion import Fused
+from openmemory.search.late import BLOCK, CLEAR, EQUAL, LONG, MOST, READ, blended, compared, maxsims
+from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
+from openmemory.search.service import Search
+from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.search.test_explanation import delivered, sound
 

@@ -12,14 +12,14 @@ from uuid import UUID
 import pytest
 from sqlalchemy import false, text
 
-from app.access.caller import Caller
-from app.memories.models import Memory, State
-from app.memories.schemas import MemoryCreate
-from app.search import statistics
-from app.search.bm25 import K1, NEAR, NEWEST, POOL, B
-from app.search.lexical import LexicalFilter, LexicalHit, search
-from app.search.spelling import STOP_WORDS
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.memories.models import Memory, State
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search import statistics
+from openmemory.search.bm25 import K1, NEAR, NEWEST, POOL, B
+from openmemory.search.lexical import LexicalFilter, LexicalHit, search
+from openmemory.search.spelling import STOP_WORDS
+from openmemory.services import Services
 
 WORDS = ["apple", "river", "stone", "cloud", "tiger", "violin", "harbor", "candle", "planet", "garden"]
 

@@ -10,13 +10,13 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.config import Settings
-from app.errors import SetupError
-from app.memories.schemas import MemoryCreate
-from app.search import lexicon
-from app.search.lexical import LexicalFilter, search
-from app.services import Services, open_services
+from openmemory.access.caller import Caller
+from openmemory.config import Settings
+from openmemory.errors import SetupError
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search import lexicon
+from openmemory.search.lexical import LexicalFilter, search
+from openmemory.services import Services, open_services
 from tests.clusters import furnish
 
 _NUMBERS = count()

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.memories.schemas import MemoryCreate
-from app.search.dated import FRESH, THEN, Recency, dated
-from app.search.fusion import Fused
-from app.search.periods import AROUND, HALF_LIFE, MOST, YEARS, Period, Reading, _parser, periods, read
-from app.search.schemas import SearchQuery
-from app.search.service import Search
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.dated import FRESH, THEN, Recency, dated
+from openmemory.search.fusion import Fused
+from openmemory.search.periods import AROUND, HALF_LIFE, MOST, YEARS, Period, Reading, _parser, periods, read
+from openmemory.search.schemas import SearchQuery
+from openmemory.search.service import Search
+from openmemory.services import Services
 from tests.search.test_explanation import adds_up
 
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)  # a Sunday
@@ -86,7 +86,7 @@ def test_of_many_dates_only_the_first_are_read(monkeypatch: pytest.MonkeyPatch, 
         given.append(text)
         return parse(text, **options)
 
-    monkeypatch.setattr("app.search.periods._parser", lambda: watched)
+    monkeypatch.setattr("openmemory.search.periods._parser", lambda: watched)
     question = ("we met on " + "x" * 300 + " " + " and ".join([day] * 1_000))[:4_000]
     found = read(question, NOW)
     assert (found.cut, found.alone) == (True, False)

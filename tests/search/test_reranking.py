@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.config import Reranker as RerankerSettings
-from app.config import load
-from app.egress.clients import Egress
-from app.errors import SetupError
-from app.memories.schemas import MemoryCreate
-from app.search.fusion import LABELLED_SHARE, Fused
-from app.search.reranking import LONGEST, NO_RERANKER, RerankerUnavailable, open_reranker, reranked
-from app.search.schemas import SearchQuery
-from app.search.service import Search
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.config import Reranker as RerankerSettings
+from openmemory.config import load
+from openmemory.egress.clients import Egress
+from openmemory.errors import SetupError
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.fusion import LABELLED_SHARE, Fused
+from openmemory.search.reranking import LONGEST, NO_RERANKER, RerankerUnavailable, open_reranker, reranked
+from openmemory.search.schemas import SearchQuery
+from openmemory.search.service import Search
+from openmemory.services import Services
 from tests.search.rerank_server import RerankServer
 from tests.search.test_explanation import adds_up
 

@@ -15,24 +15,24 @@ import numpy as np
 import pytest
 from sqlalchemy import select, text
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.access.readable import readable_by
-from app.embeddings.cache import CachedEmbedder
-from app.index import tokens
-from app.index.port import Hit
-from app.index.space import Space, Spaces
-from app.memories.models import Memory
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search import late
-from app.search.arms import CANDIDATES, FLOORS
-from app.search.bm25 import K1, NEAR, READ, B
-from app.search.focus import FEWEST, MOST, RATE, SAMPLE
-from app.search.fusion import fuse, relevant
-from app.search.lexical import LexicalHit
-from app.search.schemas import SearchQuery
-from app.search.service import Search
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.access.readable import readable_by
+from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.index import tokens
+from openmemory.index.port import Hit
+from openmemory.index.space import Space, Spaces
+from openmemory.memories.models import Memory
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search import late
+from openmemory.search.arms import CANDIDATES, FLOORS
+from openmemory.search.bm25 import K1, NEAR, READ, B
+from openmemory.search.focus import FEWEST, MOST, RATE, SAMPLE
+from openmemory.search.fusion import fuse, relevant
+from openmemory.search.lexical import LexicalHit
+from openmemory.search.schemas import SearchQuery
+from openmemory.search.service import Search
+from openmemory.services import Services
 from tests.search.test_service import AwayEmbedder
 
 WORDS = (

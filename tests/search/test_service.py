@@ -6,17 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.embeddings.cache import CachedEmbedder
-from app.embeddings.port import Document, EmbedderUnavailable, Question
-from app.errors import Invalid
-from app.index.port import Hit, IndexUnavailable
-from app.index.space import Space, Spaces
-from app.memories.schemas import MemoryCreate
-from app.search.schemas import Method, SearchQuery
-from app.search.service import Search
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.port import Document, EmbedderUnavailable, Question
+from openmemory.errors import Invalid
+from openmemory.index.port import Hit, IndexUnavailable
+from openmemory.index.space import Space, Spaces
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.schemas import Method, SearchQuery
+from openmemory.search.service import Search
+from openmemory.services import Services
 
 
 class AwayEmbedder:

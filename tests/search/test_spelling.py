@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.search.spelling import LONGEST, MOST_PHRASES, lexemes, meant, quoted, unknown
+from openmemory.search.spelling import LONGEST, MOST_PHRASES, lexemes, meant, quoted, unknown
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.search.statistics import LARGE, due, refresh
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.search.statistics import LARGE, due, refresh
+from openmemory.services import Services
 
 
 async def fill(services: Services, caller: Caller, count: int, namespace: str) -> None:

@@ -8,12 +8,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.errors import Invalid
-from app.memories.models import State
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search.schemas import SearchAnswer, SearchQuery
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.errors import Invalid
+from openmemory.memories.models import State
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.schemas import SearchAnswer, SearchQuery
+from openmemory.services import Services
 from tests.search.test_explanation import adds_up
 
 START = datetime(2026, 3, 1, tzinfo=UTC)

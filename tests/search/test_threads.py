@@ -7,15 +7,15 @@ from uuid import UUID
 
 import pytest
 
-from app.access.caller import Caller
-from app.access.grants import GrantCreate
-from app.memories.models import State
-from app.memories.schemas import MemoryCreate
-from app.search.fusion import LABELLED_SHARE, Fused
-from app.search.lexical import LexicalHit, Thread
-from app.search.schemas import SearchQuery, SearchResult
-from app.search.threads import BESIDE, THREAD, Link, heard, links
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.access.grants import GrantCreate
+from openmemory.memories.models import State
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.search.fusion import LABELLED_SHARE, Fused
+from openmemory.search.lexical import LexicalHit, Thread
+from openmemory.search.schemas import SearchQuery, SearchResult
+from openmemory.search.threads import BESIDE, THREAD, Link, heard, links
+from openmemory.services import Services
 
 A, B, C, D, E = (UUID(int=number) for number in range(1, 6))
 TALK, OTHER = Thread("default", "talk"), Thread("default", "other")

@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.access.caller import Caller
-from app.memories.schemas import MemoryCreate, MemoryUpdate
-from app.search.lexical import LexicalFilter, LexicalHit, search
-from app.search.spelling import lexemes
-from app.services import Services
+from openmemory.access.caller import Caller
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.search.lexical import LexicalFilter, LexicalHit, search
+from openmemory.search.spelling import lexemes
+from openmemory.services import Services
 
 OTHERS = ("The garden needs water", "A violin stands in the hall", "Breakfast is at eight")
 

@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.config import Settings
-from app.services import open_services
+from openmemory.config import Settings
+from openmemory.services import open_services
 from tests.clusters import furnish
 from tests.journeys.bridging import Bridge, bridged
 from tests.journeys.service import Service, short_parent, starting

@@ -22,8 +22,8 @@ import schemathesis
 from schemathesis.engine import events, from_schema
 from schemathesis.engine.recorder import ScenarioRecorder
 
-from app.config import Settings
-from app.services import open_services
+from openmemory.config import Settings
+from openmemory.services import open_services
 from tests.clusters import furnish
 from tests.living import living
 from tests.mcp.conftest import serving

@@ -21,17 +21,17 @@ import httpx
 import pytest
 from sqlalchemy import Uuid, bindparam, literal_column
 
-from app.access import directory
-from app.access.caller import Caller
-from app.access.principal import Principal, Scope
-from app.config import Settings
-from app.main import create_app
-from app.mcp.server import TOOLS
-from app.memories import list_sql
-from app.memories.asked import Asked
-from app.memories.models import Memory
-from app.search import readback, then
-from app.services import Services, open_services
+from openmemory.access import directory
+from openmemory.access.caller import Caller
+from openmemory.access.principal import Principal, Scope
+from openmemory.config import Settings
+from openmemory.main import create_app
+from openmemory.mcp.server import TOOLS
+from openmemory.memories import list_sql
+from openmemory.memories.asked import Asked
+from openmemory.memories.models import Memory
+from openmemory.search import readback, then
+from openmemory.services import Services, open_services
 from tests.backup.archives import members
 from tests.clusters import furnish
 from tests.living import living

@@ -15,12 +15,12 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from app.access.grants import GrantCreate
-from app.access.keys import KeyCreate
-from app.access.principal import LOCAL, Scope
-from app.memories.models import State
-from app.memories.schemas import MemoryCreate
-from app.services import Services
+from openmemory.access.grants import GrantCreate
+from openmemory.access.keys import KeyCreate
+from openmemory.access.principal import LOCAL, Scope
+from openmemory.memories.models import State
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.services import Services
 
 USERS, APPS, MEMORIES, RULES = 4, 3, 14, 7
 

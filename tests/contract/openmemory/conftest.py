@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services import Services
+from openmemory.services import Services
 from tests.mcp.conftest import serving
 
 Remember = Callable[..., Awaitable[dict[str, Any]]]

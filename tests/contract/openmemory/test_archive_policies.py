@@ -9,13 +9,13 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.errors import Forbidden
-from app.index.reconcile import alone
-from app.jobs import schedule
-from app.memories import archiving
-from app.memories.policies import PolicyCreate
-from app.memories.schemas import MemoryUpdate
-from app.services import Services
+from openmemory.errors import Forbidden
+from openmemory.index.reconcile import alone
+from openmemory.jobs import schedule
+from openmemory.memories import archiving
+from openmemory.memories.policies import PolicyCreate
+from openmemory.memories.schemas import MemoryUpdate
+from openmemory.services import Services
 from tests.contract.openmemory.conftest import Remember
 
 POLICIES = "/api/v1/archive-policies"

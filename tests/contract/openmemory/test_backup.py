@@ -12,7 +12,7 @@ from uuid import UUID
 import httpx
 import pytest
 
-from app.services import Services
+from openmemory.services import Services
 from tests.backup.archives import (
     EXPORT,
     IMPORT,

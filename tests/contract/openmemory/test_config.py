@@ -14,8 +14,8 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from app.config import Settings
-from app.services import Services, open_services
+from openmemory.config import Settings
+from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.living import living
 from tests.mcp.conftest import serving

@@ -14,13 +14,13 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, NullPool, create_engine, text
 
-from app import migrations
-from app.config import Settings, load
-from app.embedded.folder import DataFolder
-from app.embedded.postgres import EmbeddedPostgres
-from app.errors import SetupError
-from app.inherited import OBSOLETE, Inherited, inherit
-from app.services import open_stores
+from openmemory import migrate
+from openmemory.config import Settings, load
+from openmemory.embedded.folder import DataFolder
+from openmemory.embedded.postgres import EmbeddedPostgres
+from openmemory.errors import SetupError
+from openmemory.inherited import OBSOLETE, Inherited, inherit
+from openmemory.services import open_stores
 from tests.journeys.service import START, Service, until
 from tests.warm import clean_environment
 
@@ -232,7 +232,7 @@ async def server(short_folder: Path) -> AsyncIterator[str]:
 
 
 def engine_of(url: str, **more: Any) -> Engine:
-    return create_engine(migrations.configuration(url).attributes["url"], poolclass=NullPool, **more)
+    return create_engine(migrate.configuration(url).attributes["url"], poolclass=NullPool, **more)
 
 
 @pytest.fixture
@@ -326,7 +326,7 @@ def test_the_settings_as_they_are_shown_tell_it_too(tmp_path: Path) -> None:
         "OPENAI_API_KEY": SECRET,
         "PG_HOST": "h",
     }
-    command = [sys.executable, "-m", "app", "config", "--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "openmemory", "config", "--data-dir", str(tmp_path)]
     told = subprocess.run([*command, "--json"], env=environ, check=True, capture_output=True, text=True, timeout=60)
     shown = json.loads(told.stdout)
     assert (shown["access.default_user"], shown["embedder.provider"]) == ("bob", "openai")

@@ -20,11 +20,11 @@ from uuid import UUID
 import httpx
 import pytest
 
-from app.access.directory import Directory
-from app.access.keys import KeyCreate
-from app.access.principal import LOCAL
-from app.config import Settings
-from app.services import Services
+from openmemory.access.directory import Directory
+from openmemory.access.keys import KeyCreate
+from openmemory.access.principal import LOCAL
+from openmemory.config import Settings
+from openmemory.services import Services
 from tests.mcp.conftest import serving
 
 ORIGIN = "http://localhost:3000"

@@ -1,3 +1,0 @@
-from app.no_telemetry import turn_off
-
-turn_off()

@@ -1,0 +1,3 @@
+from openmemory.no_telemetry import turn_off
+
+turn_off()

@@ -1,0 +1,183 @@
+"""Whose a request is: the credential that it carries, checked; what is wrong, counted and logged."""
+
+from __future__ import annotations
+
+import hmac
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from openmemory.access import journal
+from openmemory.access.journal import Event
+from openmemory.access.keys import Keys
+from openmemory.access.principal import LOCAL, Principal, Scope
+from openmemory.access.rates import Rates
+from openmemory.addresses import is_loopback, network_of
+from openmemory.config import Settings
+from openmemory.database import Database
+from openmemory.errors import TooMany, Unauthenticated
+
+if TYPE_CHECKING:
+    from openmemory.access.claims import TokenClaims
+    from openmemory.access.tokens import Tokens
+
+SETTINGS_ID = "settings"
+_SHUT_OUT_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a request carries: credentials, the most binding first, and where it came from.
+
+    `forwarded`: a proxy says that it only passes it on. `outage`: the answer tells of the service and of nobody's
+    memories, also while PostgreSQL is away.
+    """
+
+    credentials: Sequence[str] = field(repr=False)
+    address: str | None
+    request: str
+    forwarded: bool = False
+    outage: bool = False
+
+
+class Authenticator:
+    """Checks credentials. Where none is needed, a request without one is this machine's."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        keys: Keys,
+        rates: Rates,
+        *,
+        tokens: Tokens | None = None,
+        local_key: str | None = None,
+    ) -> None:
+        self.required = credentials_required(settings)
+        self._static = settings.access.api_key.get_secret_value()
+        self._local = local_key
+        self._database = database
+        self._keys = keys
+        self._tokens = tokens
+        self._rates = rates
+        self._leeway = settings.oauth.leeway
+        self._shut_out: dict[str, float] = {}
+
+    async def principal(self, given: Given) -> Principal:
+        """Who asks. If several credentials are given, the first counts.
+
+        Raises:
+            Unauthenticated: one is needed and not given, or it is wrong, expired or revoked.
+            TooMany: too many wrong ones came from that address; known ones are let through all the same.
+            Unavailable: PostgreSQL does not answer.
+        """
+        if not given.credentials:
+            if self.required:
+                words = "An access token or an API key is needed." if self._tokens else "An API key is needed."
+                raise Unauthenticated(words, hint=_HOW)
+            if given.forwarded:
+                words = "A proxy passed this on, so it may come from another machine: an API key is needed."
+                raise Unauthenticated(words, hint=_BEHIND)
+            return LOCAL
+        credential = given.credentials[0]
+        if (known := self._known(credential)) is not None:
+            return known
+        shut = self._shut_out.get(network_of(given.address), 0.0) - time.monotonic()
+        if shut > 0 and not self._keys.was_good(credential):
+            raise TooMany("Too many wrong credentials came from this address.", retry_after=shut, hint=_later(shut))
+        if (found := await self._keys.find(credential, outage=given.outage)) is not None:
+            return found
+        wrong = Unauthenticated("The API key is wrong, or it has ended.", code="invalid_credential", hint=_HOW)
+        if self._tokens is not None and not credential.startswith("om_"):
+            try:
+                return self._of_token(await self._tokens.verify(credential))
+            except Unauthenticated as error:
+                wrong = error
+        await self._note_wrong(given, wrong.code)
+        raise wrong
+
+    async def still_valid(self, principal: Principal) -> bool:
+        """Whether the credential that opened a session is still good."""
+        if principal.ends is not None and time.time() >= principal.ends:
+            return False
+        kind, _, id_ = principal.id.partition(":")
+        return kind != "key" or await self._keys.in_force(UUID(id_))
+
+    def _known(self, credential: str) -> Principal | None:
+        """What needs no look into PostgreSQL."""
+        as_bytes = credential.encode("utf-8", "surrogatepass")
+        if self._local and hmac.compare_digest(as_bytes, self._local.encode()):
+            return LOCAL
+        if self._static and hmac.compare_digest(as_bytes, self._static.encode()):
+            return Principal(SETTINGS_ID, "access.api_key")
+        if self._tokens is not None and (claims := self._tokens.remembered(credential)) is not None:
+            return self._of_token(claims)
+        return self._keys.remembered(credential)
+
+    def _of_token(self, claims: TokenClaims) -> Principal:
+        return Principal(
+            id=f"token:{claims.issuer} {claims.subject} {claims.client}",
+            name=f"token of {claims.client}",
+            user=claims.user,
+            app=None if claims.owner else claims.app,
+            scopes=frozenset(Scope(scope) for scope in claims.scopes),
+            ends=claims.expires_at.timestamp() + self._leeway,
+        )
+
+    async def _note_wrong(self, given: Given, code: str) -> None:
+        try:
+            await self._rates.failure(given.address)
+        except TooMany as error:
+            if len(self._shut_out) >= _SHUT_OUT_MOST:
+                self._shut_out.clear()
+            self._shut_out[network_of(given.address)] = time.monotonic() + error.retry_after
+            raise
+        nobody = Principal("nobody", _prefix(given.credentials[0]), address=given.address, request=given.request)
+        async with self._database.statement() as tx:
+            await journal.record(tx, nobody, Event.CREDENTIAL_REFUSED, result=code)
+
+
+_BEHIND = (
+    "Make one with `openmemory keys create`, and name the proxy in http.trusted_proxies and its public name in "
+    "http.allowed_hosts."
+)
+_HOW = "Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`; MCP clients may append ?key=KEY to the URL."
+
+
+def credentials_required(settings: Settings) -> bool:
+    """Whether every request must carry one: whenever the service can be reached by another name than this machine's, or
+    through a proxy."""
+    return (
+        settings.access.require == "always"
+        or bool(settings.access.api_key.get_secret_value())
+        or bool(settings.oauth.issuer)
+        or bool(settings.http.trusted_proxies)
+        or beyond_loopback(settings)
+    )
+
+
+def beyond_loopback(settings: Settings) -> bool:
+    """Whether others than this machine may reach the service: by its address, or through a proxy that names it."""
+    names = (settings.host, *settings.http.allowed_hosts)
+    return not all(is_here(name) for name in names)
+
+
+def is_here(name: str) -> bool:
+    """Whether a name or an address, with or without a port, means this machine and no other."""
+    host = name[: name.find("]") + 1] if name.startswith("[") else name
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    return is_loopback(host.strip("[]").lower().rstrip("."))
+
+
+def _prefix(credential: str) -> str:
+    """What of a wrong credential may be told: the public part, if it looks like a key of ours."""
+    name, _, rest = credential.removeprefix("om_").partition("_")
+    return f"om_{name}" if credential.startswith("om_") and len(name) == 8 and name.isalnum() and rest else "unknown"
+
+
+def _later(seconds: float) -> str:
+    return f"Try again in {math.ceil(seconds)} s."

@@ -1,0 +1,130 @@
+"""Users and apps by name: made on first use, found in memory after that."""
+
+from __future__ import annotations
+
+import time
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from openmemory.access.caller import Caller
+from openmemory.access.models import App, User
+from openmemory.access.principal import LOCAL, Principal
+from openmemory.again import again
+from openmemory.config import Access
+from openmemory.database import Database
+from openmemory.errors import NotFound
+
+REMEMBERED = 30.0
+"""Seconds that ids are trusted: another replica may have erased the user meanwhile."""
+
+
+class Directory:
+    """Turns the names in a request into a `Caller`.
+
+    Remembers the ids of names for a while (they never change until a user is erased), never whether an app is paused:
+    that is decided where the rows are read.
+    """
+
+    def __init__(self, database: Database, settings: Access) -> None:
+        self._database = database
+        self._settings = settings
+        self._known: dict[tuple[str, str], tuple[tuple[UUID, UUID], float]] = {}
+
+    async def speaking(self, principal: Principal, user: str | None, app: str | None) -> Caller:
+        """The app that a principal speaks for, as an assistant; user and app are made if they are new.
+
+        Raises:
+            Forbidden: the credential does not allow what the names claim.
+        """
+        return await self.caller(principal.claimed_user(user), principal.claimed_app(app), principal=principal)
+
+    async def owner(self, principal: Principal, user: str | None, *, make: bool = False) -> Caller:
+        """The user themself; with a credential that is an app's, that app. The user must exist, or is made on demand.
+
+        Raises:
+            Forbidden: the credential does not allow what the name claims.
+            NotFound: no such user.
+        """
+        user = principal.claimed_user(user)
+        if principal.app is not None:
+            return await self.caller(user, principal.app, principal=principal)
+        if make or user == principal.user:
+            return await self.caller(user, None, owner=True, principal=principal)
+        return await self.existing(user, principal=principal)
+
+    async def caller(
+        self, user: str | None, app: str | None, *, owner: bool = False, principal: Principal = LOCAL
+    ) -> Caller:
+        """The caller of these names, making the user and the app if they are new. None means the configured default.
+
+        It checks no claim: what comes from a request goes through `speaking` or `owner`.
+        """
+        user = user or self._settings.default_user
+        app = app or self._settings.default_app
+        ids = self._remembered(user, app)
+        if ids is None:
+            ids = await self._find(user, app) or await self._make(user, app)
+            self._remember(user, app, ids)
+        return self._caller(user, app, ids, owner, principal)
+
+    async def existing(self, user: str | None, *, principal: Principal = LOCAL) -> Caller:
+        """A user themself, who must exist already, under the name of the default app. It checks no claim.
+
+        Raises:
+            NotFound: no such user.
+        """
+        user = user or self._settings.default_user
+        app = self._settings.default_app
+        ids = self._remembered(user, app)
+        if ids is None:
+            ids = await self._find(user, app)
+            if ids is None:
+                async with self._database.statement() as tx:
+                    known = await tx.scalar(select(User.id).where(User.user_id == user))
+                if known is None:
+                    raise NotFound("User not found", code="user_not_found")
+                ids = await self._make(user, app)
+            self._remember(user, app, ids)
+        return self._caller(user, app, ids, True, principal)
+
+    def forget(self, user: str) -> None:
+        """Drop what is remembered of a user that was erased."""
+        for key in [key for key in self._known if key[0] == user]:
+            del self._known[key]
+
+    def _caller(self, user: str, app: str, ids: tuple[UUID, UUID], owner: bool, principal: Principal) -> Caller:
+        return Caller(ids[0], user, ids[1], app, owner=owner, default=self._settings.default, principal=principal)
+
+    def _remember(self, user: str, app: str, ids: tuple[UUID, UUID]) -> None:
+        if len(self._known) >= 10_000:
+            self._known.clear()
+        self._known[user, app] = (ids, time.monotonic())
+
+    def _remembered(self, user: str, app: str) -> tuple[UUID, UUID] | None:
+        ids, since = self._known.get((user, app), (None, 0.0))
+        return ids if time.monotonic() - since < REMEMBERED else None
+
+    async def _find(self, user: str, app: str) -> tuple[UUID, UUID] | None:
+        query = select(User.id, App.id).join(App, App.owner_id == User.id).where(User.user_id == user, App.name == app)
+        async with self._database.statement() as tx:
+            row = (await tx.execute(query)).one_or_none()
+        return (row[0], row[1]) if row else None
+
+    @again
+    async def _make(self, user: str, app: str) -> tuple[UUID, UUID]:
+        async with self._database.transaction() as tx:
+            await tx.execute(insert(User).values(user_id=user, name=user).on_conflict_do_nothing())
+            user_id = await tx.scalar(select(User.id).where(User.user_id == user))
+            await tx.execute(insert(App).values(owner_id=user_id, name=app).on_conflict_do_nothing())
+            app_id = await tx.scalar(select(App.id).where(App.owner_id == user_id, App.name == app))
+        if user_id is None or app_id is None:
+            raise NotFound("The user was erased a moment ago", code="user_not_found")
+        return user_id, app_id
+
+    async def app_ids(self, caller: Caller, names: list[str]) -> list[UUID]:
+        """The ids of the user's apps of these names; unknown names are left out."""
+        query = select(App.id).where(App.owner_id == caller.user_id, App.name == func.any(names))
+        async with self._database.statement() as tx:
+            return list((await tx.scalars(query)).all())

@@ -1,0 +1,291 @@
+"""Grants: the allow and deny rules that a user makes for their apps, and what they amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Text, and_, cast, column, delete, exists, func, or_, select, table, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import aliased
+
+from openmemory.access import journal, rulebook
+from openmemory.access.caller import Caller
+from openmemory.access.explanation import Deciding, Facts, hindrance, reason
+from openmemory.access.journal import Event
+from openmemory.access.models import AccessControl, App
+from openmemory.access.readable import counts, keys_of, readable_by
+from openmemory.again import again
+from openmemory.config import LONGEST_NAME
+from openmemory.database import Database, Tx
+from openmemory.errors import Invalid, NotFound
+
+Effect = Literal["allow", "deny"]
+ObjectType = Literal["memory", "app", "namespace", "category", "all"]
+
+_OBJECT_EXISTS = {
+    "memory": text("SELECT true FROM memories WHERE id = CAST(:object AS uuid) AND user_id = :user"),
+    "app": text("SELECT true FROM apps WHERE id = CAST(:object AS uuid) AND owner_id = :user"),
+    # Categories are shared by name: that there is one tells what others file, unless it is the user's too.
+    "category": text(
+        """
+        SELECT true WHERE EXISTS (
+            SELECT FROM memory_categories AS c WHERE c.category_id = CAST(:object AS uuid) AND c.user_id = :user
+        ) OR EXISTS (
+            SELECT FROM access_controls
+            WHERE user_id = :user AND object_key = 'category:' || CAST(CAST(:object AS uuid) AS text)
+        )
+        """
+    ),
+}
+_MAKE_CATEGORY = text("INSERT INTO categories (name) VALUES (:name) ON CONFLICT DO NOTHING")
+_CATEGORY = text("SELECT id FROM categories WHERE name = :name")
+_CATEGORIES = table("categories", column("id"), column("name"))
+_AT_ONE_MOMENT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+class GrantCreate(BaseModel):
+    """A rule to make.
+
+    `app` is the subject's name, or null for every app of the user. `object` is the id of a memory, an app's or a
+    category's name or id, or a namespace's name; none for everything. Apps and categories of a name need not exist yet.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    effect: Effect
+    app: str | None = Field(default=None, max_length=LONGEST_NAME)
+    object_type: ObjectType
+    object: str | None = Field(default=None, max_length=LONGEST_NAME)
+
+
+class Grant(BaseModel):
+    """A rule that is in force."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: UUID
+    effect: Effect
+    app: str | None = Field(description="The app it speaks to; null: every app of the user.")
+    object_type: ObjectType
+    object: str | None = Field(description="The memory's id, the app's or category's id, or the namespace's name.")
+    created_at: datetime
+
+
+class Explanation(BaseModel):
+    """Whether an app may read a memory, and why."""
+
+    allowed: bool
+    reason: str = Field(description="Why, in words.")
+    rule: Grant | None = Field(description="The rule that decides; null: none does.")
+    considered: list[Grant] = Field(description="All rules that speak of the memory, in the order of precedence.")
+
+
+class Grants:
+    """Making, listing, revoking and explaining rules. Only the user may, never an app.
+
+    `memories` is the mapped class of what the rules are about, which stands above this package.
+    """
+
+    def __init__(self, database: Database, memories: Any) -> None:
+        self._database = database
+        self._memories = memories
+
+    @again
+    async def create(self, caller: Caller, new: GrantCreate) -> Grant:
+        """Make a rule; the same rule again is answered with the one that is in force.
+
+        Raises:
+            Forbidden: an app asks.
+            Invalid: the object does not fit its type.
+            NotFound: the app or the object is not the user's.
+        """
+        _only_owner(caller)
+        caller.may_write()
+        async with self._database.transaction() as tx:
+            await rulebook.hold(tx, [caller.user_id])
+            subject = None if new.app is None else await _app_id(tx, caller, new.app)
+            values: dict[str, Any] = {"user_id": caller.user_id, "subject_id": subject, "effect": new.effect}
+            values |= await _object(tx, caller, new)
+            made = insert(AccessControl).values(values | {"object_type": new.object_type}).on_conflict_do_nothing()
+            if (await tx.execute(made)).rowcount:
+                await rulebook.changed(tx, [caller.user_id])
+            same = [
+                AccessControl.user_id == caller.user_id,
+                AccessControl.subject_id.is_not_distinct_from(subject),
+                AccessControl.object_type == new.object_type,
+                AccessControl.object_id.is_not_distinct_from(values.get("object_id")),
+                AccessControl.object_name.is_not_distinct_from(values.get("object_name")),
+                AccessControl.effect == new.effect,
+            ]
+            grant = Grant.model_validate((await tx.execute(_grants().where(*same))).one())
+            await journal.record(tx, caller, Event.GRANT_CREATE, [grant.id], detail=_told(new))
+        return grant
+
+    async def list(self, caller: Caller, *, app: str | None = None) -> list[Grant]:
+        """The user's rules, those of one app or all, oldest first."""
+        _only_owner(caller)
+        caller.may_read()
+        query = _grants().where(AccessControl.user_id == caller.user_id)
+        if app is not None:
+            query = query.where(App.name == app)
+        async with self._database.transaction() as tx:
+            found = [Grant.model_validate(row) for row in await tx.execute(query.order_by(AccessControl.created_at))]
+            await journal.record(tx, caller, Event.GRANT_LIST)
+        return found
+
+    @again
+    async def revoke(self, caller: Caller, grant_id: UUID) -> None:
+        """End a rule.
+
+        Raises:
+            NotFound: no such rule of this user.
+        """
+        _only_owner(caller)
+        caller.may_write()
+        mine = (AccessControl.id == grant_id) & (AccessControl.user_id == caller.user_id)
+        async with self._database.transaction() as tx:
+            await rulebook.hold(tx, [caller.user_id])
+            if (await tx.execute(delete(AccessControl).where(mine))).rowcount == 0:
+                raise NotFound("Grant not found", code="grant_not_found")
+            await rulebook.changed(tx, [caller.user_id])
+            await journal.record(tx, caller, Event.GRANT_REVOKE, [grant_id])
+
+    async def explain(self, caller: Caller, app: str, memory_id: UUID) -> Explanation:
+        """Whether an app may read a memory, in any state, and by which rule.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: the app or the memory is not the user's.
+        """
+        _only_owner(caller)
+        caller.may_read()
+        async with self._database.transaction() as tx:
+            await tx.execute(_AT_ONE_MOMENT)
+            app_id = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, App.name == app))
+            if app_id is None:
+                raise NotFound("App not found", code="app_not_found")
+            asking = replace(caller, app_id=app_id, app=app, owner=False)
+            allowed, facts = await self._facts(tx, asking, memory_id)
+            speaking = await self._speaking(tx, asking, memory_id)
+            await journal.record(tx, caller, Event.GRANT_EXPLAIN, [memory_id], detail={"app": app})
+        decides = bool(speaking) and hindrance(facts) is None
+        considered = [Grant.model_validate(row) for row in speaking]
+        first = Deciding(*(getattr(speaking[0], name) for name in _DECIDING)) if speaking else None
+        return Explanation(
+            allowed=allowed,
+            reason=reason(facts, first),
+            rule=considered[0] if decides else None,
+            considered=considered,
+        )
+
+    async def _facts(self, tx: Tx, app: Caller, memory_id: UUID) -> tuple[bool, Facts]:
+        rows = self._memories
+        listed = exists().where(AccessControl.subject_id == app.app_id, AccessControl.effect == "allow")
+        found = await tx.execute(
+            select(
+                App.is_active,
+                rows.state,
+                func.coalesce(rows.expires_at <= func.now(), False).label("expired"),
+                func.coalesce(rows.valid_until <= func.now(), False).label("outdated"),
+                (rows.app_id == app.app_id).label("own"),
+                listed.label("listed"),
+                readable_by(app, rows).label("allowed"),
+            )
+            .join(App, App.id == app.app_id)
+            .where(rows.id == memory_id, rows.user_id == app.user_id),
+            app.parameters,
+        )
+        row = found.one_or_none()
+        if row is None:
+            raise NotFound("Memory not found", code="memory_not_found")
+        state = str(row.state)
+        facts = Facts(app.app, row.is_active, state, row.expired, row.outdated, row.own, row.listed, app.default)
+        return row.allowed, facts
+
+    async def _speaking(self, tx: Tx, app: Caller, memory_id: UUID) -> Sequence[Any]:
+        """The rules that speak to an app of a memory, in the order of precedence."""
+        rows, written = self._memories, aliased(App)
+        query = (
+            _grants()
+            .add_columns(func.coalesce(AccessControl.object_name, written.name, _CATEGORIES.c.name).label("name"))
+            .outerjoin(written, and_(AccessControl.object_type == "app", written.id == AccessControl.object_id))
+            .outerjoin(_CATEGORIES, _CATEGORIES.c.id == AccessControl.object_id)
+            .join(rows, rows.id == memory_id)
+            .where(
+                AccessControl.user_id == app.user_id,
+                or_(AccessControl.subject_id == app.app_id, AccessControl.subject_id.is_(None)),
+                AccessControl.object_key == func.any(keys_of(rows)),
+                counts(rows),
+            )
+            .order_by(
+                AccessControl.subject_id.is_(None),
+                AccessControl.effect == "allow",
+                AccessControl.created_at,
+                AccessControl.id,
+            )
+        )
+        return (await tx.execute(query)).all()
+
+
+_DECIDING = ("effect", "app", "object_type", "name")
+
+
+def _only_owner(caller: Caller) -> None:
+    caller.must_be_owner("see and change the rules of their apps")
+
+
+def _told(new: GrantCreate) -> dict[str, Any]:
+    """What the audit log tells of a new rule."""
+    return {"effect": new.effect, "app": new.app, "object_type": new.object_type, "object": new.object}
+
+
+def _grants() -> Any:
+    return select(
+        AccessControl.id,
+        AccessControl.effect,
+        App.name.label("app"),
+        AccessControl.object_type,
+        func.coalesce(AccessControl.object_name, cast(AccessControl.object_id, Text)).label("object"),
+        AccessControl.created_at,
+    ).outerjoin(App, App.id == AccessControl.subject_id)
+
+
+async def _app_id(tx: Tx, caller: Caller, name: str) -> UUID:
+    """The id of the user's app; made when it is new, so that a rule can be there before the app first calls."""
+    await tx.execute(insert(App).values(owner_id=caller.user_id, name=name).on_conflict_do_nothing())
+    found = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, App.name == name))
+    if found is None:
+        raise NotFound("User not found", code="user_not_found")
+    return found
+
+
+async def _object(tx: Tx, caller: Caller, new: GrantCreate) -> dict[str, Any]:
+    if new.object_type == "all":
+        if new.object is not None:
+            raise Invalid("object", "must be left out when object_type is 'all'")
+        return {}
+    if not new.object or not new.object.strip() or "\x00" in new.object:
+        raise Invalid("object", f"must name the {new.object_type} that the rule is about")
+    if new.object_type == "namespace":
+        return {"object_name": new.object}
+    try:
+        id_ = UUID(new.object)
+    except ValueError:
+        if new.object_type == "memory":
+            raise Invalid("object", f"must be the id (a UUID) of a memory, not {new.object[:80]!r}") from None
+        return {"object_id": await _by_name(tx, caller, new)}
+    if await tx.scalar(_OBJECT_EXISTS[new.object_type], {"object": id_, "user": caller.user_id}) is None:
+        raise NotFound(f"{new.object_type.capitalize()} not found", code=f"{new.object_type}_not_found")
+    return {"object_id": id_}
+
+
+async def _by_name(tx: Tx, caller: Caller, new: GrantCreate) -> UUID:
+    if new.object_type == "app":
+        return await _app_id(tx, caller, new.object or "")
+    await tx.execute(_MAKE_CATEGORY, {"name": new.object})
+    return UUID(str(await tx.scalar(_CATEGORY, {"name": new.object})))

@@ -1,0 +1,349 @@
+"""API keys: making, listing, rotating and revoking them, and finding whose one is. Only administrators may.
+
+A key is `om_`, eight characters by which it is found, `_` and 256 random bits. It is shown once; PostgreSQL keeps its
+SHA-256. A plain hash suffices because there is nothing to guess: slow hashes are for passwords, which people choose.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import BigInteger, Uuid, bindparam, exists, func, or_, select, text, update
+from sqlalchemy.dialects.postgresql import ARRAY, insert
+
+from openmemory.access import journal
+from openmemory.access.directory import Directory
+from openmemory.access.journal import Event
+from openmemory.access.models import ApiKey, User
+from openmemory.access.principal import Principal, Scope
+from openmemory.again import again
+from openmemory.config import LONGEST_NAME
+from openmemory.database import Database, Tx
+from openmemory.errors import Invalid, NotFound, Unavailable
+
+REMEMBERED = 5.0
+"""Seconds that a key which was found valid is not looked up again: so long another process may honour a revoked one."""
+
+LONGEST_LIFE = timedelta(days=3650)
+
+_ALPHABET = string.ascii_lowercase + string.digits
+_KEY = re.compile(r"om_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")
+_MOST = 10_000
+"""Keys remembered at once."""
+
+_LIKE_CREDENTIAL = re.compile(r"om_[a-z0-9]{8}_[\w-]{20}|local_[\w-]{40}|eyJ[\w-]+\.[\w-]+\.", re.ASCII)
+
+
+def looks_like_credential(text: str) -> bool:
+    """Returns True if a text holds what is probably a key of ours, that of a data folder, or a token."""
+    return _LIKE_CREDENTIAL.search(text) is not None
+
+
+class KeyCreate(BaseModel):
+    """A key to make. Either `user_id` or `everyone` says whose it is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=LONGEST_NAME, description="What it is for, such as `laptop`.")
+    user_id: str | None = Field(default=None, description="The user it speaks for; made on first use.")
+    everyone: bool = Field(default=False, description="It speaks for whatever user a request names.")
+    app: str | None = Field(
+        default=None, description="The app it speaks for; left out: any app, and the user themself."
+    )
+    namespaces: list[str] | None = Field(
+        default=None, min_length=1, max_length=100, description="The namespaces that it reaches; left out: all."
+    )
+    scopes: list[Scope] = Field(default=[Scope.READ, Scope.WRITE], min_length=1, description="What it may do.")
+    expires_at: datetime | None = Field(default=None, description="When it ends, with an offset; left out: never.")
+
+
+class Key(BaseModel):
+    """A key, without the key itself."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: UUID
+    prefix: str = Field(description="The beginning of the key, by which it is recognised.")
+    name: str
+    user_id: str | None = Field(description="The user it speaks for; null: every user.")
+    app: str | None
+    namespaces: list[str] | None
+    scopes: list[Scope]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None = Field(description="To within a minute.")
+
+
+class KeyCreated(Key):
+    """A new key, shown this once."""
+
+    key: str = Field(description="Keep it: it cannot be shown again.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a key was found to be, and when that was."""
+
+    id: UUID
+    principal: Principal
+    expires_at: datetime | None
+    at: float
+
+
+class Keys:
+    """The API keys of one service."""
+
+    def __init__(self, database: Database, directory: Directory) -> None:
+        self._database = database
+        self._directory = directory
+        self._known: dict[bytes, _Known] = {}
+        self._used: dict[UUID, datetime] = {}
+        self._ended = 0
+        """How often keys were ended here: what was looked up before is not remembered after."""
+
+    @again
+    async def create(self, principal: Principal, new: KeyCreate) -> KeyCreated:
+        """Make a key.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            Invalid: it says not whose it is, or ends in the past.
+        """
+        principal.must(Scope.ADMIN)
+        if (new.user_id is None) == (not new.everyone):
+            raise Invalid("user_id", "must be given, or `everyone` must be true; not both")
+        if new.expires_at is not None:
+            _check_end(new.expires_at)
+        user_id = None if new.user_id is None else (await self._directory.caller(new.user_id, None)).user_id
+        row = {
+            "name": new.name,
+            "user_id": user_id,
+            "app": new.app,
+            "namespaces": new.namespaces,
+            "scopes": sorted(set(new.scopes)),
+            "expires_at": new.expires_at,
+            "created_by": principal.name,
+        }
+        async with self._database.transaction() as tx:
+            made = await self._insert(tx, row)
+            detail = {"prefix": made.prefix, "name": made.name, "scopes": made.scopes}
+            await journal.record(tx, principal, Event.KEY_CREATE, [made.id], user_id=user_id, detail=detail)
+        return made
+
+    async def list(self, principal: Principal, *, user: str | None = None, ended: bool = False) -> list[Key]:
+        """The keys, newest first: those of one user or all; with `ended` the revoked and expired ones too.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+        """
+        principal.must(Scope.ADMIN)
+        query = _keys().order_by(ApiKey.created_at.desc(), ApiKey.id)
+        if user is not None:
+            query = query.where(User.user_id == user)
+        if not ended:
+            query = query.where(*_in_force())
+        async with self._database.transaction() as tx:
+            found = [Key.model_validate(row) for row in await tx.execute(query)]
+            await journal.record(tx, principal, Event.KEY_LIST)
+        return found
+
+    @again
+    async def revoke(self, principal: Principal, key_id: UUID) -> None:
+        """End a key: here at once, at other processes within five seconds.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            NotFound: no such key is in force.
+        """
+        principal.must(Scope.ADMIN)
+        async with self._database.transaction() as tx:
+            await self._end(tx, key_id, after=timedelta())
+            await journal.record(tx, principal, Event.KEY_REVOKE, [key_id])
+        self._forget(lambda known: known.id == key_id)
+
+    @again
+    async def rotate(self, principal: Principal, key_id: UUID, *, keep: int = 0) -> KeyCreated:
+        """Make another key with the same rights; the old one ends after `keep` seconds.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            NotFound: no such key is in force.
+        """
+        principal.must(Scope.ADMIN)
+        async with self._database.transaction() as tx:
+            row = await self._end(tx, key_id, after=timedelta(seconds=keep))
+            made = await self._insert(tx, row | {"created_by": principal.name})
+            detail = {"from": str(key_id), "prefix": made.prefix}
+            await journal.record(
+                tx, principal, Event.KEY_ROTATE, [key_id, made.id], user_id=row["user_id"], detail=detail
+            )
+        self._forget(lambda known: known.id == key_id)
+        return made
+
+    def forget_user(self, user: str) -> None:
+        """Drop what is remembered of the keys of a user that was erased, and with them their keys."""
+        self._forget(lambda known: known.principal.user == user)
+
+    def _forget(self, which: Callable[[_Known], bool]) -> None:
+        self._ended += 1
+        self._known = {digest: known for digest, known in self._known.items() if not which(known)}
+
+    async def exist(self) -> bool:
+        """Whether any key is in force."""
+        async with self._database.statement() as tx:
+            return bool(await tx.scalar(select(exists().where(*_in_force()))))
+
+    def remembered(self, key: str) -> Principal | None:
+        """Whose a key is that was found valid a moment ago."""
+        digest = _digest(key)
+        known = self._known.get(digest)
+        if known is None or time.monotonic() - known.at > REMEMBERED:
+            return None
+        self._used[known.id] = datetime.now(UTC)
+        return self._last_known(digest)
+
+    def was_good(self, key: str) -> bool:
+        """Whether a key was found valid at some time, which says nothing of now."""
+        return _digest(key) in self._known
+
+    async def find(self, key: str, *, outage: bool = False) -> Principal | None:
+        """Whose a key is, looked up; None if it is none of ours, or ended. `outage`: without PostgreSQL, whose it was.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        match = _KEY.fullmatch(key)
+        if match is None:
+            return None
+        digest, ended = _digest(key), self._ended
+        try:
+            async with self._database.statement() as tx:
+                row = (await tx.execute(_FIND, {"prefix": _shown(match[1])})).one_or_none()
+        except Unavailable:
+            # It may have been revoked elsewhere, and PostgreSQL may be back in a moment: good enough for the metrics,
+            # which tell of the outage, and for nothing of anybody's.
+            if not outage or (principal := self._last_known(digest)) is None:
+                raise
+            return principal
+        # Compared in any case, in a time that tells nothing of where the two differ.
+        same = hmac.compare_digest(bytes(32) if row is None else row.hash, digest)
+        if row is None or not same or not row.in_force:
+            return None
+        principal = Principal(
+            id=f"key:{row.id}",
+            name=f"{row.prefix} ({row.name})",
+            user=row.user,
+            app=row.app,
+            namespaces=None if row.namespaces is None else tuple(row.namespaces),
+            scopes=frozenset(Scope(scope) for scope in row.scopes),
+        )
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        if ended == self._ended:
+            self._known[digest] = _Known(row.id, principal, row.expires_at, time.monotonic())
+        self._used[row.id] = datetime.now(UTC)
+        return principal
+
+    def _last_known(self, digest: bytes) -> Principal | None:
+        known = self._known.get(digest)
+        if known is None or (known.expires_at is not None and known.expires_at <= datetime.now(UTC)):
+            return None
+        return known.principal
+
+    async def in_force(self, key_id: UUID) -> bool:
+        """Whether a key that opened a session may still be used."""
+        now = time.monotonic()
+        if any(known.id == key_id and now - known.at <= REMEMBERED for known in self._known.values()):
+            return True
+        async with self._database.statement() as tx:
+            return bool(await tx.scalar(select(exists().where(ApiKey.id == key_id, *_in_force()))))
+
+    async def note_use(self) -> None:
+        """Write down when the keys were last used; a job calls this."""
+        used, self._used = self._used, {}
+        if not used:
+            return
+        values = {"ids": list(used), "seconds": [round(moment.timestamp()) for moment in used.values()]}
+        try:
+            async with self._database.statement() as tx:
+                await tx.execute(_NOTE_USE, values)
+        except BaseException:
+            self._used = used | self._used
+            raise
+
+    async def _insert(self, tx: Tx, row: dict[str, Any]) -> KeyCreated:
+        while True:
+            name = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+            key = f"{_shown(name)}_{secrets.token_urlsafe(32)}"
+            made = insert(ApiKey).values(row | {"prefix": _shown(name), "hash": _digest(key)})
+            id_ = await tx.scalar(made.on_conflict_do_nothing(index_elements=["prefix"]).returning(ApiKey.id))
+            if id_ is not None:
+                found = (await tx.execute(_keys().where(ApiKey.id == id_))).one()
+                return KeyCreated(key=key, **Key.model_validate(found).model_dump())
+
+    async def _end(self, tx: Tx, key_id: UUID, *, after: timedelta) -> dict[str, Any]:
+        columns = (
+            ApiKey.name, ApiKey.user_id, ApiKey.app, ApiKey.namespaces, ApiKey.scopes, ApiKey.expires_at,
+        )  # fmt: skip
+        end = {"revoked_at": func.now()} if not after else {
+            "expires_at": func.least(ApiKey.expires_at, func.now() + after)
+        }  # fmt: skip
+        before = (
+            await tx.execute(select(*columns).where(ApiKey.id == key_id, *_in_force()).with_for_update())
+        ).one_or_none()
+        if before is None:
+            raise NotFound("Key not found", code="key_not_found", hint="`openmemory keys list` shows those in force.")
+        await tx.execute(update(ApiKey).where(ApiKey.id == key_id).values(end))
+        return dict(before._mapping)
+
+
+_FIND = text("""
+SELECT k.id, k.prefix, k.hash, k.name, u.user_id AS user, k.app, k.namespaces, k.scopes, k.expires_at,
+       k.revoked_at IS NULL AND coalesce(k.expires_at > now(), true) AS in_force
+FROM api_keys k LEFT JOIN users u ON u.id = k.user_id WHERE k.prefix = :prefix
+""")
+
+_NOTE_USE = text("""
+UPDATE api_keys k SET last_used_at = greatest(k.last_used_at, to_timestamp(used.seconds))
+FROM unnest(:ids, :seconds) AS used(id, seconds) WHERE k.id = used.id
+""").bindparams(bindparam("ids", type_=ARRAY(Uuid)), bindparam("seconds", type_=ARRAY(BigInteger)))
+
+
+def _keys() -> Any:
+    return select(
+        ApiKey.id, ApiKey.prefix, ApiKey.name, User.user_id.label("user_id"), ApiKey.app, ApiKey.namespaces,
+        ApiKey.scopes, ApiKey.created_at, ApiKey.created_by, ApiKey.expires_at, ApiKey.revoked_at, ApiKey.last_used_at,
+    ).outerjoin(User, User.id == ApiKey.user_id)  # fmt: skip
+
+
+def _in_force() -> Sequence[Any]:
+    return (ApiKey.revoked_at.is_(None), or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > func.now()))
+
+
+def _shown(name: str) -> str:
+    return f"om_{name}"
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def _check_end(moment: datetime) -> None:
+    if moment.tzinfo is None:
+        raise Invalid("expires_at", "must carry an offset from UTC, such as 2027-01-31T12:00:00Z")
+    now = datetime.now(UTC)
+    if not now < moment <= now + LONGEST_LIFE:
+        raise Invalid("expires_at", "must lie in the future, at most ten years ahead")

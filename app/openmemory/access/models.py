@@ -1,0 +1,185 @@
+"""Tables: who there is, what credentials they have, what apps may read, and what was done."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CheckConstraint,
+    Computed,
+    ForeignKey,
+    Identity,
+    Index,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from openmemory.database import Base
+
+NEW_ID = text("gen_random_uuid()")
+NOW = func.now()
+
+
+class User(Base):
+    """Whose memories they are. `user_id` is the name that clients choose.
+
+    `rules_revision` rises with every change of the user's rules.
+    """
+
+    __tablename__ = "users"
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    user_id: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str | None]
+    email: Mapped[str | None] = mapped_column(unique=True)
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
+    rules_revision: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class App(Base):
+    """A client that reads and writes for a user. A paused app (`is_active` false) does neither."""
+
+    __tablename__ = "apps"
+    __table_args__ = (UniqueConstraint("owner_id", "name"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    owner_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    name: Mapped[str]
+    description: Mapped[str | None]
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
+    is_active: Mapped[bool] = mapped_column(server_default=text("true"))
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class AccessControl(Base):
+    """One allow or deny rule. No subject means every app of the user.
+
+    `object_key` is what a memory is matched by: `all`, `memory:<id>`, `app:<id>`, `category:<id>` or
+    `namespace:<name>`; one index probe finds every rule that speaks of a memory.
+    """
+
+    __tablename__ = "access_controls"
+    __table_args__ = (
+        CheckConstraint("effect IN ('allow', 'deny')", name="effect"),
+        CheckConstraint("subject_type = 'app'", name="subject_type"),
+        CheckConstraint(
+            "(object_type = 'all' AND object_id IS NULL AND object_name IS NULL)"
+            " OR (object_type = 'namespace' AND object_id IS NULL AND object_name IS NOT NULL)"
+            " OR (object_type IN ('memory', 'app', 'category') AND object_id IS NOT NULL AND object_name IS NULL)",
+            name="object",
+        ),
+        Index("idx_access_subject", "subject_type", "subject_id"),
+        Index("idx_access_object", "object_type", "object_id"),
+        Index("idx_access_rule", "user_id", "object_key", "subject_id", "effect", unique=True),
+        Index(
+            "idx_access_rule_every_app",
+            "user_id",
+            "object_key",
+            "effect",
+            unique=True,
+            postgresql_where=text("subject_id IS NULL"),
+        ),
+        Index("idx_access_subject_effect", "subject_id", "effect", "object_key"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    subject_type: Mapped[str] = mapped_column(server_default=text("'app'"))
+    subject_id: Mapped[UUID | None] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"))
+    object_type: Mapped[str]
+    object_id: Mapped[UUID | None]
+    object_name: Mapped[str | None]
+    object_key: Mapped[str] = mapped_column(
+        Computed(
+            "CASE WHEN object_type = 'all' THEN 'all'"
+            " ELSE object_type || ':' || coalesce(object_name, object_id::text) END",
+            persisted=True,
+        )
+    )
+    effect: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class ApiKey(Base):
+    """A credential. Of the key itself only its SHA-256 is kept, and the prefix by which it is found and told.
+
+    Without a user it is everybody's; without an app it speaks for the user themself; without namespaces, for all.
+    """
+
+    __tablename__ = "api_keys"
+    __table_args__ = (
+        CheckConstraint("scopes <@ ARRAY['read', 'write', 'admin']", name="scopes"),
+        CheckConstraint("octet_length(hash) = 32", name="hash"),
+        Index("ix_api_keys_user_id", "user_id"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    prefix: Mapped[str] = mapped_column(unique=True)
+    hash: Mapped[bytes]
+    name: Mapped[str]
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    app: Mapped[str | None]
+    namespaces: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
+    scopes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    created_by: Mapped[str]
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+
+
+class AuditEvent(Base):
+    """One thing that somebody did or was denied. It holds no text of a memory and no query, so it outlives both.
+
+    Triggers keep it append-only: nothing changes a row, and none younger than 30 days can be removed. No foreign keys:
+    what is told here has happened, whatever became of those it is about.
+    """
+
+    __tablename__ = "audit_events"
+    __table_args__ = (
+        Index("ix_audit_events_user_id", "user_id", "id"),
+        Index("ix_audit_events_event", "event", "id"),
+        Index("ix_audit_events_refused", "id", postgresql_where=text("result <> 'ok'")),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    event: Mapped[str]
+    result: Mapped[str] = mapped_column(server_default=text("'ok'"))
+    principal: Mapped[str]
+    principal_name: Mapped[str]
+    door: Mapped[str]
+    address: Mapped[str | None]
+    request: Mapped[str | None]
+    user_id: Mapped[UUID | None]
+    app_id: Mapped[UUID | None]
+    objects: Mapped[list[UUID] | None] = mapped_column(ARRAY(Uuid))
+    count: Mapped[int] = mapped_column(server_default=text("0"))
+    detail: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+
+
+class RateLimit(Base):
+    """How often something was done in the present period of time and in the one before, in any process.
+
+    Unlogged: a crash of PostgreSQL forgets it, and nothing else is lost.
+    """
+
+    __tablename__ = "rate_limits"
+    __table_args__ = ({"prefixes": ["UNLOGGED"]},)
+
+    bucket: Mapped[str] = mapped_column(primary_key=True)
+    period: Mapped[int] = mapped_column(BigInteger)
+    used: Mapped[int]
+    before: Mapped[int]

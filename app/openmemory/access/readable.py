@@ -1,0 +1,176 @@
+"""What a caller may read: the one SQL predicate that every read of every door goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    column,
+    exists,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    table,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, array
+
+from openmemory.access.caller import Caller
+from openmemory.access.models import AccessControl, App
+
+_CATEGORIES = table("memory_categories", column("memory_id"), column("category_id"), column("automatic"))
+_TEXTS: ColumnElement[Any] = literal_column("'{}'::text[]")
+
+
+def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",)) -> ColumnElement[bool]:
+    """The rows that `caller` may read, as a predicate over `rows`.
+
+    `rows` is a mapped class with id, user_id, app_id, namespace, state, expires_at and valid_until. The predicate
+    binds `caller_user_id`, `caller_app_id` and `caller_namespaces`: execute with `caller.parameters`. So the statement
+    is the same for all callers of one sort, and is compiled once.
+
+    1. The row is the caller's user's, in one of `states`, not expired, still valid unless it is archived or deleted (as
+       what was superseded is), and in a namespace that the caller's credential reaches.
+    2. The owner reads all of these. For an app, further:
+    3. a paused app reads nothing;
+    4. of the rules that speak of the row (itself, its app, namespace, categories, or everything) one decides:
+       a rule for this app goes before a rule for every app, and a deny before an allow; a rule that allows a category
+       does not speak of what only the service has filed there (`counts`);
+    5. with no such rule: under `own_app` an app reads what it wrote; under `user` it reads everything, unless it has
+       allow rules of its own, for then these are the list of what it reads.
+    """
+    mine = and_(
+        rows.user_id == bindparam("caller_user_id"),
+        within_reach(rows),
+        or_(*(rows.state == _constant(state, "::memory_state") for state in states)),
+        or_(rows.expires_at.is_(None), rows.expires_at > func.now()),
+        _valid(rows, states),
+    )
+    if caller.owner:
+        return mine
+    app: ColumnElement[Any] = bindparam("caller_app_id")
+    app_is_active = exists().where(App.id == app, App.owner_id == bindparam("caller_user_id"), App.is_active)
+    of_this_app = and_(
+        AccessControl.user_id == bindparam("caller_user_id"),
+        or_(AccessControl.subject_id == app, AccessControl.subject_id.is_(None)),
+    )
+    every_app = AccessControl.user_id == bindparam("caller_user_id"), AccessControl.subject_id.is_(None)
+    has_rules = or_(
+        _is_there(AccessControl.subject_id == app, order=(AccessControl.effect, AccessControl.object_key)),
+        _is_there(*every_app, order=(AccessControl.object_key, AccessControl.effect)),
+    )
+    has_allow_rules = _is_there(
+        AccessControl.subject_id == app,
+        AccessControl.effect == _constant("allow"),
+        order=(AccessControl.effect, AccessControl.object_key),
+    )
+    verdict = (
+        select(AccessControl.effect)
+        .where(of_this_app, AccessControl.object_key == func.any(keys_of(rows)), counts(rows))
+        .order_by(AccessControl.subject_id.is_(None), AccessControl.effect == _constant("allow"))
+        .limit(literal_column("1"))
+        .correlate(rows)
+        .scalar_subquery()
+    )
+    unruled = rows.app_id == app if caller.default == "own_app" else ~has_allow_rules
+    ruled = func.coalesce(verdict, case((unruled, _constant("allow")), else_=_constant("deny"))) == _constant("allow")
+    # Evaluated once per statement, not per row: without any rule the verdict is never looked for.
+    allowed = case((has_rules, ruled), else_=unruled)
+    return and_(mine, app_is_active.correlate(None), allowed)
+
+
+def _valid(rows: Any, states: Sequence[str]) -> ColumnElement[bool]:
+    """What is in use holds now; what was archived or deleted may have held before."""
+    holds = or_(rows.valid_until.is_(None), rows.valid_until > func.now())
+    before = [state for state in states if state in ("archived", "deleted")]
+    return or_(holds, *(rows.state == _constant(state, "::memory_state") for state in before))
+
+
+def reads_most(caller: Caller, states: Sequence[str]) -> bool:
+    """Whether no rule and no namespace keeps the caller from what is active: then what is hidden is few."""
+    return caller.owner and caller.principal.namespaces is None and "active" in states
+
+
+def hidden_from(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",)) -> ColumnElement[bool]:
+    """The rows of the caller's user that `readable_by` leaves out, as a predicate over `rows`; executed as that one is.
+
+    Of a caller who `reads_most`, it says besides what is true of all of these, so that a small index finds them.
+    """
+    hidden = and_(
+        rows.user_id == bindparam("caller_user_id"),
+        readable_by(caller, rows, states=states).is_not(literal_column("true")),
+    )
+    return and_(hidden, is_aside(rows)) if reads_most(caller, states) else hidden
+
+
+def is_aside(rows: Any) -> ColumnElement[bool]:
+    """The rows that may be hidden from a caller who `reads_most`, as the condition of their index has it."""
+    not_active = rows.state != _constant("active", "::memory_state")
+    return or_(not_active, rows.expires_at.is_not(None), rows.valid_until.is_not(None))
+
+
+def within_reach(rows: Any) -> ColumnElement[bool]:
+    """The rows in the namespaces that the caller's credential reaches: a part of `readable_by`."""
+    namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))
+    return or_(namespaces.is_(None), rows.namespace == func.any(namespaces))
+
+
+def _is_there(*which: ColumnElement[bool], order: Sequence[Any]) -> ColumnElement[bool]:
+    """Whether there is such a rule.
+
+    In the `order` of an index, without which all would have to be sorted: of an EXISTS the planner expects that the
+    first rows of the whole table settle it, which they never do for an app that has no rules.
+    """
+    first: Select[Any] = select(literal_column("true")).where(*which).order_by(*order).limit(literal_column("1"))
+    return func.coalesce(first.correlate(None).scalar_subquery(), false())
+
+
+def _constant(value: str, cast: str = "") -> ColumnElement[Any]:
+    """A constant of our own in the text of the statement, so that partial indexes match whatever the plan."""
+    return literal_column(f"'{value}'{cast}")
+
+
+def counts(rows: Any) -> ColumnElement[bool]:
+    """Whether a rule whose key is one of the row's speaks of it: not if it allows a category that is only our guess.
+
+    A guess may take a memory from an app, and never give it one.
+    """
+    guessed = (
+        select(_CATEGORIES.c.automatic)
+        .where(_CATEGORIES.c.memory_id == rows.id, _CATEGORIES.c.category_id == AccessControl.object_id)
+        .correlate(rows, AccessControl)
+        .scalar_subquery()
+    )
+    return or_(
+        AccessControl.effect == _constant("deny"),
+        AccessControl.object_type != _constant("category"),
+        guessed.is_not(literal_column("true")),
+    )
+
+
+def keys_of(rows: Any) -> ColumnElement[Any]:
+    """Every `access_controls.object_key` under which a rule may speak of the row."""
+    own = array(
+        [
+            _constant("all", "::text"),
+            _constant("memory:").concat(cast(rows.id, Text)),
+            _constant("app:").concat(cast(rows.app_id, Text)),
+            _constant("namespace:").concat(rows.namespace),
+        ]
+    )
+    filed_under = (
+        select(func.array_agg(_constant("category:").concat(cast(_CATEGORIES.c.category_id, Text))))
+        .where(_CATEGORIES.c.memory_id == rows.id)
+        .correlate(rows)
+        .scalar_subquery()
+    )
+    return func.array_cat(own, func.coalesce(filed_under, _TEXTS))

@@ -1,0 +1,121 @@
+"""What an app may read, in sets: told beforehand to those that propose memories, so that they propose few in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from openmemory.access.caller import Default
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What rules speak of: some memories, those of some apps, in some namespaces, under some categories, or all."""
+
+    memories: frozenset[UUID] = frozenset()
+    apps: frozenset[UUID] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+    categories: frozenset[UUID] = frozenset()
+    everything: bool = False
+
+    def __bool__(self) -> bool:
+        return self.everything or len(self) > 0
+
+    def __len__(self) -> int:
+        return len(self.memories) + len(self.apps) + len(self.namespaces) + len(self.categories)
+
+    def __or__(self, other: Objects) -> Objects:
+        if not self or not other:
+            return self or other
+        if self.everything or other.everything:
+            return EVERYTHING
+        return Objects(
+            self.memories | other.memories,
+            self.apps | other.apps,
+            self.namespaces | other.namespaces,
+            self.categories | other.categories,
+        )
+
+
+NOTHING = Objects()
+EVERYTHING = Objects(everything=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """An app may read what is not `denied` and either `allowed`, or not `hidden` and `shared`.
+
+    `denied` and `allowed` come from the rules for the app, `hidden` and `shared` from those for every app and from the
+    default: the precedence of `readable_by` in sets. An app without rules has `ALL`.
+    """
+
+    denied: Objects = NOTHING
+    allowed: Objects = NOTHING
+    hidden: Objects = NOTHING
+    shared: Objects = EVERYTHING
+
+    def __len__(self) -> int:
+        return len(self.denied) + len(self.allowed) + len(self.hidden) + len(self.shared)
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing at all that the app may read."""
+        return self.denied.everything or not (self.allowed or self.shared)
+
+    def smallest(self) -> Rules:
+        """The same in as few sets as can be, so that most apps have one to look at."""
+        denied, allowed, hidden, shared = self.denied, self.allowed, self.hidden, self.shared
+        if allowed.everything:
+            allowed, hidden, shared = NOTHING, NOTHING, EVERYTHING
+        if hidden.everything or not shared:
+            hidden, shared = NOTHING, NOTHING
+        if not hidden:
+            allowed, shared = NOTHING, allowed | shared
+        elif not allowed:
+            denied, hidden = denied | hidden, NOTHING
+        return NONE if denied.everything or not (allowed or shared) else Rules(denied, allowed, hidden, shared)
+
+
+ALL = Rules()
+NONE = Rules(shared=NOTHING)
+
+
+class Rule(NamedTuple):
+    """Rules of one effect about objects of one type, for the app itself (`own`) or for every app."""
+
+    own: bool
+    effect: str
+    object_type: str
+    ids: Iterable[UUID | None]
+    names: Iterable[str | None]
+
+
+def in_sets(rules: Iterable[Rule], app: UUID, default: Default) -> Rules:
+    """The rules that speak to an app, and the default, as `readable_by` weighs them."""
+    found = {(own, effect): NOTHING for own in (True, False) for effect in ("deny", "allow")}
+    for rule in rules:
+        found[rule.own, rule.effect] |= _objects(rule)
+    denied, allowed = found[True, "deny"], found[True, "allow"]
+    hidden, shared = found[False, "deny"], found[False, "allow"]
+    if default == "own_app":
+        shared |= Objects(apps=frozenset({app}))
+    elif not allowed:
+        shared = EVERYTHING
+    return Rules(denied, allowed, hidden, shared).smallest()
+
+
+def _objects(rule: Rule) -> Objects:
+    ids = frozenset(id_ for id_ in rule.ids if id_ is not None)
+    match rule.object_type:
+        case "memory":
+            return Objects(memories=ids)
+        case "app":
+            return Objects(apps=ids)
+        case "category":
+            return Objects(categories=ids)
+        case "namespace":
+            return Objects(namespaces=frozenset(name for name in rule.names if name is not None))
+        case _:
+            return EVERYTHING

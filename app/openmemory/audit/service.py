@@ -1,0 +1,125 @@
+"""Reading the logs: the accesses to one memory, and the audit log; and ending what is older than it must be."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import Integer, bindparam, func, select, text
+
+from openmemory.access import journal
+from openmemory.access.caller import Caller
+from openmemory.access.models import App, AuditEvent, User
+from openmemory.access.principal import Principal, Scope
+from openmemory.audit.models import MemoryAccessLog
+from openmemory.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, AuditPage, AuditQuery
+from openmemory.config import Audit as AuditSettings
+from openmemory.database import Database, Tx
+
+
+async def page(tx: Tx, memory_id: UUID, page: int, page_size: int) -> AccessLogPage:
+    """A page of one memory's accesses, newest first. The caller has been found to own the memory."""
+    of_memory = MemoryAccessLog.memory_id == memory_id
+    rows = await tx.execute(
+        select(
+            MemoryAccessLog.id,
+            MemoryAccessLog.memory_id,
+            MemoryAccessLog.app_id,
+            MemoryAccessLog.accessed_at,
+            MemoryAccessLog.access_type,
+            MemoryAccessLog.metadata_.label("metadata_"),
+            App.name.label("app_name"),
+        )
+        .join(App, App.id == MemoryAccessLog.app_id)
+        .where(of_memory)
+        .order_by(MemoryAccessLog.accessed_at.desc(), MemoryAccessLog.id.desc())
+        .limit(page_size)
+        .offset((page - 1) * page_size)
+    )
+    logs = [AccessLogEntry.model_validate(row) for row in rows]
+    total = await tx.scalar(select(func.count()).select_from(MemoryAccessLog).where(of_memory))
+    return AccessLogPage(total=total or 0, page=page, page_size=page_size, logs=logs)
+
+
+class Audit:
+    """The audit log, for those who may see it."""
+
+    def __init__(self, database: Database, settings: AuditSettings) -> None:
+        self._database = database
+        self._settings = settings
+
+    async def read(self, who: Caller | Principal, wanted: AuditQuery) -> AuditPage:
+        """Events, newest first: of a caller's own user, or of everybody for an administrator.
+
+        Raises:
+            Forbidden: an app asks, or no administrator for everybody's.
+        """
+        which = []
+        if isinstance(who, Caller):
+            who.must_be_owner("see the audit log")
+            who.may_read()
+            which.append(AuditEvent.user_id == who.user_id)
+        else:
+            who.must(Scope.ADMIN)
+        if wanted.events:
+            which.append(AuditEvent.event == func.any(list(wanted.events)))
+        if wanted.denied:
+            which.append(AuditEvent.result != "ok")
+        if wanted.before is not None:
+            which.append(AuditEvent.id < wanted.before)
+        if wanted.since is not None:
+            which.append(AuditEvent.at >= wanted.since)
+        query = (
+            select(*AuditEvent.__table__.columns, User.user_id.label("user_name"), App.name.label("app_name"))
+            .outerjoin(User, User.id == AuditEvent.user_id)
+            .outerjoin(App, App.id == AuditEvent.app_id)
+            .where(*which)
+            .order_by(AuditEvent.id.desc())
+            .limit(wanted.limit + 1)
+        )
+        async with self._database.transaction() as tx:
+            rows = (await tx.execute(query)).all()
+            await journal.record(tx, who, journal.Event.AUDIT_READ)
+        events = [AuditEntry.model_validate(row) for row in rows[: wanted.limit]]
+        return AuditPage(events=events, next=events[-1].id if len(rows) > wanted.limit else None)
+
+    async def prune(self) -> int:
+        """Remove what both logs have kept for longer than `audit.keep`, some at a time so that nobody waits.
+
+        What came in from an archive is kept for as long from the day it came, however old it is: who brings over an
+        installation of years does not lose its log an hour later.
+
+        Returns how many lines there were.
+        """
+        removed = 0
+        for statement in (_PRUNE_EVENTS, _PRUNE_ACCESSES, _PRUNE_IMPORTED):
+            while True:
+                async with self._database.statement() as tx:
+                    values = {"days": self._settings.keep, "some": PRUNED_AT_ONCE}
+                    gone = (await tx.execute(statement, values)).rowcount
+                removed += gone
+                if gone < PRUNED_AT_ONCE:
+                    break
+        return removed
+
+
+PRUNED_AT_ONCE = 5_000
+
+_TYPES = (bindparam("days", type_=Integer), bindparam("some", type_=Integer))
+
+_PRUNE_EVENTS = text("""
+DELETE FROM audit_events WHERE id IN (
+    SELECT id FROM (SELECT id, at FROM audit_events ORDER BY id LIMIT :some) AS oldest
+    WHERE at < now() - make_interval(days => :days)
+    FOR UPDATE SKIP LOCKED
+)
+""").bindparams(*_TYPES)
+
+_PRUNE = """
+DELETE FROM memory_access_logs WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM memory_access_logs WHERE {since} < now() - make_interval(days => :days)
+    LIMIT :some FOR UPDATE SKIP LOCKED
+))
+"""
+# Each by an index of its own: lines of years that came in yesterday are not looked through at every run.
+_PRUNE_ACCESSES = text(_PRUNE.format(since="imported_at IS NULL AND accessed_at")).bindparams(*_TYPES)
+_PRUNE_IMPORTED = text(_PRUNE.format(since="imported_at IS NOT NULL AND imported_at")).bindparams(*_TYPES)

@@ -1,0 +1,218 @@
+"""What an archive says of captures, as rows: what was said is taken as if it were said now, and what was made of it as
+if it were written now. So nothing comes in by an undo that could not come in by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, get_args
+
+from openmemory.access.principal import Principal, Scope
+from openmemory.backup.fields import Fields
+from openmemory.backup.format import CAPTURES, MOST_REVISIONS, STEPS, malformed
+from openmemory.backup.recent import Recent
+from openmemory.backup.report import LeftOut, Row
+from openmemory.capture import stored, taking
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import CaptureCreate, Role, Turn
+from openmemory.config import Limits
+from openmemory.errors import Invalid
+from openmemory.memories import checks
+from openmemory.memories.intake import Intake
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
+
+_MOST_NAMESPACES = 1_000
+_MOST_STEPS = 1_000
+_MOST = 2**31 - 1
+_KINDS = ("operation", "refused")
+_NEEDED = {
+    Event.ADD: (), Event.NONE: (), Event.UPDATE: ("before",), Event.DELETE: ("before",),
+    Event.SUPERSEDE: ("before", "superseded_id"),
+}  # fmt: skip
+"""What must stand in an operation so that it can be undone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRecords:
+    """Turns captures and their steps into rows."""
+
+    intake: Intake
+    limits: Limits
+    principal: Principal
+    """Who imports, and so orders what is still to be made of a capture."""
+    now: str
+    left_out: LeftOut
+    recent: Recent
+
+    def capture(self, place: str, number: int, value: Any) -> list[Row]:
+        """A capture, but for what was made of it."""
+        fields = Fields(place, value)
+        id_, status = fields.id(), self._status(fields)
+        self.recent.once(CAPTURES, id_, place)
+        created = fields.moment("created_at", self.now)
+        updated, finished = fields.moment("updated_at", created), fields.optional_moment("finished_at")
+        app, said = fields.optional_id("app_id"), _said(fields)
+        counts = [fields.whole(name, 0, _MOST, 0) for name in _COUNTS]
+        seconds, error, model = (
+            fields.optional_number("seconds"), fields.optional_text("error"), fields.optional_text("model"),
+        )  # fmt: skip
+        principal = self._principal(fields)
+        try:
+            taken = taking.checked(said, self.intake, self.limits)
+            for name, text in (("error", error), ("model", model)):
+                if text is not None:
+                    checks.part(text, name, self.limits.text, "limits.text")
+            for namespace in principal["namespaces"] or ():
+                checks.name(namespace, "namespaces", self.limits)
+            if seconds is not None and seconds < 0:
+                raise Invalid("seconds", "must not be negative")
+        except Invalid as problem:
+            self.left_out.add("capture", id_, problem.message)
+            return [("incoming_refused", ("captures", number, id_))]
+        columns = stored.columns(taken)
+        row = (
+            number, id_, app, taken.like.namespace, status, columns["input"], columns["options"], principal,
+            columns["hash"], *counts, error, model, seconds or 0.0, created, updated, finished,
+        )  # fmt: skip
+        return [("incoming_captures", row)]
+
+    def step(self, place: str, number: int, value: Any) -> list[Row]:
+        """One thing that was done because of a capture, or refused."""
+        fields = Fields(place, value)
+        capture, turn = fields.id("capture_id"), fields.whole("number", 1, _MOST_STEPS)
+        kinds = [kind for kind in _KINDS if fields.values.get(kind) is not None]
+        if len(kinds) != 1:
+            raise malformed(place, f"must hold one of {' and '.join(_KINDS)}")
+        [kind] = kinds
+        self.recent.once(STEPS, (capture, kind, turn), place, "number")
+        inside = Fields(f"{place}.{kind}", fields.mapping(kind))
+        made = self._refusal(inside) if kind == "refused" else self._operation(inside)
+        return [("incoming_steps", (number, capture, kind, turn, *made))]
+
+    def _status(self, fields: Fields) -> str:
+        status = fields.text("status", Status.PENDING)
+        if status not in set(Status):
+            raise fields.wrong("status", f"one of {', '.join(Status)}", status)
+        return Status.PENDING if status == Status.WORKING else status
+
+    def _principal(self, fields: Fields) -> dict[str, Any]:
+        """With whose rights it goes on: those that it came with, as far as who imports has them too."""
+        given = fields.values.get("namespaces") is not None
+        namespaces, scopes = fields.texts("namespaces"), fields.texts("scopes")
+        if len(namespaces) > _MOST_NAMESPACES:
+            raise malformed(f"{fields.place}.namespaces", f"must be {_MOST_NAMESPACES:,} at most")
+        for scope in scopes:
+            if scope not in set(Scope):
+                raise fields.wrong("scopes", f"one of {', '.join(Scope)}", scope)
+        may = self.principal.scopes & {Scope.READ, Scope.WRITE}
+        return stored.principal(
+            replace(
+                self.principal,
+                namespaces=tuple(namespaces) if given else None,
+                scopes=may & {Scope(scope) for scope in scopes},
+            )
+        )
+
+    def _operation(self, fields: Fields) -> tuple[Any, ...]:
+        """Its memory, the one that it followed, the one that had followed that before, the rest, and what is wrong."""
+        named = fields.text("event")
+        if named not in set(Event):
+            raise fields.wrong("event", f"one of {', '.join(Event)}", named)
+        event = Event(named)
+        for name in _NEEDED[event]:
+            if fields.values.get(name) is None:
+                raise fields.wrong(name, "there, so that it can be undone", None)
+        memory, followed = fields.id(), fields.optional_id("superseded_id")
+        body: dict[str, Any] = {"event": event.value, "revision": _revision(fields, needed=event is not Event.NONE)}
+        texts = {"memory": fields.text("memory"), "previous_memory": fields.optional_text("previous_memory")}
+        if event is Event.SUPERSEDE:
+            body["added"] = fields.flag("added", default=True)
+        before = Fields(f"{fields.place}.before", fields.mapping("before")) if "before" in _NEEDED[event] else None
+        by = None if before is None else before.optional_id("superseded_by")
+        try:
+            body |= {name: self._clean(text) for name, text in texts.items() if text is not None}
+            if before is not None:
+                body["before"] = self._before(before)
+        except Invalid as problem:
+            return memory, followed, by, {}, problem.message
+        return memory, followed, by, body, None
+
+    def _before(self, fields: Fields) -> dict[str, Any]:
+        """A memory as it was before, as it may be again."""
+        content, metadata, categories = fields.text("content"), fields.mapping("metadata"), fields.texts("categories")
+        change = self.intake.changed(MemoryUpdate(content, metadata, tuple(categories)))
+        return {
+            "content": change.text, "metadata": change.metadata, "categories": list(change.categories or ()),
+            "revision": _revision(fields), "state": fields.state("state"),
+            "valid_until": fields.optional_moment("valid_until"),
+        }  # fmt: skip
+
+    def _refusal(self, fields: Fields) -> tuple[Any, ...]:
+        """The same of something that was not done. What may not be stored is not told again."""
+        body: dict[str, Any] = {}
+        id_ = fields.optional_id("id")
+        for name, text in (("reason", fields.text("reason")), ("memory", fields.optional_text("memory")),
+                           ("detail", fields.optional_text("detail"))):  # fmt: skip
+            if text is None:
+                continue
+            try:
+                body[name] = self._clean(text)
+            except Invalid as problem:
+                if name == "reason":
+                    return id_, None, None, {}, problem.message
+        return id_, None, None, body, None
+
+    def _clean(self, text: str) -> str:
+        cleaned = self.intake.changed(MemoryUpdate(text=text)).text
+        assert cleaned is not None
+        return cleaned
+
+
+_COUNTS = ("attempts", "bad_answers", "calls", "prompt_tokens", "completion_tokens")
+
+
+def _revision(fields: Fields, *, needed: bool = True) -> int | None:
+    if not needed and fields.values.get("revision") is None:
+        return None
+    return fields.whole("revision", 1, MOST_REVISIONS)
+
+
+def _said(fields: Fields) -> CaptureCreate:
+    given = Fields(f"{fields.place}.input", fields.values.get("input"))
+    like = _like(Fields(f"{fields.place}.options", fields.mapping("options")))
+    if (given.values.get("text") is None) == (given.values.get("messages") is None):
+        raise malformed(given.place, "must hold a text, or messages")
+    if given.values.get("messages") is None:
+        return CaptureCreate(replace(like, text=given.text("text")))
+    return CaptureCreate(like, _turns(given))
+
+
+def _turns(given: Fields) -> tuple[Turn, ...]:
+    messages = given.values["messages"]
+    if not isinstance(messages, list) or not messages:
+        raise given.wrong("messages", "a list of one message at least", messages)
+    turns: list[Turn] = []
+    roles: Sequence[str] = get_args(Role)
+    for number, message in enumerate(messages):
+        each = Fields(f"{given.place}.messages[{number}]", message)
+        role = each.text("role")
+        if role not in roles:
+            raise each.wrong("role", f"one of {', '.join(roles)}", role)
+        turns.append(Turn(role, each.text("content")))  # type: ignore[arg-type]  # it is one of them
+    return tuple(turns)
+
+
+def _like(fields: Fields) -> MemoryCreate:
+    days = fields.values.get("ttl_days")
+    times: dict[str, Any] = {name: None if at is None else datetime.fromisoformat(at) for name, at in _moments(fields)}
+    return replace(
+        fields.memory(""),
+        categories=tuple(fields.texts("categories")),
+        ttl_days=None if days is None else fields.whole("ttl_days", 1, checks.MAX_DAYS),
+        **times,
+    )
+
+
+def _moments(fields: Fields) -> Iterator[tuple[str, str | None]]:
+    return ((name, fields.optional_moment(name)) for name in ("created_at", "expires_at", "valid_from", "valid_until"))

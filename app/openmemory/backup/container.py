@@ -1,0 +1,237 @@
+"""Opening a zip that somebody sent: nothing is written anywhere, and nothing is read that is too much.
+
+`zipfile` and `gzip` say what is broken; here stands what they would accept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, cast
+
+from openmemory.backup.format import (
+    LARGEST_DIRECTORY,
+    MEMBERS,
+    MOST_MEMBERS,
+    RATIO,
+    RATIO_FROM,
+    TABLES,
+    BadArchive,
+    not_a_zip,
+    too_much,
+)
+
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_LOCAL_HEADER = 30
+_ENCRYPTED = 0x1
+_GZIP = b"\x1f\x8b"
+_MOST_STREAMS = 10_000
+"""Of which a gzip file may consist; those who write one at a time write one, those who write blocks write thousands."""
+_PIECE = 64 * 1024
+_BROKEN = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, gzip.BadGzipFile, zlib.error, EOFError, RuntimeError,
+    NotImplementedError, UnicodeDecodeError, ValueError, OverflowError, OSError,
+)  # fmt: skip
+"""What the standard library raises about a file that is no zip, or a broken one."""
+
+
+class Container:
+    """A zip whose directory was found in order. Its members are read as streams, under one count of bytes."""
+
+    def __init__(self, file: BinaryIO, *, unpacked: int) -> None:
+        """`unpacked`: how many bytes may come of the members that are read, all together.
+
+        Raises:
+            BadArchive: it is no zip, or one that is not taken.
+        """
+        self._left = unpacked
+        self._limit = unpacked
+        self.read = 0
+        """Compressed bytes read so far of the members."""
+        with _in_words("the file"):
+            self._zip = zipfile.ZipFile(cast(BinaryIO, _Frugal(file)))
+            entries = self._zip.infolist()
+        _look_at(entries, self._zip.start_dir)
+        self._members = _ours(entries)
+        self.size = sum(member.compress_size for member in self._members.values())
+        """Compressed bytes of the members that are read."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Callable[[int], bytes]]:
+        """A function that reads some of a member, uncompressed; b"" at its end.
+
+        Raises:
+            BadArchive: the member is broken, or there is too much of it.
+        """
+        member = self._members[name]
+        before = self.read
+        inflated = 0
+
+        def count(size: int, came: int) -> None:
+            self._left -= size
+            # How much was read of a member that is deflated can be told from its share alone.
+            self.read = before + int(member.compress_size * min(1.0, inflated / max(1, member.file_size)))
+            if self._left < 0:
+                raise too_much(f"it unpacks to more than {self._limit:,} bytes (16 times limits.backup)")
+            if came > RATIO_FROM and came > RATIO * max(1, self.read - before):
+                raise too_much(f"{name} unpacks to more than {RATIO} times its size")
+
+        with _in_words(name), self._zip.open(member) as raw:
+
+            def plain(size: int) -> bytes:
+                nonlocal inflated
+                with _in_words(name):
+                    data = raw.read(size)
+                inflated += len(data)
+                count(len(data), inflated)
+                return data
+
+            if not name.endswith(".gz"):
+                yield plain
+            else:
+                lines = _Gunzipped(plain)
+
+                def some(size: int) -> bytes:
+                    with _in_words(name):
+                        data = lines.read(size)
+                    count(len(data), lines.count)
+                    return data
+
+                yield some
+        self.read = before + member.compress_size
+
+
+class _Frugal(io.RawIOBase):
+    """A file of which never much is read at once: what a zip says of the size of its directory is not believed."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int = -1, /) -> bytes:
+        most = LARGEST_DIRECTORY + 1 if size is None or size < 0 else size
+        data = self._file.read(min(most, LARGEST_DIRECTORY + 1))
+        if len(data) > LARGEST_DIRECTORY:
+            raise too_much(f"its directory has more than {LARGEST_DIRECTORY:,} bytes")
+        return data
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+
+class _Gunzipped:
+    """What a gzip file holds. What it passes over, such as a name in its head, is counted by the `read` that it has."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._pending = b""
+        self._stream: zlib._Decompress | None = None
+        self._streams = 0
+        self.count = 0
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; b"" at the end."""
+        while True:
+            if self._stream is None and not self._next():
+                return b""
+            assert self._stream is not None
+            if not self._pending:
+                self._pending = self._read(_PIECE)
+            ended = not self._pending
+            try:
+                data = self._stream.decompress(self._pending, size)
+            except zlib.error as error:
+                raise gzip.BadGzipFile("CRC check failed" if "data check" in str(error) else str(error)) from None
+            self._pending = self._stream.unconsumed_tail
+            if self._stream.eof:
+                self._pending, self._stream = self._stream.unused_data, None
+            elif ended and not data:
+                raise EOFError("Compressed file ended before the end-of-stream marker was reached")
+            if data:
+                self.count += len(data)
+                return data
+
+    def _next(self) -> bool:
+        """Begin with the next of the streams, which may follow one another, with zeros between them."""
+        self._pending = self._pending.lstrip(b"\0") if self._streams else self._pending
+        while len(self._pending) < len(_GZIP):
+            if not (data := self._read(_PIECE)):
+                if self._pending or not self._streams:
+                    raise gzip.BadGzipFile("Not a gzipped file")
+                return False
+            self._pending += data
+            self._pending = self._pending.lstrip(b"\0") if self._streams else self._pending
+        if not self._pending.startswith(_GZIP):
+            raise gzip.BadGzipFile("Not a gzipped file")
+        self._streams += 1
+        if self._streams > _MOST_STREAMS:
+            raise too_much(f"it has a gzip file of more than {_MOST_STREAMS:,} parts")
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        return True
+
+
+def _look_at(entries: list[zipfile.ZipInfo], directory: int) -> None:
+    """Refuse what is no ordinary archive."""
+    if len(entries) > MOST_MEMBERS:
+        raise too_much(f"it has {len(entries):,} members; at most {MOST_MEMBERS} are taken")
+    seen: set[str] = set()
+    for entry in entries:
+        name = entry.orig_filename
+        shown = name.encode("ascii", "backslashreplace").decode()[:100]
+        parts = name.replace("\\", "/").split("/")
+        if "\x00" in name or "\\" in name or name.startswith("/") or ".." in parts or parts[0].endswith(":"):
+            raise not_a_zip(f"the member {shown!r} has a path that leads out of the archive")
+        if name in seen:
+            raise not_a_zip(f"the member {shown!r} is there twice")
+        seen.add(name)
+        if entry.flag_bits & _ENCRYPTED:
+            raise not_a_zip(f"the member {shown!r} is encrypted; export it without a password")
+        if entry.compress_type not in _METHODS:
+            raise not_a_zip(f"the member {shown!r} is compressed in a way that is not read; use deflate")
+    ordered = sorted(entries, key=lambda entry: entry.header_offset)
+    if ordered and ordered[0].header_offset != 0:
+        raise not_a_zip("there is something before its first member")
+    for entry, following in zip(ordered, [each.header_offset for each in ordered[1:]] + [directory], strict=True):
+        if entry.header_offset + _LOCAL_HEADER + entry.compress_size > following:
+            raise not_a_zip("its members overlap")
+
+
+def _ours(entries: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    """The members that are read, by base name."""
+    found: dict[str, zipfile.ZipInfo] = {}
+    for entry in entries:
+        name = entry.filename.rpartition("/")[2]
+        if name not in MEMBERS:
+            continue
+        if name in found:
+            raise not_a_zip(f"{name} is there in two folders")
+        found[name] = entry
+    if TABLES not in found:
+        raise not_a_zip(f"{TABLES} is missing")
+    return found
+
+
+@contextmanager
+def _in_words(what: str) -> Iterator[None]:
+    try:
+        yield
+    except BadArchive:
+        raise
+    except _BROKEN as error:
+        words = str(error).strip().rstrip(".") or type(error).__name__
+        raise not_a_zip(f"{what} is broken: {words[:200]}") from error

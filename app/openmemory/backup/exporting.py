@@ -1,0 +1,145 @@
+"""Writing an archive: every part is one query of one snapshot, read some rows at a time and written at once."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import zipfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import IO, Any, cast
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+
+from openmemory.backup import sections
+from openmemory.backup.format import TABLES, VECTORS, VERSION
+from openmemory.backup.spool import Spool
+from openmemory.database import Tx
+
+_PAGE = 1_000
+"""Rows that are held at a time."""
+_VECTOR_PAGE = 100
+"""Rows of vectors: a long text has 32, which may be 12 kB each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to export of a user: the memories of an app, of a time (both ends included), or all; with vectors or not."""
+
+    app_id: UUID | None = None
+    from_date: datetime | None = None
+    to_date: datetime | None = None
+    vectors: bool = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of the user's memories are wanted."""
+        return (self.app_id, self.from_date, self.to_date) == (None, None, None)
+
+
+class Writer:
+    """Writes one archive into a file."""
+
+    def __init__(self, tx: Tx, user_id: UUID, wanted: Wanted, *, generator: str) -> None:
+        """`tx` sees one snapshot for as long as it lasts."""
+        self._tx = tx
+        self._wanted = wanted
+        self._generator = generator
+        self._values = {
+            "user": user_id, "app": wanted.app_id, "from": wanted.from_date, "to": wanted.to_date,
+            "whole": wanted.whole,
+        }  # fmt: skip
+
+    async def write(self, archive: Spool, ids: Spool) -> int:
+        """Write the archive, and the ids of its memories, a line each; returns how many they are."""
+        with zipfile.ZipFile(cast(IO[bytes], archive), "w", zipfile.ZIP_DEFLATED, compresslevel=6) as zipped:
+            with zipped.open(TABLES, "w", force_zip64=True) as member:
+                count = await self._tables(member, ids)
+            for name, query in sections.LINES.items():
+                with _lines(zipped, name) as member:
+                    async for page in self._pages(text(query)):
+                        await asyncio.to_thread(member.write, "".join(f"{row[0]}\n" for row in page).encode())
+            if self._wanted.vectors:
+                with _lines(zipped, VECTORS, level=1) as member:
+                    async for page in self._pages(text(sections.VECTORS), _VECTOR_PAGE):
+                        await asyncio.to_thread(_write_vectors, member, page)
+        await asyncio.to_thread(archive.flush)
+        return count
+
+    async def _tables(self, member: IO[bytes], ids: Spool) -> int:
+        count = 0
+        user = await self._tx.scalar(text(sections.USER), self._values)
+        await asyncio.to_thread(member.write, f'{{\n"user": {user}'.encode())
+        for key, query in sections.SECTIONS.items():
+            await asyncio.to_thread(member.write, f',\n"{key}": ['.encode())
+            separator = "\n"
+            async for page in self._pages(text(query)):
+                data = separator + ",\n".join(row[0] for row in page)
+                separator = ",\n"
+                await asyncio.to_thread(member.write, data.encode())
+                if key == "memories":
+                    count += len(page)
+                    await asyncio.to_thread(ids.write, "".join(f"{row[1]}\n" for row in page).encode())
+            await asyncio.to_thread(member.write, b"\n]")
+        await asyncio.to_thread(member.write, b',\n"export_meta": ' + orjson.dumps(self._meta()) + b"\n}\n")
+        return count
+
+    def _meta(self) -> dict[str, Any]:
+        wanted = self._wanted
+        return {
+            "app_id_filter": None if wanted.app_id is None else str(wanted.app_id),
+            "from_date": None if wanted.from_date is None else int(wanted.from_date.timestamp()),
+            "to_date": None if wanted.to_date is None else int(wanted.to_date.timestamp()),
+            "version": VERSION,
+            "generated_at": datetime.now(UTC).isoformat(),
+            "include_vectors": wanted.vectors,
+            "generator": self._generator,
+        }
+
+    async def _pages(self, query: Any, size: int = _PAGE) -> AsyncIterator[list[Any]]:
+        """The rows of a query, `size` at a time, by a cursor of the server."""
+        names = query.compile().params
+        values = {name: value for name, value in self._values.items() if name in names}
+        async with self._tx.stream(query, values, execution_options={"max_row_buffer": size}) as result:
+            async for page in result.partitions(size):
+                yield list(page)
+
+
+def _lines(zipped: zipfile.ZipFile, name: str, *, level: int = 6) -> _Member:
+    """A member of compressed lines, which the zip stores as it is."""
+    return _Member(zipped, name, level)
+
+
+class _Member(gzip.GzipFile):
+    def __init__(self, zipped: zipfile.ZipFile, name: str, level: int) -> None:
+        # What is compressed once is not compressed again; 1980 is the first year that a zip knows.
+        info = zipfile.ZipInfo(name)
+        info.compress_type = zipfile.ZIP_STORED
+        info.external_attr = 0o600 << 16
+        self._member = zipped.open(info, "w", force_zip64=True)
+        super().__init__(filename="", mode="wb", compresslevel=level, fileobj=self._member, mtime=0)
+
+    def close(self) -> None:
+        super().close()
+        self._member.close()
+
+
+def _write_vectors(member: gzip.GzipFile, rows: list[Any]) -> None:
+    lines = (
+        orjson.dumps(
+            {
+                "id": str(row[0]),
+                "model": row[1],
+                "text_hash": row[2],
+                "vector": base64.b64encode(row[3]).decode(),
+                "cut": row[4],
+            },
+            option=orjson.OPT_APPEND_NEWLINE,
+        )
+        for row in rows
+    )
+    member.write(b"".join(lines))

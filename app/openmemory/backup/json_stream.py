@@ -1,0 +1,257 @@
+"""JSON that is larger than memory may be: one object of lists, entry by entry, and lines of objects.
+
+Where an entry ends is found by its brackets and quotes; what is in it is decoded, and so checked, by orjson.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import orjson
+
+from openmemory.backup.format import DEEPEST, MOST, Most, kind_of, malformed
+from openmemory.exact_json import has_long_number
+from openmemory.values import more_than
+
+Read = Callable[[int], bytes]
+"""Some of a stream, at most so many bytes; b"" at its end."""
+
+_CHUNK = 128 * 1024
+_SPACE = b" \t\r\n"
+_FLAT = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+"""What stands between two brackets: text outside of strings, and whole strings."""
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_SCALAR = re.compile(rb"[^,\]}\s]*+")
+_BLANK = re.compile(rb"[ \t\r\n]*+")
+
+
+class ByTheLetter(dict[str, Any]):
+    """A record that may hold what JSON cannot say: numbers that are none, as Python writes them, and halves of
+    surrogate pairs."""
+
+
+class Entry(NamedTuple):
+    """A value of the object: `number` counts those of a list from 0; -1: the list begins; None: no list."""
+
+    key: str
+    number: int | None
+    value: Any
+
+    @property
+    def place(self) -> str:
+        """Where it stands, as `memories[17]`."""
+        return self.key if self.number is None else f"{self.key}[{self.number}]"
+
+
+def entries(read: Read, name: str, *, most: Most = MOST, wanted: Container[str] | None = None) -> Iterator[Entry]:
+    """What is in the object, in its order. `name` is what it is called in messages; of members that are not `wanted`
+    nothing is made, and None stands for each of their values.
+
+    Raises:
+        BadArchive: it is not JSON, no object, names a member twice, or has an entry that is too large or too deep.
+    """
+    text = _Text(read, name, most)
+    if text.peek() != b"{":
+        raise malformed(name, "must be a JSON object")
+    text.take(1)
+    seen: set[str] = set()
+    first = True
+    while text.next_of(b"}", first=first, place=name):
+        first = False
+        key = _decoded(text.value(name), name, most)
+        if not isinstance(key, str) or text.peek() != b":":
+            raise malformed(name, "is not valid JSON: a key and a colon must stand here")
+        text.take(1)
+        if key in seen:
+            raise malformed(_shown(key), "is there twice")
+        seen.add(key)
+        made = _decoded if wanted is None or key in wanted else _passed
+        if text.peek() != b"[":
+            yield Entry(key, None, made(text.value(_shown(key)), _shown(key), most))
+            continue
+        text.take(1)
+        yield Entry(key, -1, None)
+        number = 0
+        while text.next_of(b"]", first=number == 0, place=_shown(key)):
+            place = f"{_shown(key)}[{number}]"
+            yield Entry(key, number, made(text.value(place), place, most))
+            number += 1
+    if text.peek():
+        raise malformed(name, "is not valid JSON: something follows its end")
+
+
+def lines(read: Read, name: str, *, most: Most = MOST) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of JSON Lines, each with its place, as `revisions.jsonl.gz, line 3`.
+
+    Raises:
+        BadArchive: a line is no JSON object, or too long.
+    """
+    rest = b""
+    number = 0
+    while True:
+        data = read(_CHUNK)
+        whole, found, rest = (rest + data).rpartition(b"\n") if data else (rest, b"", b"")
+        if not found and data:
+            if len(rest) > most.bytes:
+                raise malformed(f"{name}, line {number + 1}", _too_large(most))
+            continue
+        for line in whole.split(b"\n"):
+            number += 1
+            if line.strip():
+                place = f"{name}, line {number}"
+                value = _decoded(line, place, most)
+                if not isinstance(value, dict):
+                    raise malformed(place, f"must be a JSON object, not {kind_of(value)}")
+                yield place, value
+        if not data:
+            return
+
+
+class _Text:
+    """The part of the stream that is looked at."""
+
+    def __init__(self, read: Read, name: str, most: Most) -> None:
+        self._read = read
+        self._most = most
+        self._name = name
+        self._data = read(_CHUNK).removeprefix(b"\xef\xbb\xbf")
+        self._at = 0
+
+    def peek(self) -> bytes:
+        """The next byte that is no space; b"" at the end."""
+        while True:
+            found = _BLANK.match(self._data, self._at)
+            assert found is not None
+            self._at = found.end()
+            if self._at < len(self._data):
+                return self._data[self._at : self._at + 1]
+            if not self._more(self._at):
+                return b""
+
+    def take(self, count: int) -> None:
+        """Pass over what was seen."""
+        self._at += count
+
+    def next_of(self, end: bytes, *, first: bool, place: str) -> bool:
+        """Whether another value follows in a list or an object; passes over the comma, or the bracket at its end."""
+        sign = self.peek()
+        if sign == end:
+            self.take(1)
+            return False
+        if not first:
+            if sign != b",":
+                raise malformed(place, "is not valid JSON: " + ("a comma is missing" if sign else "it ends too soon"))
+            self.take(1)
+            sign = self.peek()
+        if sign in (b"", b",", b"]", b"}"):
+            raise malformed(place, "is not valid JSON: " + ("a value is missing" if sign else "it ends too soon"))
+        return True
+
+    def value(self, place: str) -> bytes:
+        """The next value as it is written."""
+        sign = self.peek()
+        end = self._at
+        if sign == b'"':
+            end = self._match(_STRING, place)
+        elif sign in (b"{", b"["):
+            end = self._nested(place)
+        else:
+            end = self._scalar(place)
+        value, self._at = self._data[self._at : end], end
+        return value
+
+    def _match(self, pattern: re.Pattern[bytes], place: str) -> int:
+        while True:
+            found = pattern.match(self._data, self._at)
+            if found is not None:
+                return found.end()
+            self._grow(place)
+
+    def _scalar(self, place: str) -> int:
+        while True:
+            found = _SCALAR.match(self._data, self._at)
+            assert found is not None
+            if found.end() < len(self._data) or not self._more(self._at):
+                return found.end()
+            self._check_size(place)
+
+    def _nested(self, place: str) -> int:
+        depth = 0
+        offset = 0
+        while True:
+            found = _FLAT.match(self._data, self._at + offset)
+            assert found is not None
+            offset = found.end() - self._at
+            sign = self._data[found.end() : found.end() + 1]
+            if sign in (b"", b'"'):
+                self._grow(place)
+                continue
+            offset += 1
+            depth += 1 if sign in b"[{" else -1
+            if depth > DEEPEST:
+                raise malformed(place, f"is nested more than {DEEPEST} levels deep")
+            if depth == 0:
+                return self._at + offset
+
+    def _grow(self, place: str) -> None:
+        if not self._more(self._at):
+            raise malformed(place, "is not valid JSON: it ends too soon")
+        self._check_size(place)
+
+    def _check_size(self, place: str) -> None:
+        if len(self._data) - self._at > self._most.bytes + _CHUNK:
+            raise malformed(place, _too_large(self._most))
+
+    def _more(self, keep: int) -> bool:
+        """Read on; what stands before `keep` is not needed any more."""
+        # As much again as is there already: a long string is looked through a few times, not once for every piece.
+        pending = self._data[keep:]
+        pieces = [pending]
+        wanted = max(_CHUNK, len(pending))
+        while wanted > 0 and (data := self._read(_CHUNK)):
+            pieces.append(data)
+            wanted -= len(data)
+        self._data = b"".join(pieces)
+        self._at -= keep
+        return len(pieces) > 1
+
+
+def _decoded(raw: bytes, place: str, most: Most) -> Any:
+    _passed(raw, place, most)
+    if not has_long_number(raw):
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(raw)
+    return _decoded_by_the_letter(raw, place)
+
+
+def _passed(raw: bytes, place: str, most: Most) -> None:
+    """Refuse what is too much, before anything is made of it."""
+    if len(raw) > most.bytes:
+        raise malformed(place, _too_large(most))
+    if more_than(most.values, raw):
+        raise malformed(place, f"has more than {most.values:,} JSON values (limits.json_values)")
+
+
+def _decoded_by_the_letter(raw: bytes, place: str) -> Any:
+    """What orjson does not take, or rounds, and Python wrote. Whoever stores it decides what becomes of it."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise malformed(place, f"is not valid JSON: {str(error)[:200]}") from None
+    if isinstance(value, float) and not math.isfinite(value):
+        raise malformed(place, "is not valid JSON: it is no number")
+    return ByTheLetter(value) if isinstance(value, dict) else value
+
+
+def _too_large(most: Most) -> str:
+    return f"is larger than {most.bytes:,} bytes"
+
+
+def _shown(key: str) -> str:
+    """A key of the object in a message."""
+    return key.encode("ascii", "backslashreplace").decode()[:60]

@@ -1,0 +1,146 @@
+"""An archive as rows, some at a time: what a thread reads while the event loop copies what was read before."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openmemory import exact_json
+from openmemory.backup import json_stream
+from openmemory.backup.container import Container
+from openmemory.backup.format import (
+    ACCESSES,
+    CAPTURES,
+    MEMORIES,
+    MOST_RECORDS,
+    REVISIONS,
+    STEPS,
+    TABLES,
+    VECTORS,
+    kind_of,
+    malformed,
+    most_of,
+    too_much,
+)  # fmt: skip
+from openmemory.backup.records import Records
+from openmemory.backup.report import Row
+
+_TOGETHER = 256 * 1024
+"""Bytes that are copied at once."""
+
+_LISTS = (
+    "apps",
+    "categories",
+    "memories",
+    "memory_categories",
+    "status_history",
+    "access_controls",
+    "archive_policies",
+)
+_OBJECTS = ("user", "export_meta")
+
+_SPECIAL = re.compile(r"[\\\t\n\r]")
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Rows for one table as COPY takes them, and how many bytes of the archive have been read."""
+
+    table: str
+    data: bytes
+    read: int
+
+
+def rows(container: Container, records: Records) -> Iterator[Copied]:
+    """Everything that is read of an archive, in the order in which it stands there.
+
+    Raises:
+        BadArchive: something in it cannot be; names the place.
+    """
+    pending: defaultdict[str, list[bytes]] = defaultdict(list)
+    sizes: defaultdict[str, int] = defaultdict(int)
+    for table, values in _records(container, records):
+        line = copy_line(values)
+        pending[table].append(line)
+        sizes[table] += len(line)
+        if sizes[table] >= _TOGETHER:
+            sizes[table] = 0
+            yield Copied(table, b"".join(pending.pop(table)), container.read)
+    records.finish()
+    for table, lines in pending.items():
+        yield Copied(table, b"".join(lines), container.read)
+
+
+def _records(container: Container, records: Records) -> Iterator[Row]:
+    yield from _tables(container, records)
+    for name in (REVISIONS, ACCESSES, CAPTURES, STEPS, VECTORS):
+        take = records.of(name)
+        if name in container and take is not None:
+            with container.open(name) as read:
+                for number, (place, value) in enumerate(json_stream.lines(read, name, most=most_of(records.limits)), 1):
+                    _count(name, number)
+                    yield from take(place, number, value)
+    if MEMORIES in container:
+        # It says once more what the tables say. That it is whole is all that matters of it.
+        with container.open(MEMORIES) as read:
+            while read(_TOGETHER):
+                pass
+
+
+def _tables(container: Container, records: Records) -> Iterator[Row]:
+    found = False
+    wanted = (*_OBJECTS, *_LISTS)
+    with container.open(TABLES) as read:
+        for entry in json_stream.entries(read, TABLES, most=most_of(records.limits), wanted=wanted):
+            found = found or entry.key == "memories"
+            if entry.key in _OBJECTS:
+                if entry.number is not None:
+                    raise malformed(entry.key, "must be an object, not a list")
+                records.object(entry.key, entry.value)
+            elif entry.key in _LISTS:
+                if entry.number is None and entry.value is not None:
+                    raise malformed(entry.key, f"must be a list, not {kind_of(entry.value)}")
+                take = records.of(entry.key)
+                if entry.number is not None and entry.number >= 0 and take is not None:
+                    _count(entry.key, entry.number + 1)
+                    yield from take(entry.place, entry.number, entry.value)
+    if not found:
+        raise malformed("memories", f"is missing in {TABLES}")
+
+
+def _count(kind: str, count: int) -> None:
+    if count > MOST_RECORDS.get(kind, count):
+        raise too_much(f"{kind} has more than {MOST_RECORDS[kind]:,} entries")
+
+
+def copy_line(values: Sequence[Any]) -> bytes:
+    """A row in the text format of COPY."""
+    return ("\t".join(_field(value) for value in values) + "\n").encode()
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return "\\N"
+    if isinstance(value, str):
+        # Hardly any has one, and to look takes a tenth of the time that replacing takes.
+        return value if _SPECIAL.search(value) is None else value.translate(_ESCAPES)
+    return _FORMS[type(value)](value)
+
+
+def _json(value: Any) -> str:
+    text = exact_json.for_jsonb(value)
+    return text if _SPECIAL.search(text) is None else text.translate(_ESCAPES)
+
+
+_FORMS: dict[type, Callable[[Any], str]] = {
+    bool: lambda value: "t" if value else "f",
+    int: repr,
+    float: repr,
+    bytes: lambda value: "\\\\x" + value.hex(),
+    list: lambda value: "{" + ",".join(value) + "}",  # ids and labels, which hold nothing that would have to be quoted
+    dict: _json,
+}

@@ -1,0 +1,374 @@
+"""What an archive says, as rows for the tables that it is read into: types checked, contents as `capture` has them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+import numpy as np
+
+from openmemory.access.incoming import IncomingUser
+from openmemory.access.principal import Principal
+from openmemory.backup.captures import CaptureRecords
+from openmemory.backup.fields import Fields
+from openmemory.backup.format import ACCESSES, CAPTURES, MOST_REVISIONS, REVISIONS, STEPS, VECTORS, VERSION, malformed
+from openmemory.backup.recent import Recent
+from openmemory.backup.report import LeftOut, Row
+from openmemory.config import Limits
+from openmemory.embeddings.windows import MAX_WINDOWS
+from openmemory.errors import Invalid
+from openmemory.memories import checks, described
+from openmemory.memories.changes import text_hash
+from openmemory.memories.intake import Intake
+from openmemory.memories.policies import Action, CriteriaType
+from openmemory.memories.schemas import MemoryUpdate
+from openmemory.memories.secrets import redacted
+
+_EFFECTS = ("allow", "deny")
+_NAMED = ("memory", "app", "category")
+_LONGEST_MODEL = 500
+_LARGEST_VECTOR = 4 * 65_536
+_ROUNDING = 0.01
+
+
+@dataclass(slots=True)
+class Records:
+    """Turns the records of one archive into rows, one after the other."""
+
+    intake: Intake
+    limits: Limits
+    principal: Principal
+    """Who imports: what is shared by all users, or unique among them, only those may set who speak for all."""
+    now: str
+    left_out: LeftOut = field(default_factory=LeftOut)
+    user: IncomingUser | None = None
+    counted: Counter[str] = field(default_factory=Counter)
+    ours: bool = False
+    """Whether this service or another one like it wrote the archive, rather than OpenMemory."""
+    _recent: Recent = field(default_factory=Recent)
+    _user_id: str | None = None
+    _owner: tuple[str, str] | None = None
+    _captures: CaptureRecords = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Captures are turned into rows apart, by the same rules."""
+        self._captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self.left_out, self._recent)
+
+    def of(self, kind: str) -> Callable[[str, int, Any], list[Row]] | None:
+        """What turns the entries of a list, by its name, into rows: place, number, value. None: it is not read."""
+        return {
+            "apps": self._app,
+            "categories": self._category,
+            "memories": self._memory,
+            "memory_categories": self._filing,
+            "status_history": self._change,
+            "access_controls": self._rule,
+            "archive_policies": self._policy,
+            REVISIONS: self._revision,
+            ACCESSES: self._access,
+            CAPTURES: self._captures.capture,
+            STEPS: self._captures.step,
+            VECTORS: self._vector,
+        }.get(kind)
+
+    def object(self, key: str, value: Any) -> None:
+        """Take note of what stands in the archive beside its lists.
+
+        Raises:
+            BadArchive: it is of another version, or its user is none.
+        """
+        if key == "export_meta":
+            fields = Fields(key, value)
+            version, self.ours = fields.values.get("version"), bool(fields.optional_text("generator"))
+            # Whoever wrote one by hand may have left it out, or written a number.
+            if version not in (None, VERSION) and (type(version) is not int or str(version) != VERSION):
+                shown = repr(version)[:40] if isinstance(version, str | int) else "another one"
+                raise malformed("export_meta.version", f'must be "{VERSION}", the only one that is read, not {shown}')
+        elif key == "user":
+            self._note_user(Fields(key, value))
+
+    def finish(self) -> None:
+        """Look at what only the whole archive can tell.
+
+        Raises:
+            BadArchive: a memory is of another user than the archive.
+        """
+        if self._owner is not None and self._user_id is not None and self._owner[0] != self._user_id:
+            raise malformed(self._owner[1], "is not the id of the archive's user")
+
+    def _note_user(self, fields: Fields) -> None:
+        self._user_id = fields.id()
+        handle, name, email = (fields.optional_text(each) for each in ("user_id", "name", "email"))
+        metadata = fields.mapping("metadata")
+        self._tell_mended(fields, "user", self._user_id)
+        created = fields.optional_moment("created_at")
+        fields.optional_moment("updated_at")
+        if email is not None and self.principal.user is not None:
+            self.left_out.add("user", self._user_id, "email: only a credential for every user may set it")
+            email = None
+        taken = IncomingUser(None if name == handle else name, email, metadata, created)
+        try:
+            for each in (taken.name, taken.email):
+                if each is not None:
+                    checks.name(each, "name", self.limits)
+            checks.metadata(metadata, self.limits)
+        except Invalid as error:
+            self.left_out.add("user", self._user_id, error.message)
+            taken = IncomingUser(None, None, {}, created)
+        self.user = taken
+
+    def _app(self, place: str, number: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        id_, name, metadata = fields.id(), fields.text("name"), fields.mapping("metadata")
+        description = fields.optional_text("description")
+        self._recent.once("apps", id_, place)
+        self._tell_mended(fields, "app", id_)
+        fields.optional_id("owner_id")
+        created = fields.moment("created_at", self.now)
+        active, updated = fields.flag("is_active", True), fields.moment("updated_at", created)
+        try:
+            checks.name(name, "name", self.limits)
+            checks.metadata(metadata, self.limits)
+            description = self._described(description)
+        except Invalid as error:
+            return self._refused("apps", number, id_, error)
+        return [("incoming_apps", (number, id_, name, description, metadata, active, created, updated))]
+
+    def _category(self, place: str, number: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        id_, name, description = fields.id(), fields.text("name"), fields.optional_text("description")
+        self._recent.once("categories", id_, place)
+        created = fields.moment("created_at", self.now)
+        updated = fields.moment("updated_at", created)
+        if description is not None and self.principal.user is not None:
+            # Other users file under the same name, and would read it.
+            reason = "description: only a credential for every user may set it"
+            self.left_out.add("category", id_, reason)
+            description, created, updated = None, self.now, self.now
+        try:
+            [name] = self.intake.changed(MemoryUpdate(categories=(name,))).categories or ()
+            description = self._described(description)
+        except Invalid as error:
+            return self._refused("categories", number, id_, error)
+        own = self._own_description(place, id_, fields)
+        return [("incoming_categories", (number, id_, name, description, created, updated, *own))]
+
+    def _own_description(self, place: str, category: str, of: Fields) -> tuple[str | None, str | None, str | None]:
+        """What the user of the archive says of a category, and since when."""
+        if of.values.get("own") is None:
+            return None, None, None
+        fields = Fields(f"{place}.own", of.mapping("own"))
+        text, created = fields.text("description"), fields.moment("created_at", self.now)
+        updated = fields.moment("updated_at", created)
+        try:
+            return described.checked(text, self.intake), created, updated
+        except Invalid as error:
+            self.left_out.add("category", category, f"own.{error.message}")
+            return None, None, None
+
+    def _memory(self, place: str, number: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        id_, content = fields.id(), fields.text("content")
+        self._recent.once("memories", id_, place)
+        self._note_owner(fields)
+        created = fields.moment("created_at", self.now)
+        times = [fields.optional_moment(each) for each in _TIMES]
+        state, app = fields.state("state", "active"), fields.optional_id("app_id")
+        superseded_by, revision = fields.optional_id("superseded_by"), fields.whole("revision", 1, MOST_REVISIONS, 1)
+        categories, updated = fields.ids("category_ids"), fields.moment("updated_at", created)
+        new = fields.memory(content)
+        self._tell_mended(fields, "memory", id_)
+        try:
+            known = self.intake.created(new)
+            if len(categories) > checks.MAX_CATEGORIES:
+                raise Invalid("categories", f"has {len(categories)} entries; the limit is {checks.MAX_CATEGORIES}")
+        except Invalid as error:
+            return self._refused("memories", number, id_, error)
+        archived, deleted, expires, valid_from, valid_until = times
+        return [
+            (
+                "incoming_memories",
+                (
+                    number, id_, app, known.text, known.metadata, state, created, updated, archived, deleted,
+                    known.namespace, known.thread_id, known.kind, known.key, known.importance, expires, valid_from,
+                    valid_until, superseded_by, revision, text_hash(known.text), list(known.labels), categories,
+                ),
+            )
+        ]  # fmt: skip
+
+    def _note_owner(self, fields: Fields) -> None:
+        owner = fields.id("user_id")
+        place = f"{fields.place}.user_id"
+        if self._owner is None:
+            self._owner = owner, place
+        if owner != self._owner[0]:
+            raise malformed(place, "is not the id of the archive's user")
+
+    def _filing(self, place: str, _: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        filing = fields.id("memory_id"), fields.id("category_id")
+        if self._recent.place("filings", filing, place):
+            return []
+        return [("incoming_filings", (*filing, fields.flag("automatic", default=False)))]
+
+    def _change(self, place: str, number: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        fields.optional_id("changed_by")
+        row = (
+            number, fields.id(), fields.id("memory_id"), fields.optional_id("app_id"),
+            fields.optional_state("old_state"), fields.state("new_state"), fields.moment("changed_at", self.now),
+            fields.optional_text("reason"),
+        )  # fmt: skip
+        if row[-1] not in (None, "expired"):
+            raise fields.wrong("reason", "one of expired, or null", row[-1])
+        self._recent.once("status_history", row[1], place)
+        return [("incoming_history", row)]
+
+    def _rule(self, place: str, number: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        id_, sort, effect = fields.id(), fields.text("object_type"), fields.text("effect")
+        self._recent.once("access_controls", id_, place)
+        subject, about = fields.optional_id("subject_id"), fields.optional_id("object_id")
+        name, created = fields.optional_text("object_name"), fields.moment("created_at", self.now)
+        if effect not in _EFFECTS:
+            raise fields.wrong("effect", f"one of {', '.join(_EFFECTS)}", effect)
+        if sort == "memory" and about is None:
+            sort = "all"  # as OpenMemory said it
+        problem = None
+        if fields.text("subject_type", "app") != "app":
+            problem = "subject_type: only rules for apps are known"
+        elif sort in _NAMED and about is None:
+            problem = f"object_id: is missing; a rule about a {sort} needs it"
+        elif sort not in (*_NAMED, "namespace", "all"):
+            problem = "object_type: must be memory, app, category, namespace or all"
+        if problem is not None:
+            self.left_out.add("rule", id_, problem)
+            return [("incoming_refused", ("access_controls", number, id_))]
+        named = sort == "namespace"
+        try:
+            if named:
+                checks.name(name or "", "object_name", self.limits)
+        except Invalid as error:
+            return self._refused("access_controls", number, id_, error)
+        about = about if sort in _NAMED else None
+        return [("incoming_rules", (number, id_, subject, sort, about, name if named else None, effect, created))]
+
+    def _policy(self, place: str, number: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        id_, sort, about = fields.id(), fields.text("criteria_type"), fields.optional_id("criteria_id")
+        name, days = fields.optional_text("criteria_name"), fields.whole("days_to_archive", -(2**31), 2**31 - 1)
+        created, action = fields.moment("created_at", self.now), fields.text("action", "archive")
+        named = sort == "namespace"
+        try:
+            if action not in get_args(Action):
+                raise Invalid("action", f"must be one of {', '.join(get_args(Action))}")
+            if sort not in get_args(CriteriaType):
+                raise Invalid("criteria_type", f"must be one of {', '.join(get_args(CriteriaType))}")
+            if sort == "user" and about is not None and self._user_id is not None and about != self._user_id:
+                raise Invalid("criteria_id", "is not the id of the archive's user")
+            if sort in _NAMED and about is None:
+                raise Invalid("criteria_id", f"is missing; it must be the id of the {sort}")
+            if named:
+                checks.name(name or "", "criteria_name", self.limits)
+            checks.between(days, "days_to_archive", 1, checks.MAX_DAYS)
+        except Invalid as error:
+            return self._refused("archive_policies", number, id_, error)
+        return [("incoming_policies", (number, id_, sort, about, name if named else None, action, days, created))]
+
+    def _revision(self, place: str, number: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        memory, revision = fields.id("memory_id"), fields.whole("revision", 1, MOST_REVISIONS)
+        old, new, metadata = fields.optional_text("old_text"), fields.text("new_text"), fields.mapping("metadata")
+        app, at = fields.optional_id("app_id"), fields.moment("changed_at", self.now)
+        self._recent.once(REVISIONS, (memory, revision), place, "revision")
+        self._tell_mended(fields, "revision", memory)
+        try:
+            change = self.intake.changed(MemoryUpdate(text=new, metadata=metadata))
+            if old is not None:
+                old = self.intake.changed(MemoryUpdate(text=old)).text
+        except Invalid as error:
+            self.left_out.add("revision", memory, f"revision {revision}: {error.message}")
+            return []
+        return [("incoming_revisions", (number, memory, revision, old, change.text, change.metadata, app, at))]
+
+    def _access(self, place: str, number: int, value: Any) -> list[Row]:
+        fields = Fields(place, value)
+        id_, memory, app = fields.id(), fields.id("memory_id"), fields.optional_id("app_id")
+        at, sort = fields.moment("accessed_at", self.now), fields.text("access_type")
+        metadata = fields.mapping("metadata")
+        self._recent.once(ACCESSES, id_, place)
+        self._tell_mended(fields, "access_log", id_)
+        try:
+            checks.name(sort, "access_type", self.limits)
+            checks.metadata(metadata, self.limits)
+        except Invalid as error:
+            return self._refused(ACCESSES, number, id_, error)
+        return [("incoming_accesses", (number, id_, memory, app, at, sort, _redacted(metadata)))]
+
+    def _vector(self, place: str, _: int, value: Any) -> list[Row]:
+        """The vectors of a text, one after the other. What cannot be ours is no failure: the text is embedded again."""
+        fields = Fields(place, value)
+        id_, model, hash_ = fields.id(), fields.text("model"), fields.text("text_hash")
+        try:
+            raw = base64.b64decode(fields.text("vector"), validate=True)
+        except (binascii.Error, ValueError):
+            raise malformed(f"{place}.vector", "must be base64") from None
+        cut = fields.text("cut", "")
+        if max(map(len, (model, hash_, cut))) > _LONGEST_MODEL or not (model + hash_ + cut).isprintable():
+            return []
+        dimension = _dimension(raw)
+        if dimension is None or not (cut.endswith(f" of {dimension}") if cut else len(raw) == 4 * dimension):
+            return []
+        if self._recent.place(VECTORS, (id_, model), place):
+            return []
+        return [("incoming_vectors", (id_, model, hash_, raw, dimension, cut))]
+
+    def _tell_mended(self, fields: Fields, kind: str, id_: str) -> None:
+        for name, numbers in fields.mended.items():
+            self.left_out.mend(kind, id_, name, numbers)
+
+    def _described(self, description: str | None) -> str | None:
+        if description is None or not description.strip():
+            return None
+        return self.intake.changed(MemoryUpdate(text=description)).text
+
+    def _refused(self, kind: str, number: int, id_: str, error: Invalid) -> list[Row]:
+        self.left_out.add(_KINDS[kind], id_, error.message)
+        if kind == "memories":
+            self.counted["memories"] += 1
+        return [("incoming_refused", (kind, number, id_))]
+
+
+_TIMES = ("archived_at", "deleted_at", "expires_at", "valid_from", "valid_until")
+_KINDS = {
+    "apps": "app", "categories": "category", "memories": "memory", "access_controls": "rule",
+    "archive_policies": "policy", ACCESSES: "access_log",
+}  # fmt: skip
+
+
+def _dimension(raw: bytes) -> int | None:
+    """How many numbers each of the vectors in `raw` has, one after the other; None if they are none of unit length."""
+    if not 0 < len(raw) <= _LARGEST_VECTOR * MAX_WINDOWS or len(raw) % 4:
+        return None
+    numbers = np.frombuffer(raw, dtype="<f4").astype(np.float64)
+    squares = float(numbers @ numbers)
+    # As many as their squares amount to.
+    if not np.isfinite(squares) or not 0 < (count := round(squares)) <= MAX_WINDOWS:
+        return None
+    if len(numbers) % count or len(raw) > _LARGEST_VECTOR * count:
+        return None
+    lengths = np.linalg.norm(numbers.reshape(count, -1), axis=1)
+    return len(numbers) // count if bool((abs(lengths - 1) < _ROUNDING).all()) else None
+
+
+def _redacted(value: Any) -> Any:
+    """What was searched for stands in the log without its secrets, as we log it ourselves."""
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, list):
+        return [_redacted(each) for each in value]
+    return {key: _redacted(each) for key, each in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,327 @@
+"""Taking all that a user remembers out of the service, and bringing it in again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from psycopg import errors as pg
+from sqlalchemy import exc, text
+
+from openmemory.access import journal
+from openmemory.access.caller import Caller
+from openmemory.access.incoming import drop_unbound_rules, take_user
+from openmemory.access.journal import Event as AuditEvent
+from openmemory.access.principal import Principal
+from openmemory.audit import trail
+from openmemory.audit.trail import Access
+from openmemory.backup.container import Container
+from openmemory.backup.exporting import Wanted, Writer
+from openmemory.backup.format import CAPTURES, REVISIONS, STEPS, UNPACKED, malformed, too_much
+from openmemory.backup.reading import Copied, rows
+from openmemory.backup.records import Records
+from openmemory.backup.report import SHOWN, ImportReport, MemoriesReport
+from openmemory.backup.sections import LINES
+from openmemory.backup.spool import Spool, look_for_room
+from openmemory.backup.turns import Turns, paced
+from openmemory.capture import incoming as of_captures
+from openmemory.config import Limits
+from openmemory.database import Database, Tx
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.errors import Conflict
+from openmemory.index.deliver import Deliverer
+from openmemory.index.space import Spaces
+from openmemory.lending import driver_of
+from openmemory.memories import incoming, planning, restoring, shared_categories
+from openmemory.memories.maintenance import Maintenance
+from openmemory.memories.planning import Restored
+from openmemory.memories.service import Memories
+
+Mode = Literal["overwrite", "skip"]
+"""What becomes of a memory that is there already: it is made what the archive says, or left as it is."""
+
+Stage = Literal["reading", "checking", "writing"]
+
+Progress = Callable[[Stage, int, int | None], None]
+"""Told how far it is: the stage, how much is done, and of how much if that is known."""
+
+_AT_ONCE = 2
+"""Archives that a process writes or reads at a time; each holds a connection, and a file on the disk."""
+_READING = 600.0
+_PACE = 50_000
+"""Seconds that reading an archive may take, and one more for so many of its bytes."""
+_LOOK_EVERY = 16 * 1024 * 1024
+"""Bytes that are copied between two looks at the disk."""
+_WRITTEN_AGAIN = 3
+"""How often what was copied will be written once more: as rows, in indexes, and in PostgreSQL's own log."""
+_PATIENCE = 30.0
+"""Seconds that one more waits for its turn."""
+_LONGEST = 3600
+"""Seconds that one statement about a whole archive may take."""
+_ATTEMPTS = 4
+_SOME_IDS = 500 * 37
+"""Bytes of ids that are copied at once: lines of 36 characters, none of them cut in two."""
+_MODEL = 10.0
+"""Seconds that a model may take to tell its dimension."""
+
+
+def no_progress(_stage: Stage, _done: int, _total: int | None) -> None:
+    """For those who do not ask."""
+
+
+class Backup:
+    """Export and import of archives. Only the user may, with all of their memory before them."""
+
+    def __init__(
+        self,
+        database: Database,
+        memories: Memories,
+        delivery: Deliverer,
+        spaces: Spaces,
+        *,
+        folder: Path,
+        limits: Limits,
+        maintenance: Maintenance,
+        version: str,
+    ) -> None:
+        self._database = database
+        self._memories = memories
+        self._delivery = delivery
+        self._spaces = spaces
+        self._folder = folder
+        self._limits = limits
+        self._maintenance = maintenance
+        self._generator = f"openmemory {version}"
+        self._turns = Turns(_AT_ONCE, _PATIENCE)
+        self._uploads = Turns(2 * _AT_ONCE, 2 * _PATIENCE)
+
+    def may_export(self, caller: Caller) -> None:
+        """
+        Raises:
+            Forbidden: an app asks, or a credential that may not read everything of the user.
+        """
+        caller.must_be_owner("export their memories")
+        caller.may_read()
+
+    def may_import(self, caller: Caller) -> None:
+        """
+        Raises:
+            Forbidden: an app asks, or a credential that may not write everything of the user.
+        """
+        caller.must_be_owner("import memories")
+        caller.may_write()
+
+    async def export(self, caller: Caller, wanted: Wanted) -> BinaryIO:
+        """An archive, whole and at its beginning. Whoever takes it closes it, which gives its room back.
+
+        It is written to a file first. So what fails midway is no archive at all but an error; a reader who takes their
+        time holds neither a snapshot nor a connection; and that it was read is logged before the first byte leaves.
+
+        Raises:
+            Unavailable: PostgreSQL is away, the disk is full, or too many are being made.
+        """
+        self.may_export(caller)
+        async with self._turns.turn(str(caller.user_id)):
+            archive, ids = Spool(self._folder), Spool(self._folder)
+            try:
+                async with self._database.long_transaction(_LONGEST, snapshot=True) as tx:
+                    writer = Writer(tx, caller.user_id, wanted, generator=self._generator)
+                    count = await writer.write(archive, ids)
+                await self._log_export(caller, wanted, ids, count)
+            except BaseException:
+                archive.close()
+                raise
+            finally:
+                ids.close()
+        archive.file.seek(0)
+        return archive.file
+
+    async def _log_export(self, caller: Caller, wanted: Wanted, ids: Spool, count: int) -> None:
+        detail = {"archive": True, "vectors": wanted.vectors, "whole": wanted.whole}
+        ids.seek(0)
+        async with self._database.long_transaction(_LONGEST) as tx:
+            await tx.execute(text("CREATE TEMPORARY TABLE exported (id uuid) ON COMMIT DROP"))
+            while data := await asyncio.to_thread(ids.file.read, _SOME_IDS):
+                await _copy(tx, "exported", data)
+            await tx.execute(text("ANALYZE exported"))
+            if count:
+                await trail.log_chosen(tx, caller, Access.EXPORT, "SELECT id FROM exported")
+            await journal.record_chosen(tx, caller, AuditEvent.MEMORY_EXPORT, "SELECT id FROM exported", detail=detail)
+
+    @asynccontextmanager
+    async def upload(self, principal: Principal) -> AsyncIterator[tuple[Spool, Callable[[int], None]]]:
+        """A file for an archive that is being sent, which `restore` closes; here it is closed if the sending fails.
+        Beside it what is to be told how many bytes came: who sends too slowly gives up their turn.
+
+        Raises:
+            Unavailable: too many are being sent, it comes too slowly, or the disk is full.
+        """
+        async with self._uploads.turn(principal.id):
+            file = Spool(self._folder)
+            try:
+                async with paced() as came:
+                    yield file, came
+            except BaseException:
+                file.close()
+                raise
+
+    async def restore(
+        self, caller: Caller, archive: Spool, mode: Mode, progress: Progress = no_progress
+    ) -> ImportReport:
+        """Bring in an archive, all of it or nothing, and close it.
+
+        What `capture` refuses or is over a limit is left out, and told. Everything else is checked first: an archive
+        that contradicts itself changes nothing.
+
+        Raises:
+            BadArchive: it is none, or says something that cannot be; the message says where.
+            Conflict: others write the same all the time.
+            Unavailable: PostgreSQL is away, or too many are being brought in.
+        """
+        try:
+            self.may_import(caller)
+            done, records = await self._restore(caller, archive, mode, progress)
+        finally:
+            archive.close()
+        self._delivery.wake()
+        self._maintenance.wrote(done.added + done.replaced)
+        self._memories.written["add"] += done.added
+        self._memories.written["update"] += done.replaced
+        return _report(done, records)
+
+    async def _restore(
+        self, caller: Caller, archive: Spool, mode: Mode, progress: Progress
+    ) -> tuple[Restored, Records]:
+        records = Records(self._memories.intake, self._limits, caller.principal, datetime.now(UTC).isoformat())
+        async with self._turns.turn(str(caller.user_id)):
+            models = await self._models()
+            container = await asyncio.to_thread(Container, archive.file, unpacked=UNPACKED * self._limits.backup)
+            async with self._database.long_transaction(_LONGEST) as tx:
+                await incoming.make(tx, of_captures.TABLES)
+                await self._read(tx, container, records, progress)
+                progress("checking", 0, None)
+                await self._check(tx, records)
+                categories = await shared_categories.make(tx, self._database)
+                done = await self._write(tx, caller, records, mode, progress, models=models)
+                done.categories = categories
+                return done, records
+
+    async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:
+        pending: Iterator[Copied] = rows(container, records)
+        progress("reading", 0, container.size)
+        whole = unseen = 0
+        seconds = _READING + container.size / _PACE
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                while (copied := await asyncio.to_thread(next, pending, None)) is not None:
+                    whole += len(copied.data)
+                    unseen += len(copied.data)
+                    if unseen >= _LOOK_EVERY:
+                        unseen = 0
+                        await asyncio.to_thread(look_for_room, self._folder, _WRITTEN_AGAIN * whole)
+                    await _copy(tx, copied.table, copied.data)
+                    progress("reading", copied.read, container.size)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            raise too_much(f"it took more than {seconds:,.0f} seconds to read") from None
+
+    async def _models(self) -> list[tuple[str, int]]:
+        """The models in use, with their dimensions. One that does not answer is known only if it ever did."""
+        found = []
+        for space in (self._spaces.serving, self._spaces.building):
+            if space is not None:
+                with suppress(EmbedderUnavailable, TimeoutError):
+                    async with asyncio.timeout(_MODEL):
+                        found.append((space.model, await space.dimension()))
+        return found
+
+    async def _check(self, tx: Tx, records: Records) -> None:
+        if (two := await incoming.twice(tx) or await of_captures.twice(tx)) is not None:
+            field = {REVISIONS: "revision", STEPS: "number"}.get(two.members, "id")
+            places = [
+                f"{two.members}, line {number}" if two.members in LINES else f"{two.members}[{number}]"
+                for number in (two.first, two.second)
+            ]
+            raise malformed(f"{places[1]}.{field}", f"is that of {places[0]} too")
+        for lost in await incoming.lost(tx, SHOWN):
+            for id_ in lost.ids:
+                records.left_out.add(lost.kind, id_, "belongs to no memory of the archive")
+        for id_ in await of_captures.lost(tx, SHOWN):
+            records.left_out.add("capture", id_, f"{STEPS} tells of it, and {CAPTURES} does not")
+        if not records.ours:
+            for id_ in await drop_unbound_rules(tx):
+                records.left_out.add("rule", id_, "subject_id: names no app, so OpenMemory never applied it")
+        await incoming.settle(tx, of_captures.TABLES)
+
+    async def _write(
+        self,
+        tx: Tx,
+        caller: Caller,
+        records: Records,
+        mode: Mode,
+        progress: Progress,
+        *,
+        models: list[tuple[str, int]],
+    ) -> Restored:
+        """Plan and write; if somebody else was quicker with an id or a text, once more."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                async with tx.begin_nested():
+                    progress("writing", 0, 2)
+                    done = await planning.plan(tx, caller, overwrite=mode == "overwrite")
+                    progress("writing", 1, 2)
+                    done = await restoring.write(tx, caller, done, mode=mode, models=models)
+                    if records.user is not None:
+                        await take_user(tx, caller, records.user)
+                    done.captures, no_captures = await of_captures.take(tx, caller, SHOWN)
+                    lost = [*await restoring.lost(tx, SHOWN), *no_captures]
+                    progress("writing", 2, 2)
+            except exc.DBAPIError as error:
+                if isinstance(error.orig, pg.NumericValueOutOfRange):
+                    words = "A memory of the archive has the last revision that there can be, and another text here."
+                    raise Conflict(words, code="revisions_used_up") from error
+                if not _overtaken(error.orig):
+                    raise
+                if attempt == _ATTEMPTS:
+                    words = "Others write what the archive holds, at the same time."
+                    raise Conflict(words, code="import_overtaken", hint="Send it again.") from error
+            else:
+                for kind, id_, problem in lost:
+                    records.left_out.add(kind, id_, problem)
+                return done
+        raise AssertionError("unreachable")
+
+
+def _overtaken(error: object) -> bool:
+    """Whether somebody else wrote the same a moment ago. Nobody else writes into the tables of the plan."""
+    of_plan = isinstance(error, pg.Error) and (error.diag.table_name or "").startswith(("restored", "incoming"))
+    return isinstance(error, pg.UniqueViolation | pg.DeadlockDetected) and not of_plan
+
+
+async def _copy(tx: Tx, table: str, data: bytes) -> None:
+    driver = await driver_of(tx)
+    try:
+        async with driver.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
+            await copy.write(data)
+    except pg.Error as error:
+        raise exc.DBAPIError.instance(
+            None, None, error, pg.Error, hide_parameters=True, connection_invalidated=driver.closed
+        ) from error
+
+
+def _report(done: Restored, records: Records) -> ImportReport:
+    counts = asdict(done)
+    of_memories = {name: counts.pop(name) for name in MemoriesReport.model_fields if name != "left_out"}
+    return ImportReport(
+        memories=MemoriesReport(**of_memories, left_out=records.counted["memories"]),
+        **counts,
+        left_out=records.left_out.items,
+        mended=records.left_out.mended,
+        notes=records.left_out.notes,
+    )

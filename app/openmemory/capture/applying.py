@@ -1,0 +1,220 @@
+"""Doing what was decided: every change with its history, access rules and index mark, all in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, func, select
+
+from openmemory.access.apps import refuse_if_paused
+from openmemory.access.caller import Caller
+from openmemory.access.readable import readable_by
+from openmemory.audit import trail
+from openmemory.audit.trail import Access
+from openmemory.capture.decisions import refusal
+from openmemory.capture.schemas import Decided, Decision, Noticed, Refusal
+from openmemory.database import Tx
+from openmemory.errors import Conflict, Invalid, NotFound
+from openmemory.memories import changes, superseding
+from openmemory.memories.intake import Intake
+from openmemory.memories.models import Memory, State
+from openmemory.memories.repository import CATEGORY_NAMES
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
+
+EMOTION = "emotion"
+"""Where a memory's metadata holds what the user feels about it."""
+
+
+@dataclass(slots=True)
+class Applied:
+    """What was done, in order: `operations` as they are stored, with what they have changed."""
+
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+    @property
+    def memory_ids(self) -> list[UUID]:
+        """Every memory that something done, or refused, is about."""
+        return sorted(touched(self.operations) | {each.id for each in self.refused if each.id is not None})
+
+    @property
+    def written(self) -> int:
+        """Changes that were made."""
+        return sum(each["event"] != Event.NONE for each in self.operations)
+
+
+class _Refused(Exception):
+    """One operation is not done; nothing of it stays."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """Carries out the decisions of one capture for its caller. `like`: what new memories have in common."""
+
+    tx: Tx
+    caller: Caller
+    intake: Intake
+    like: MemoryCreate
+
+    async def all(self, decided: Decided) -> Applied:
+        """Do what was decided, each change wholly or not at all.
+
+        Raises:
+            Forbidden: the app was paused meanwhile.
+        """
+        await refuse_if_paused(self.tx, self.caller)
+        applied = Applied(refused=list(decided.refused))
+        for decision in decided.decisions:
+            try:
+                async with self.tx.begin_nested():
+                    applied.operations.append(await self._one(decision))
+            except (_Refused, Invalid, NotFound, Conflict) as error:
+                applied.refused.append(_told(decision, error))
+        return applied
+
+    async def _one(self, decision: Decision) -> dict[str, Any]:
+        if decision.memory is None:
+            return await self._add(decision)
+        if decision.event is Event.NONE:
+            return _operation(Event.NONE, decision.memory.id, decision.memory.content)
+        before = await self._locked(decision.memory)
+        if decision.event is Event.SUPERSEDE:
+            return await self._supersede(decision, decision.memory, before)
+        if decision.event is Event.UPDATE:
+            return await self._update(decision, decision.memory, before)
+        return await self._delete(decision.memory, before)
+
+    async def _locked(self, memory: Noticed) -> dict[str, Any]:
+        """A memory as it is, locked; it is the caller's to change, and says what the model was shown."""
+        query = (
+            select(
+                Memory.content, Memory.revision, Memory.state, Memory.metadata_.label("metadata"),
+                Memory.valid_until, Memory.superseded_by, CATEGORY_NAMES.label("categories"),
+            )
+            .where(Memory.id == memory.id, readable_by(self.caller, Memory))
+            .with_for_update(of=Memory, key_share=True)
+        )  # fmt: skip
+        row = (await self.tx.execute(query, self.caller.parameters)).one_or_none()
+        if row is None:
+            raise _Refused("not_allowed", "The memory is gone, or not the app's to change any more.")
+        if row.revision != memory.revision:
+            raise _Refused("changed_meanwhile", "The memory was changed while the language model thought about it.")
+        return {
+            "content": row.content, "revision": row.revision, "state": row.state.value, "metadata": row.metadata,
+            "categories": row.categories, "valid_until": _iso(row.valid_until),
+            "superseded_by": row.superseded_by and str(row.superseded_by),
+        }  # fmt: skip
+
+    async def _add(self, decision: Decision) -> dict[str, Any]:
+        [added] = await changes.add(
+            self.tx, self.caller, [self.intake.created(self._new(decision))], {self.caller.app: self.caller.app_id}
+        )
+        return _operation(added.event, added.id, added.memory, revision=1)
+
+    def _new(self, decision: Decision) -> MemoryCreate:
+        like = self.like
+        importance = decision.importance and decision.importance / 10
+        return replace(
+            like,
+            text=decision.text,
+            kind=decision.kind if like.kind == "memory" and decision.kind else like.kind,
+            importance=like.importance if like.importance is not None else importance,
+            categories=tuple(dict.fromkeys((*like.categories, *decision.categories))),
+            valid_from=decision.since,
+            valid_until=decision.until,
+            metadata=_with_emotion(like.metadata, decision),
+        )
+
+    async def _supersede(self, decision: Decision, old: Noticed, before: dict[str, Any]) -> dict[str, Any]:
+        done = await self._add(decision)
+        if UUID(done["id"]) == old.id:
+            return _operation(Event.NONE, old.id, old.content)
+        await superseding.supersede(self.tx, self.caller, old.id, UUID(done["id"]), since=decision.since)
+        more = {"superseded_id": str(old.id), "previous_memory": old.content, "before": before}
+        return done | more | {"event": Event.SUPERSEDE.value, "added": done["event"] == Event.ADD}
+
+    async def _update(self, decision: Decision, memory: Noticed, before: dict[str, Any]) -> dict[str, Any]:
+        categories = tuple(dict.fromkeys((*before["categories"], *decision.categories)))
+        metadata = _with_emotion(before["metadata"], decision)
+        given = None if metadata is before["metadata"] else metadata
+        change = self.intake.changed(MemoryUpdate(decision.text, given, categories))
+        await changes.update_text(self.tx, self.caller, Memory.id == memory.id, change, self.intake.labels)
+        revision = await self.tx.scalar(select(Memory.revision).where(Memory.id == memory.id))
+        if revision == memory.revision:
+            return _operation(Event.NONE, memory.id, memory.content)
+        await trail.record(self.tx, self.caller, Access.UPDATE, [memory.id])
+        done = _operation(Event.UPDATE, memory.id, change.text or "", revision=revision)
+        return done | {"previous_memory": memory.content, "before": before}
+
+    async def _delete(self, memory: Noticed, before: dict[str, Any]) -> dict[str, Any]:
+        await delete(self.tx, self.caller, memory.id)
+        return _operation(Event.DELETE, memory.id, memory.content, revision=memory.revision) | {"before": before}
+
+
+def touched(operations: Iterable[dict[str, Any]]) -> set[UUID]:
+    """Every memory that stored operations are about."""
+    return {UUID(each[name]) for each in operations for name in ("id", "superseded_id") if each.get(name)}
+
+
+async def delete(tx: Tx, caller: Caller, id_: UUID) -> None:
+    """Delete a memory softly, with its log. The caller of this has locked the row."""
+    await changes.change_state(tx, caller, Memory.id == id_, State.DELETED)
+    await trail.record(tx, caller, Access.DELETE, [id_], {"operation": "delete_by_id"})
+
+
+async def shown(tx: Tx, caller: Caller, ids: list[UUID]) -> list[Noticed]:
+    """Those of the memories that the caller may read, in this order, without those that read like orders."""
+    found = {memory.id: memory for memory in await _noticed(tx, caller, Memory.id == func.any(ids), len(ids))}
+    return [found[id_] for id_ in ids if id_ in found]
+
+
+async def newest(tx: Tx, caller: Caller, namespace: str, *, besides: list[UUID], limit: int) -> list[Noticed]:
+    """The newest memories of a namespace that the caller may read, without those that read like orders."""
+    which = and_(Memory.user_id == caller.user_id, Memory.namespace == namespace, Memory.id != func.all(besides))
+    return await _noticed(tx, caller, which, limit)
+
+
+async def _noticed(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: int) -> list[Noticed]:
+    query = (
+        select(Memory.id, Memory.content, Memory.revision)
+        .where(which, func.cardinality(Memory.labels) == 0, readable_by(caller, Memory))
+        .order_by(Memory.created_at.desc(), Memory.id.desc())
+        .limit(limit)
+    )
+    return [Noticed(row.id, row.content, row.revision) for row in await tx.execute(query, caller.parameters)]
+
+
+def _with_emotion(metadata: dict[str, Any], decision: Decision) -> dict[str, Any]:
+    """Metadata with what the user feels, unless something stands there already: it may be the user's own."""
+    if decision.emotion is None or EMOTION in metadata:
+        return metadata
+    return metadata | {EMOTION: decision.emotion}
+
+
+def _operation(event: Event, id_: UUID, text: str, *, revision: int | None = None) -> dict[str, Any]:
+    return {"event": event.value, "id": str(id_), "memory": text, "revision": revision}
+
+
+def _told(decision: Decision, error: Exception) -> Refusal:
+    if isinstance(error, _Refused):
+        return _because(decision, error.reason, str(error))
+    assert isinstance(error, Invalid | NotFound | Conflict)
+    reason = {"secret_refused": "secret", "injection_refused": "injection"}.get(error.code, error.code)
+    return _because(decision, reason, error.message)
+
+
+def _because(decision: Decision, reason: str, words: str) -> Refusal:
+    made = refusal(reason, decision.text, decision.memory)
+    return made.model_copy(update={"detail": words})
+
+
+def _iso(value: datetime | None) -> str | None:
+    return None if value is None else value.astimezone(UTC).isoformat()

@@ -1,0 +1,130 @@
+"""Which of the operations that a language model answered are to be done, and why the others are not. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from openmemory.capture.answers import MOST, Operation
+from openmemory.capture.prompt import KINDS
+from openmemory.capture.schemas import Decided, Decision, Noticed, Refusal
+from openmemory.memories.schemas import Event
+
+_EVENTS = {"ADD": Event.ADD, "UPDATE": Event.UPDATE, "SUPERSEDE": Event.SUPERSEDE, "DELETE": Event.DELETE}
+_WORDS = {
+    "known": "It is remembered already.",
+    "junk": "It is not about the user or their projects, or of no use later.",
+    "secret": "It looks like a secret.",
+    "repeats": "It repeats a memory.",
+    "repeated_id": "Another operation is about the same memory.",
+    "unknown_id": "No memory of this number was shown.",
+    "too_many": f"More than {MOST} operations.",
+    "invalid": "The operation is not one that can be done.",
+    "injection": "The text reads like orders to an assistant: it changes nothing that is remembered already.",
+}
+
+
+def decided(
+    operations: Sequence[Operation],
+    memories: Sequence[Noticed],
+    now: datetime,
+    *,
+    orders: bool = False,
+    emotion: bool = False,
+) -> Decided:
+    """What is to be done. `memories` are those that the model was shown, numbered from 1.
+
+    `orders`: what was said reads like orders to an assistant, so nothing that is remembered is changed because of it.
+    `emotion`: whether it was asked for what the user feels.
+    """
+    found = Decided()
+    said: dict[str, Noticed | None] = {_plain(memory.content): memory for memory in memories}
+    about: set[int] = set()
+    for operation in operations[:MOST]:
+        memory = _memory(operation, memories)
+        if (reason := _refused(operation, memory, about, orders=orders)) is not None:
+            found.refused.append(refusal(reason, operation.text, memory, operation.reason))
+            continue
+        if operation.op == "NONE":
+            _nothing(found, operation, memory)
+            continue
+        if operation.number is not None:
+            about.add(operation.number)
+        event, plain = _EVENTS[operation.op], _plain(operation.text)
+        if event is not Event.DELETE and plain in said:
+            known = said[plain]
+            if event is not Event.SUPERSEDE or known is memory:
+                # What comes back out of memory is not remembered again: this one says so already.
+                _repeated(found, operation, known)
+                continue
+        elif event is not Event.DELETE:
+            said[plain] = None
+        decision = _decision(event, operation, memory, now)
+        found.decisions.append(replace(decision, emotion=operation.emotion) if emotion else decision)
+    if len(operations) > MOST:
+        found.refused.append(refusal("too_many"))
+    return found
+
+
+def refusal(reason: str, text: str = "", memory: Noticed | None = None, said: str | None = None) -> Refusal:
+    """Why something is not done. What is a secret is not repeated; `said`: the model's own words."""
+    shown = None if reason == "secret" else text or None
+    detail = _WORDS.get(reason, reason) + (f" ({said})" if said and said.lower() != reason else "")
+    return Refusal(memory=shown, id=memory.id if memory else None, reason=reason, detail=detail)
+
+
+def _memory(operation: Operation, memories: Sequence[Noticed]) -> Noticed | None:
+    number = operation.number
+    return memories[number - 1] if number is not None and 1 <= number <= len(memories) else None
+
+
+def _refused(operation: Operation, memory: Noticed | None, about: set[int], *, orders: bool) -> str | None:
+    if operation.op == "NONE":
+        return None
+    if operation.op not in _EVENTS or (not operation.text and operation.op != "DELETE"):
+        return "invalid"
+    if operation.op == "ADD":
+        return None
+    if memory is None:
+        return "unknown_id"
+    if operation.number in about:
+        return "repeated_id"
+    return "injection" if orders else None
+
+
+def _nothing(found: Decided, operation: Operation, memory: Noticed | None) -> None:
+    reason = (operation.reason or "").lower()
+    reason = reason if reason in ("junk", "secret") else "known" if memory is not None else "junk"
+    if memory is not None and reason == "known":
+        found.decisions.append(Decision(Event.NONE, memory, memory.content))
+    elif operation.text or operation.reason:
+        found.refused.append(refusal(reason, operation.text, memory, operation.reason))
+
+
+def _repeated(found: Decided, operation: Operation, known: Noticed | None) -> None:
+    found.refused.append(refusal("repeats", operation.text, known))
+    if known is not None:
+        found.decisions.append(Decision(Event.NONE, known, known.content))
+
+
+def _decision(event: Event, operation: Operation, memory: Noticed | None, now: datetime) -> Decision:
+    until = operation.until
+    return Decision(
+        event=event,
+        memory=memory,
+        text=operation.text,
+        categories=operation.categories[:3],
+        kind=operation.kind if operation.kind in KINDS else None,
+        importance=None if operation.importance is None else min(10, max(1, operation.importance)),
+        since=operation.since,
+        # What was over when it was told is told as such; hidden it would be lost.
+        until=until if until is not None and until > now else None,
+    )
+
+
+def _plain(text: str) -> str:
+    """Words alone: two texts that differ in case, points and blanks say the same."""
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))

@@ -1,0 +1,180 @@
+"""Asking the language model: what is near in memory, one question, one more if the answer cannot be used."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from uuid import UUID
+
+from openmemory.access.caller import Caller
+from openmemory.access.principal import Scope
+from openmemory.capture import answers, applying, prompt
+from openmemory.capture.answers import Malformed, Operation
+from openmemory.capture.decisions import decided
+from openmemory.capture.schemas import Decided, Noticed, Turn
+from openmemory.config import Settings
+from openmemory.configuration.service import Configuration
+from openmemory.database import Database
+from openmemory.errors import Invalid
+from openmemory.llm.port import Llm, LlmUnavailable, Message, Reply
+from openmemory.llm.providers import Llms
+from openmemory.memories import injection, secrets
+from openmemory.search.schemas import SearchQuery
+from openmemory.search.service import Search
+
+log = logging.getLogger(__name__)
+
+NEAREST = 12
+"""Memories that the model is shown at most."""
+
+PIECES = 3
+"""Searches for one long text or conversation: one of all of it would find what the most of it is about."""
+
+PIECE = 1_000
+"""Characters of one search."""
+
+LOGGED = 2_000
+"""Characters of an answer that cannot be used which the log shows."""
+
+
+class BadAnswer(Exception):
+    """The model answered twice, and neither answer could be used."""
+
+
+@dataclass(slots=True)
+class Cost:
+    """What was spent."""
+
+    model: str | None = None
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    def add(self, reply: Reply) -> None:
+        """Count an answer."""
+        self.prompt_tokens += reply.prompt_tokens
+        self.completion_tokens += reply.completion_tokens
+        self.seconds += reply.seconds
+
+    def also(self, other: Cost) -> None:
+        """Count what another one has counted."""
+        self.calls += other.calls
+        self.prompt_tokens += other.prompt_tokens
+        self.completion_tokens += other.completion_tokens
+        self.seconds += other.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What memories are made of, and when it was said."""
+
+    what: str | tuple[Turn, ...]
+    namespace: str
+    at: datetime | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts in it."""
+        return [self.what] if isinstance(self.what, str) else [turn.content for turn in self.what]
+
+
+@dataclass(slots=True)
+class Extraction:
+    """One attempt; `cost` is known also if it fails."""
+
+    cost: Cost = field(default_factory=Cost)
+    decided: Decided = field(default_factory=Decided)
+
+
+class Extractor:
+    """Finds out from a language model what is to be remembered."""
+
+    def __init__(
+        self, database: Database, configuration: Configuration, llms: Llms, search: Search, settings: Settings
+    ) -> None:
+        self._database = database
+        self._configuration = configuration
+        self._llms = llms
+        self._search = search
+        self._settings = settings
+
+    async def configured(self) -> bool:
+        """Whether a language model is chosen.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        try:
+            return (await self._configuration.effective()).llm is not None
+        except Invalid:  # its key is missing, which is told when it is used
+            return True
+
+    async def extract(self, caller: Caller, said: Said, into: Extraction) -> None:
+        """Decide what is to be done about what was said.
+
+        Raises:
+            LlmUnavailable: no language model is chosen, or it does not answer.
+            BadAnswer: it answered what cannot be used.
+            Unavailable: PostgreSQL does not answer.
+        """
+        try:
+            effective = await self._configuration.effective()
+        except Invalid as error:
+            raise LlmUnavailable(error.message, setup=True) from None
+        if effective.llm is None:
+            raise LlmUnavailable("no language model is configured any more", setup=True)
+        near = await self._near(caller, said)
+        now = said.at or datetime.now(UTC)
+        feels = self._settings.capture.emotion
+        messages = prompt.first(said.what, near, now, effective.custom_instructions, emotion=feels)
+        into.cost.model = effective.llm.name
+        operations = await self._asked(self._llms.of(effective.llm), messages, into.cost)
+        policy = self._settings.capture.injection
+        orders = policy != "store" and any(map(injection.instructs, said.texts))
+        into.decided = decided(operations, near, datetime.now(UTC), orders=orders, emotion=feels)
+
+    async def _asked(self, llm: Llm, messages: list[Message], cost: Cost) -> list[Operation]:
+        for attempt in (1, 2):
+            cost.calls += 1
+            reply = await llm.ask(messages, prompt.schema(emotion=self._settings.capture.emotion))
+            cost.add(reply)
+            try:
+                return answers.operations(reply)
+            except Malformed as error:
+                problem = str(error)
+                raw = secrets.redacted(reply.text[:LOGGED])
+                log.warning("%s: an answer that cannot be used (%d of 2): %s: %r", cost.model, attempt, problem, raw)
+            messages = prompt.repaired(messages, reply.text, problem)
+        raise BadAnswer(f"the language model answered what cannot be used: {problem}")
+
+    async def _near(self, caller: Caller, said: Said) -> Sequence[Noticed]:
+        """The memories that are nearest to what was said, of those that the caller may read and change; where few are
+        near, the newest too: "I am with Globex now" shares no word with "Alice works at Acme"."""
+        if Scope.READ not in caller.principal.scopes:
+            return []
+        best: dict[UUID, float] = {}
+        limit = min(NEAREST, self._settings.search.max_limit)
+        for piece in pieces(said.texts, min(PIECE, self._settings.limits.query)):
+            query = SearchQuery(piece, limit=limit, namespaces=(said.namespace,))
+            for result in (await self._search.search(caller, query)).results:
+                best[result.id] = max(best.get(result.id, 0.0), result.score)
+        ids = sorted(best, key=lambda id_: -best[id_])[:NEAREST]
+        async with self._database.statement() as tx:
+            near = await applying.shown(tx, caller, ids)
+            return near + await applying.newest(tx, caller, said.namespace, besides=ids, limit=NEAREST - len(near))
+
+
+def pieces(texts: Sequence[str], size: int) -> list[str]:
+    """Some parts of what was said, of `size` characters at most, to search for: its end, its beginning, and between.
+
+    What was said last matters most; a short text is one piece.
+    """
+    whole = "\n".join(text.strip() for text in texts if text.strip())
+    if len(whole) <= size:
+        return [whole] if whole else []
+    last = len(whole) - size
+    starts = sorted({0, last, last // 2})[-PIECES:]
+    return [piece for start in reversed(starts) if (piece := whole[start : start + size].strip())]

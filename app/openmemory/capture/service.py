@@ -1,0 +1,304 @@
+"""The use cases of captures: taking in what is said, telling what became of it, and taking that back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import UTC, date
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, func, insert, select, text, true, update
+
+from openmemory.access import journal
+from openmemory.access.apps import refuse_if_paused
+from openmemory.access.caller import Caller
+from openmemory.access.journal import Event as AuditEvent
+from openmemory.access.models import App
+from openmemory.access.rates import Rates
+from openmemory.access.readable import readable_by
+from openmemory.again import again
+from openmemory.capture import stored, taking, undoing, usage
+from openmemory.capture.models import WAITS, Capture, Status
+from openmemory.capture.reach import own
+from openmemory.capture.schemas import (
+    CaptureCreate,
+    CapturePage,
+    CaptureResult,
+    CaptureView,
+    Outcome,
+    Refusal,
+    Usage,
+)
+from openmemory.capture.waiting import Moved, Waiting, nobody
+from openmemory.capture.worker import Worker
+from openmemory.config import Settings
+from openmemory.database import Database, Tx
+from openmemory.errors import Conflict, NotFound
+from openmemory.index.deliver import Deliverer
+from openmemory.memories import checks, idempotency
+from openmemory.memories.intake import Intake
+from openmemory.memories.models import Memory, State
+from openmemory.memories.repository import ALL_STATES
+from openmemory.memories.schemas import Event
+
+log = logging.getLogger(__name__)
+
+MAX_PAGE_SIZE = 100
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+
+class Captures:
+    """Takes in texts and conversations for the language model to extract facts from."""
+
+    def __init__(
+        self,
+        database: Database,
+        worker: Worker,
+        delivery: Deliverer,
+        *,
+        intake: Intake,
+        rates: Rates,
+        settings: Settings,
+    ) -> None:
+        self._database = database
+        self._worker = worker
+        self._delivery = delivery
+        self._intake = intake
+        self._rates = rates
+        self._settings = settings
+        # Many at once wait here, where they take no connection, rather than in the pool, which lets them wait 5 s.
+        self._room = asyncio.Semaphore(max(2, settings.database.pool_size // 2))
+        self._waiting = Waiting(database, worker, self._room)
+
+    async def possible(self) -> bool:
+        """Whether a language model is chosen, so that `add` is of use.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        return await self._worker.extractor.configured()
+
+    async def add(self, caller: Caller, new: CaptureCreate, moved: Moved = nobody) -> Outcome:
+        """Take in what was said, and wait for what becomes of it if that is wanted; it is kept in any case. `moved`
+        hears of every step that is waited for.
+
+        The same again from the same app, within `capture.repeat` seconds or with the same key, is the same capture.
+
+        Raises:
+            Invalid: a field cannot be used, the text holds a secret, or the key was given to another request.
+            Forbidden: the app is paused, or the credential may not write there.
+            TooMany: an assistant's app saves too often.
+        """
+        caller.may_write(new.like.namespace)
+        new = taking.checked(new, self._intake, self._settings.limits)
+        await self._rates.save(caller, 1)
+        async with self._room:
+            id_, over = await self._take(caller, new)
+        waits = not new.messages if new.wait is None else new.wait
+        self._worker.wake()
+        if waits and not over and self._settings.capture.wait:
+            await self._waiting.over(id_, self._settings.capture.wait, moved)
+        async with self._room:
+            outcome = await self.outcome(caller, id_)
+        if outcome.status is not Status.WORKING:
+            await moved(outcome.status, 0)
+        return outcome
+
+    async def outcome(self, caller: Caller, id_: UUID) -> Outcome:
+        """What has become of a capture of the caller's own by now."""
+        async with self._database.statement() as tx:
+            row = await _one(tx, caller, id_)
+            # Whatever it has just put aside it knows.
+            [view] = await _views(tx, caller, [row], states=ALL_STATES)
+        return Outcome(**{name: getattr(view, name) for name in Outcome.model_fields})
+
+    @again
+    async def get(self, caller: Caller, id_: UUID) -> CaptureView:
+        """One capture: of the user themself any of theirs, of an app its own.
+
+        Raises:
+            NotFound: there is none.
+        """
+        caller.may_read()
+        async with self._database.transaction() as tx:
+            row = await _one(tx, caller, id_)
+            [view] = await _views(tx, caller, [row])
+            await journal.record(tx, caller, AuditEvent.CAPTURE_GET, [id_])
+        return view
+
+    @again
+    async def list(
+        self, caller: Caller, *, statuses: Sequence[Status] = (), page: int = 1, size: int = 20
+    ) -> CapturePage:
+        """A page of captures, newest first.
+
+        Raises:
+            Invalid: the page or its size cannot be used.
+        """
+        caller.may_read()
+        checks.between(page, "page", 1, 1_000_000)
+        checks.between(size, "size", 1, MAX_PAGE_SIZE)
+        which = and_(
+            own(caller, Capture), Capture.status == func.any([str(one) for one in statuses]) if statuses else true()
+        )
+        newest = _whole().where(which).order_by(Capture.created_at.desc(), Capture.id.desc())
+        async with self._database.transaction() as tx:
+            counted = select(func.count()).select_from(Capture).where(which)
+            total = await tx.scalar(counted, caller.parameters) or 0
+            rows = (await tx.execute(newest.offset((page - 1) * size).limit(size), caller.parameters)).all()
+            items = await _views(tx, caller, rows)
+            await journal.record(tx, caller, AuditEvent.CAPTURE_LIST, [row.id for row in rows])
+        return CapturePage(items=items, total=total, page=page, size=size)
+
+    @again
+    async def usage(self, caller: Caller, *, first: date | None = None, last: date | None = None) -> Usage:
+        """What captures took from the first day to the last, by app and day: the user's, or of an app its own.
+
+        Raises:
+            Invalid: the days are the wrong way round, or too many.
+        """
+        caller.may_read()
+        first, last = usage.days(first, last)
+        async with self._database.transaction() as tx:
+            found = await usage.told(tx, caller, first, last)
+            await journal.record(tx, caller, AuditEvent.STATS_READ)
+        return found
+
+    async def undo(self, caller: Caller, id_: UUID) -> CaptureView:
+        """Take back all that was made of a capture, as one step; one that still waits is given up. Again: nothing.
+
+        Raises:
+            NotFound: there is none, or a memory of it is not the caller's to change.
+            Conflict: it is being worked on, or a memory of it was changed since.
+        """
+        caller.may_write()
+        caller.may_read()  # the answer shows the memories
+        await self._undo(caller, id_)
+        self._delivery.wake()
+        return await self.get(caller, id_)
+
+    @again
+    async def _undo(self, caller: Caller, id_: UUID) -> None:
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller, "change memories")
+            columns = (Capture.status, Capture.operations, Capture.app_id, Capture.namespace)
+            query = select(Capture).with_only_columns(*columns).where(own(caller, Capture), Capture.id == id_)
+            row = (await tx.execute(query.with_for_update(), caller.parameters)).one_or_none()
+            if row is None:
+                raise _no_capture()
+            if row.status == Status.UNDONE:
+                return
+            if row.status == Status.WORKING:
+                raise Conflict("The capture is being worked on.", code="capture_working", hint="Try again in a moment.")
+            if row.status == Status.DONE:
+                await undoing.take_back(tx, caller, row.operations, self._intake)
+            values = {"status": Status.UNDONE, "finished_at": func.now(), "updated_at": func.now()}
+            await tx.execute(update(Capture).where(Capture.id == id_).values(values))
+            await journal.record(tx, caller, AuditEvent.CAPTURE_UNDO, [id_], detail={"was": row.status})
+            await usage.note(tx, row.app_id, row.namespace, became=Status.UNDONE)
+
+    @again
+    async def _take(self, caller: Caller, new: CaptureCreate) -> tuple[UUID, bool]:
+        """Store it, or find it: the same if it was sent a moment ago, or with this key. Tells whether it is over."""
+        columns = stored.columns(new)
+        fingerprint = columns["hash"]
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller)
+            if new.once is not None:
+                before = await idempotency.claim(tx, caller, new.once)
+                found = None if before is None else await _found(tx, caller, Capture.id == before.capture_id)
+            else:
+                await tx.execute(_LOCK, {"name": f"capture {caller.app_id} {fingerprint}"})
+                recent = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, self._settings.capture.repeat)
+                same = and_(Capture.hash == fingerprint, Capture.created_at > recent, Capture.status != Status.UNDONE)
+                found = await _found(tx, caller, same)
+            if found is not None:
+                if found.status == Status.FAILED:  # whoever sends it again means it
+                    again_ = {"status": Status.PENDING, "due_at": func.now(), "bad_answers": 0, "finished_at": None}
+                    await tx.execute(update(Capture).where(Capture.id == found.id).values(again_))
+                await journal.record(tx, caller, AuditEvent.CAPTURE_ADD, [found.id], detail={"again": True})
+                return found.id, found.status in (Status.DONE, Status.UNDONE)
+            values = columns | {
+                "user_id": caller.user_id, "app_id": caller.app_id, "namespace": new.like.namespace,
+                "principal": stored.principal(caller.principal),
+            }  # fmt: skip
+            id_ = (await tx.execute(insert(Capture).values(values).returning(Capture.id))).scalar_one()
+            if new.once is not None:
+                await idempotency.settle(tx, caller, new.once, capture_id=id_)
+            await journal.record(tx, caller, AuditEvent.CAPTURE_ADD, [id_])
+        return id_, False
+
+
+async def _one(tx: Tx, caller: Caller, id_: UUID) -> Any:
+    """A capture whole that the caller may see.
+
+    Raises:
+        NotFound: there is none.
+    """
+    row = (await tx.execute(_whole().where(own(caller, Capture), Capture.id == id_), caller.parameters)).one_or_none()
+    if row is None:
+        raise _no_capture()
+    return row
+
+
+async def _found(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> Any:
+    query = (
+        select(Capture.id, Capture.status)
+        .where(Capture.app_id == caller.app_id, which)
+        .order_by(Capture.created_at.desc())
+        .limit(1)
+    )
+    return (await tx.execute(query)).one_or_none()
+
+
+def _whole() -> Any:
+    return select(Capture.__table__, App.name.label("app_name")).join(App, App.id == Capture.app_id)
+
+
+async def _views(
+    tx: Tx, caller: Caller, rows: Sequence[Any], *, states: Sequence[State] = (State.ACTIVE,)
+) -> list[CaptureView]:
+    """Captures as they are shown. Of a memory that the caller's app may not read any more nothing is told."""
+    ids = list({id_ for row in rows for id_ in row.memory_ids})
+    readable = set(ids)
+    if ids and not (caller.owner and caller.principal.namespaces is None):
+        states = ALL_STATES if caller.owner else states
+        query = select(Memory.id).where(Memory.id == func.any(ids), readable_by(caller, Memory, states=states))
+        readable = set((await tx.scalars(query, caller.parameters)).all())
+    known = {str(id_) for id_ in readable}
+    return [_view(row, known) for row in rows]
+
+
+def _view(row: Any, readable: set[str]) -> CaptureView:
+    return CaptureView(
+        results=[_result(each, readable) for each in row.operations if each["id"] in readable],
+        refused=[_refused(Refusal.model_validate(each), readable) for each in row.refused],
+        capture_id=row.id, status=Status(row.status), error=row.error if row.status != Status.DONE else None,
+        app_id=row.app_id, app_name=row.app_name, namespace=row.namespace, input=row.input, attempts=row.attempts,
+        next_attempt_at=row.due_at.astimezone(UTC) if row.status in WAITS else None, model=row.model,
+        calls=row.calls, prompt_tokens=row.prompt_tokens, completion_tokens=row.completion_tokens,
+        seconds=row.seconds, created_at=row.created_at, finished_at=row.finished_at,
+    )  # fmt: skip
+
+
+def _result(each: dict[str, Any], readable: set[str]) -> CaptureResult:
+    followed = each.get("superseded_id")
+    told = followed is None or followed in readable
+    return CaptureResult(
+        id=each["id"], memory=each["memory"], event=Event(each["event"]),
+        previous_memory=each.get("previous_memory") if told else None, superseded_id=followed if told else None,
+    )  # fmt: skip
+
+
+def _refused(refusal: Refusal, readable: set[str]) -> Refusal:
+    """A refusal; the id of a memory only where that may be read. Its text is what the model wrote, of what was said."""
+    if refusal.id is None or str(refusal.id) in readable:
+        return refusal
+    return refusal.model_copy(update={"id": None, "memory": None})
+
+
+def _no_capture() -> NotFound:
+    return NotFound("Capture not found", code="capture_not_found")

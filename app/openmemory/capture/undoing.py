@@ -1,0 +1,114 @@
+"""Taking back what was made of a capture: the operations in reverse, all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, update
+
+from openmemory.access.caller import Caller
+from openmemory.access.readable import readable_by
+from openmemory.audit import trail
+from openmemory.audit.trail import Access
+from openmemory.capture.applying import delete, touched
+from openmemory.database import Tx
+from openmemory.errors import Conflict, NotFound
+from openmemory.memories import changes
+from openmemory.memories.intake import Intake
+from openmemory.memories.models import Memory, State
+from openmemory.memories.repository import ALL_STATES
+from openmemory.memories.schemas import Event, MemoryUpdate
+
+
+async def take_back(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]], intake: Intake) -> None:
+    """Bring every memory back to what it was before; each step stands in its history.
+
+    Raises:
+        NotFound: a memory is not the caller's to change.
+        Conflict: one was changed since, or another one says by now what it said.
+    """
+    done = [each for each in operations if each["event"] != Event.NONE]
+    now = await _locked(tx, caller, touched(done))
+    for each in reversed(done):
+        match each["event"]:
+            case Event.ADD:
+                await _unadd(tx, caller, each, now)
+            case Event.SUPERSEDE:
+                await _unsupersede(tx, caller, each, now)
+            case Event.UPDATE:
+                await _unupdate(tx, caller, each, now, intake)
+            case Event.DELETE:
+                await _undelete(tx, caller, each, now)
+
+
+async def _locked(tx: Tx, caller: Caller, ids: set[UUID]) -> dict[str, Any]:
+    """The memories as they are, by id, locked."""
+    query = (
+        select(Memory.id, Memory.state, Memory.revision, Memory.superseded_by)
+        .where(Memory.id == func.any(list(ids)), readable_by(caller, Memory, states=ALL_STATES))
+        .order_by(Memory.id)
+        .with_for_update(key_share=True)
+    )
+    found = {str(row.id): row for row in await tx.execute(query, caller.parameters)}
+    if len(found) < len(ids):
+        raise NotFound(
+            "A memory of this capture is gone, or not yours to change any more.",
+            code="memory_not_found",
+            hint="Change the others one by one.",
+        )
+    return found
+
+
+async def _unadd(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any]) -> None:
+    row = now[each["id"]]
+    if row.state is State.DELETED:
+        return
+    if row.revision != each["revision"]:
+        raise _changed(each["id"])
+    await delete(tx, caller, UUID(each["id"]))
+
+
+async def _unsupersede(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any]) -> None:
+    old, before = now[each["superseded_id"]], each["before"]
+    if str(old.superseded_by) != each["id"] or old.state is State.DELETED or old.revision != before["revision"]:
+        raise _changed(each["superseded_id"])
+    if each["added"]:
+        await _unadd(tx, caller, each, now)
+    if old.state is State.ARCHIVED:
+        await changes.change_state(tx, caller, Memory.id == old.id, State.ACTIVE)
+        await trail.record(tx, caller, Access.RESTORE, [old.id])
+    until, by = before["valid_until"], before["superseded_by"]
+    values = {
+        "valid_until": None if until is None else datetime.fromisoformat(until),
+        "superseded_by": None if by is None else UUID(by),
+    }
+    await tx.execute(update(Memory).where(Memory.id == old.id).values(values))
+
+
+async def _unupdate(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any], intake: Intake) -> None:
+    row, before = now[each["id"]], each["before"]
+    if row.revision != each["revision"] or row.state is State.DELETED:
+        raise _changed(each["id"])
+    change = MemoryUpdate(before["content"], before["metadata"], tuple(before["categories"]))
+    await changes.update_text(tx, caller, Memory.id == row.id, change, intake.labels)
+    await trail.record(tx, caller, Access.UPDATE, [row.id])
+
+
+async def _undelete(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any]) -> None:
+    row = now[each["id"]]
+    if row.revision != each["revision"]:
+        raise _changed(each["id"])
+    if row.state is State.DELETED:
+        await changes.change_state(tx, caller, Memory.id == row.id, State.ACTIVE)
+        await trail.record(tx, caller, Access.RESTORE, [row.id])
+
+
+def _changed(id_: str) -> Conflict:
+    return Conflict(
+        f"The memory {id_} was changed since; nothing was undone.",
+        code="changed_since",
+        hint="Change the memories one by one.",
+    )

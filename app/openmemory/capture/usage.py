@@ -1,0 +1,95 @@
+"""What the language model was asked, by app and day: totals that outlive the captures, written with what they count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import Uuid, bindparam, func, select, text
+
+from openmemory.access.caller import Caller
+from openmemory.access.models import App
+from openmemory.capture.extraction import Cost
+from openmemory.capture.models import WAITS, Capture, CaptureUsage, Status
+from openmemory.capture.reach import own
+from openmemory.capture.schemas import Spent, SpentByApp, Usage
+from openmemory.database import Tx
+from openmemory.errors import Invalid
+
+LONGEST = 366
+"""Days that one answer tells of at most."""
+
+USUAL = 30
+"""Days that are told of where no first one is named."""
+
+ENDS = (Status.DONE, Status.FAILED, Status.UNDONE)
+_SUMS = tuple(Spent.model_fields)
+
+# The lock on the app's row keeps whoever erases its user waiting; of one that is gone nothing is noted.
+_NOTE = text(
+    """
+    INSERT INTO capture_usage AS u (user_id, app_id, namespace, day, calls, prompt_tokens, completion_tokens, seconds,
+        done, failed, undone)
+    SELECT a.owner_id, a.id, :namespace, (now() AT TIME ZONE 'UTC')::date, :calls, :prompt_tokens, :completion_tokens,
+        :seconds, :done, :failed, :undone
+    FROM apps AS a WHERE a.id = :app_id FOR KEY SHARE
+    ON CONFLICT (app_id, day, namespace) DO UPDATE SET calls = u.calls + excluded.calls,
+        prompt_tokens = u.prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = u.completion_tokens + excluded.completion_tokens, seconds = u.seconds + excluded.seconds,
+        done = u.done + excluded.done, failed = u.failed + excluded.failed, undone = u.undone + excluded.undone
+    """
+).bindparams(bindparam("app_id", type_=Uuid))
+
+
+async def note(tx: Tx, app_id: UUID, namespace: str, cost: Cost | None = None, *, became: Status | None = None) -> None:
+    """Add an attempt's cost to the day, and a capture that has come to an end: last of all in its transaction, since
+    others of the app wait for the row."""
+    cost = cost or Cost()
+    if not cost.calls and became is None:
+        return
+    values = {
+        "app_id": app_id, "namespace": namespace, "calls": cost.calls, "prompt_tokens": cost.prompt_tokens,
+        "completion_tokens": cost.completion_tokens, "seconds": cost.seconds,
+        **{str(end): int(became is end) for end in ENDS},
+    }  # fmt: skip
+    await tx.execute(_NOTE, values)
+
+
+def days(first: date | None, last: date | None) -> tuple[date, date]:
+    """The days from the first to the last, both included, in UTC.
+
+    Raises:
+        Invalid: they are the wrong way round, or too many.
+    """
+    last = last or datetime.now(UTC).date()
+    if first is None:
+        first = date.fromordinal(max(1, last.toordinal() - USUAL + 1))
+    if first > last:
+        raise Invalid("from", f"must not be later than to ({last.isoformat()})")
+    if last - first >= timedelta(LONGEST):
+        raise Invalid("from", f"must be within {LONGEST} days of to ({last.isoformat()}), which counts as one of them")
+    return first, last
+
+
+async def told(tx: Tx, caller: Caller, first: date, last: date) -> Usage:
+    """What the captures that the caller may see took on these days, the newest first, and how many wait now."""
+    sums = [func.sum(getattr(CaptureUsage, name)).label(name) for name in _SUMS]
+    query = (
+        select(CaptureUsage.day, CaptureUsage.app_id, App.name.label("app_name"), *sums)
+        .join(App, App.id == CaptureUsage.app_id)
+        .where(own(caller, CaptureUsage), CaptureUsage.day.between(first, last))
+        .group_by(CaptureUsage.day, CaptureUsage.app_id, App.name)
+        .order_by(CaptureUsage.day.desc(), App.name, CaptureUsage.app_id)
+    )
+    rows = [SpentByApp.model_validate(row) for row in await tx.execute(query, caller.parameters)]
+    waiting = select(func.count()).select_from(Capture).where(own(caller, Capture), Capture.status.in_(WAITS))
+    return Usage(
+        first=first, last=last, days=rows, total=_summed(rows),
+        waiting=await tx.scalar(waiting, caller.parameters) or 0,
+    )  # fmt: skip
+
+
+def _summed(rows: Iterable[Spent]) -> Spent:
+    rows = list(rows)
+    return Spent(**{name: sum(getattr(row, name) for row in rows) for name in _SUMS})

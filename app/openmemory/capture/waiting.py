@@ -1,0 +1,61 @@
+"""Waiting for what becomes of a capture, and telling how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from sqlalchemy import select
+
+from openmemory.capture.models import WAITS, Capture, Status
+from openmemory.capture.worker import Worker
+from openmemory.database import Database
+
+FIRST_LOOK, LAST_LOOK = 0.5, 4.0
+"""Seconds between two looks at a capture that another process may have taken: doubled from the first to the last."""
+
+Moved = Callable[[Status, int], Awaitable[None]]
+"""Is told how far a capture is, and the number of the attempt under way; 0: none is."""
+
+
+async def nobody(_: Status, __: int) -> None:
+    """Nobody asks how far it is."""
+
+
+class Waiting:
+    """Waits for attempts; `room` bounds those that look at rows at once."""
+
+    def __init__(self, database: Database, worker: Worker, room: asyncio.Semaphore) -> None:
+        self._database = database
+        self._worker = worker
+        self._room = room
+
+    async def over(self, id_: UUID, seconds: float, moved: Moved) -> None:
+        """Wait until an attempt is over: this process tells at once, what another one did is looked for."""
+        until, pause = time.monotonic() + seconds, FIRST_LOOK
+        with self._worker.watching(id_) as steps:
+            await moved(Status.PENDING, 0)
+            while (left := until - time.monotonic()) > 0:
+                try:
+                    async with asyncio.timeout(min(left, pause)):
+                        attempt = await steps.get()
+                except TimeoutError:
+                    async with self._room:
+                        attempt = await self._attempt(id_)
+                    pause = min(LAST_LOOK, 2 * pause)
+                    if attempt == 0:
+                        continue
+                if attempt is None:
+                    return
+                await moved(Status.WORKING, attempt)
+
+    async def _attempt(self, id_: UUID) -> int | None:
+        """The number of the attempt that some process makes now, 0: it waits for its first; None: one is over."""
+        async with self._database.statement() as tx:
+            query = select(Capture.status, Capture.error, Capture.attempts).where(Capture.id == id_)
+            row = (await tx.execute(query)).one_or_none()
+        if row is None or row.status not in WAITS or (row.status == Status.PENDING and row.error is not None):
+            return None
+        return int(row.attempts) if row.status == Status.WORKING else 0

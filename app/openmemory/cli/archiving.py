@@ -1,0 +1,34 @@
+"""Writing all that a user remembers into an archive: a zip, which a service makes and this passes on to a file."""
+
+from __future__ import annotations
+
+from openmemory.cli.client import Client
+from openmemory.cli.exporting import drafted
+from openmemory.cli.output import note, receiving
+from openmemory.errors import Unavailable
+
+SUFFIX = ".zip"
+"""What the name of an archive ends in."""
+
+
+async def export_archive(client: Client, name: str, *, user: str | None, vectors: bool) -> None:
+    """Write the archive of a user to a file, which appears only once it is whole.
+
+    Raises:
+        SetupError: the file cannot be written.
+        NotFound: there is no such user.
+        Unavailable: the service does not answer, or broke off.
+    """
+    user = client.user(user)
+    body = {"user_id": user, "include_vectors": vectors}
+    with drafted(name, binary=True) as file, receiving("preparing") as show:
+        async with client.stream("POST", "/api/v1/backup/export", body=body) as answer:
+            total = int(answer.headers.get("content-length", "0"))
+            written = 0
+            async for data in answer.aiter_raw():
+                file.write(data)
+                written += len(data)
+                show(written, total or None)
+            if written != total:
+                raise Unavailable(f"the archive broke off after {written:,} of {total:,} bytes")
+    note(f"All that {user} remembers written to {name} ({written / 2**20:.1f} MiB).")

@@ -1,0 +1,276 @@
+"""How a command reaches the product: over HTTP if a service owns the data folder, else in this process.
+
+Light to import, because every command is read to print `--help`; what it takes to connect is imported on connecting.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+
+from openmemory.cli.options import ConfigFile, DataDir, Url, load_settings
+from openmemory.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    OpenMemoryError,
+    SetupError,
+    Unauthenticated,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from httpx import AsyncClient, Response
+
+    from openmemory.config import Settings
+
+P = ParamSpec("P")
+
+_INVALID = (400, 413, 415, 422)
+_DRAIN = 10
+"""Seconds that a command with the stores open itself goes on indexing at its end; the next start does the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The REST API of one service. A refusal becomes the exception that it was on the other side."""
+
+    http: AsyncClient
+    settings: Settings
+
+    async def call(
+        self, method: str, path: str, *, params: dict[str, Any] | None = None, body: Any = None, patient: bool = False
+    ) -> Any:
+        """Call the API and return the decoded answer. `patient`: no limit to how long the answer may take.
+
+        Raises:
+            OpenMemoryError: the service refused, failed or did not answer.
+        """
+        import httpx
+
+        params = {name: value for name, value in (params or {}).items() if value is not None}
+        timeout = httpx.Timeout(5, read=None) if patient else httpx.USE_CLIENT_DEFAULT
+        try:
+            answer = await self.http.request(method, path, params=params, json=body, timeout=timeout)
+        except httpx.TransportError as error:
+            raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
+        except ValueError as error:
+            raise Invalid("body", f"cannot be written as JSON: {error}") from error
+        if not answer.is_success:
+            raise refusal(answer)
+        try:
+            return answer.json() if answer.content else None
+        except ValueError as error:
+            raise Unavailable(f"{self.http.base_url}: is no OpenMemory: {path} answered without JSON") from error
+
+    @asynccontextmanager
+    async def stream(self, method: str, path: str, *, body: Any = None) -> AsyncIterator[Response]:
+        """Call the API and pass on an answer that is read piece by piece; it may take as long as it takes.
+
+        Raises:
+            OpenMemoryError: the service refused, failed or broke off.
+        """
+        import httpx
+
+        try:
+            async with self.http.stream(method, path, json=body, timeout=httpx.Timeout(5, read=None)) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    raise refusal(answer)
+                yield answer
+        except httpx.TransportError as error:
+            raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
+
+    def user(self, name: str | None) -> str:
+        """The user that a command means."""
+        return name or self.settings.access.default_user
+
+    async def apps(self, user: str) -> list[dict[str, Any]]:
+        """All apps of a user, by name."""
+        found: list[dict[str, Any]] = []
+        while True:
+            params = {"user_id": user, "page": len(found) // 100 + 1, "page_size": 100}
+            answer = await self.call("GET", "/api/v1/apps", params=params)
+            found += answer["apps"]
+            if len(answer["apps"]) < 100:
+                return found
+
+    async def app_id(self, user: str, name: str) -> str:
+        """The id of a user's app.
+
+        Raises:
+            NotFound: the user has no app of this name.
+        """
+        for app in await self.apps(user):
+            if app["name"] == name:
+                return str(app["id"])
+        raise NotFound(f"{user} has no app {name!r}", code="app_not_found")
+
+
+@asynccontextmanager
+async def service(settings: Settings, url: str | None = None) -> AsyncIterator[Client]:
+    """A client of the service at `url`, else of the one on the data folder, else of one in this process."""
+    import asyncio
+
+    from openmemory.cli.finding import reachable_service
+    from openmemory.config import client_key
+
+    found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
+    if address := url or found:
+        # A proxy of the environment may lead to another machine, never to our own.
+        key = client_key() if found is None else credential(settings)
+        async with _over_http(key, address, proxies=found is None) as http:
+            yield Client(http, settings)
+        return
+    async with _in_process(settings) as http:
+        yield Client(http, settings)
+
+
+def where_to(config: Any, data_dir: Any, url: str | None) -> Settings:
+    """The settings of a command with the options that say which service it means.
+
+    Raises:
+        SetupError: one of them cannot be used.
+    """
+    if url is not None:
+        checked_url(url)
+    return load_settings(config, data_dir=data_dir)
+
+
+def checked_url(url: str) -> str:
+    """The address of a service as it was given.
+
+    Raises:
+        SetupError: it is no address of the web.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise SetupError(f"--url: {url!r} must begin with http:// or https://")
+    return url
+
+
+def connected(command: Callable[Concatenate[Client, P], Awaitable[None]]) -> Callable[..., None]:
+    """Make a command of a coroutine function: adds the options that say which service, and passes a client of it."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    where = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in (("data_dir", DataDir), ("config", ConfigFile), ("url", Url))
+    ]
+
+    @functools.wraps(command)
+    def run(*, data_dir: Any = None, config: Any = None, url: str | None = None, **given: Any) -> None:
+        import asyncio
+
+        settings = where_to(config, data_dir, url)
+
+        async def go() -> None:
+            async with service(settings, url) as client:
+                await command(client, **given)  # type: ignore[call-arg]
+
+        asyncio.run(go())
+
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + where
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    del run.__wrapped__
+    return run
+
+
+@asynccontextmanager
+async def _over_http(key: str | None, url: str, *, proxies: bool) -> AsyncIterator[AsyncClient]:
+    import httpx
+
+    async with httpx.AsyncClient(
+        base_url=url,
+        headers=_bearing(key),
+        timeout=60,
+        trust_env=proxies,
+        # Reading all authorities of the web takes as long as the request.
+        verify=url.startswith("https://"),
+    ) as http:
+        yield http
+
+
+@asynccontextmanager
+async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
+    import asyncio
+
+    import httpx
+
+    from openmemory import logs
+    from openmemory.cli.streaming import StreamingTransport
+    from openmemory.main import create_app
+    from openmemory.services import open_services
+
+    quiet = settings.log if "level" in settings.log.model_fields_set else settings.log.model_copy(
+        update={"level": "warning"}
+    )  # fmt: skip
+    logs.set_up(quiet)
+    async with open_services(settings, listen="no port (a command has the stores open itself)") as services:
+        app = create_app(services)
+        logs.set_up(quiet)
+        async with httpx.AsyncClient(
+            base_url="http://localhost",
+            transport=StreamingTransport(app),
+            headers=_bearing(services.stores.local_key),
+            timeout=60,
+        ) as http:
+            yield http
+        try:
+            async with asyncio.timeout(_DRAIN):
+                await services.deliverer.drain()
+        except TimeoutError:
+            return
+
+
+def credential(settings: Settings) -> str | None:
+    """What opens the service of the data folder: a key of the environment (never an option, which every account could
+    see in `ps`) or of the settings, else the right to read the folder."""
+    from openmemory.cli.finding import data_folder
+    from openmemory.config import client_key
+    from openmemory.embedded.folder import local_key
+
+    return client_key() or settings.access.api_key.get_secret_value() or local_key(data_folder(settings))
+
+
+def _bearing(key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def refusal(answer: Response, body: Any = None) -> OpenMemoryError:
+    """The exception that a refusal was on the other side; `body` is what it says, if that is not the whole answer."""
+    try:
+        body = answer.json() if body is None else body
+    except ValueError:
+        body = {}
+    if not isinstance(body, dict):
+        body = {}
+    detail = body.get("detail") or body.get("error") or f"{answer.status_code} {answer.reason_phrase}"
+    message = detail if isinstance(detail, str) else "; ".join(_words(part) for part in detail)
+    code, hint = body.get("error"), body.get("hint")
+    if answer.status_code in _INVALID:
+        field, found, problem = message.partition(": ")
+        return Invalid(field if found else "request", problem if found else message, code=code, hint=hint)
+    if answer.status_code == 401:
+        return Unauthenticated(message, code=code, hint="set OPENMEMORY_API_KEY to a key of that service")
+    if answer.status_code in (502, 503, 504):
+        return Unavailable(message, retry_after=_retry_after(answer), code=code, hint=hint)
+    bases: dict[int, type[OpenMemoryError]] = {403: Forbidden, 404: NotFound, 409: Conflict}
+    return bases.get(answer.status_code, OpenMemoryError)(message, code=code, hint=hint)
+
+
+def _words(part: Any) -> str:
+    if isinstance(part, dict) and "msg" in part:
+        return f"{'.'.join(str(name) for name in part.get('loc', ()))}: {part['msg']}"
+    return str(part)
+
+
+def _retry_after(answer: Response) -> float:
+    try:
+        return min(30.0, max(0.1, float(answer.headers.get("retry-after", "1"))))
+    except ValueError:
+        return 1.0

@@ -1,0 +1,76 @@
+"""Every command of `openmemory` on one screen."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from openmemory.cli.add import add
+from openmemory.cli.apps import apps
+from openmemory.cli.audit import audit
+from openmemory.cli.categories import categories
+from openmemory.cli.config import config
+from openmemory.cli.doctor import doctor
+from openmemory.cli.erase import erase
+from openmemory.cli.export import export
+from openmemory.cli.grants import grants
+from openmemory.cli.import_ import import_
+from openmemory.cli.keys import keys
+from openmemory.cli.list_ import list_
+from openmemory.cli.mcp import mcp
+from openmemory.cli.policies import policies
+from openmemory.cli.search import search
+from openmemory.cli.serve import serve
+from openmemory.cli.stop import stop
+from openmemory.cli.sync import sync
+from openmemory.cli.usage import usage
+
+# Rich's help formatter takes longer to import than everything else here together.
+cli = typer.Typer(
+    name="openmemory",
+    help="One memory for all your AI assistants.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"openmemory {version('openmemory-server')}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """One memory for all your AI assistants."""
+
+
+cli.command()(serve)
+cli.command()(mcp)
+cli.command()(stop)
+cli.command()(add)
+cli.command()(search)
+cli.command("list")(list_)
+cli.command("import")(import_)
+cli.command()(export)
+cli.command()(sync)
+cli.command()(doctor)
+cli.add_typer(apps, name="apps")
+cli.add_typer(grants, name="grants")
+cli.add_typer(keys, name="keys")
+cli.add_typer(policies, name="policies")
+cli.add_typer(categories, name="categories")
+cli.command()(usage)
+cli.command()(audit)
+cli.command()(erase)
+cli.command()(config)

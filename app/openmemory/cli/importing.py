@@ -1,0 +1,237 @@
+"""Bringing the lines of a file into the service: batch by batch, patient with the service, strict with the lines."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import random
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+from openmemory.cli.client import Client
+from openmemory.cli.jsonl import Line, batches, read_lines
+from openmemory.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    SetupError,
+    TooLarge,
+    Unavailable,
+)
+from openmemory.memories.secrets import redacted
+from openmemory.times import epoch_seconds
+
+T = TypeVar("T")
+
+_BATCH = 200
+_BATCH_BYTES = 1_000_000
+_COMPARED = 1_000
+"""Characters of a text that are looked for when it may be there already."""
+_RETRIES = 8
+_LONGEST_PAUSE = 10.0
+_OF_THE_LINES = (Conflict, Forbidden, Invalid, NotFound, TooLarge)
+"""Refusals that a line may be to blame for; whatever else goes wrong ends the import."""
+
+
+class Import:
+    """One run over one file, and its counts."""
+
+    def __init__(self, client: Client, *, user: str | None, app: str | None) -> None:
+        """`user` and `app` are for lines that name none."""
+        self.added = self.already = self.left_out = self.failed = 0
+        self._client = client
+        self._user = client.user(user)
+        self._app = app
+
+    async def file(self, name: str) -> None:
+        """Remember every line of the file; `-` is standard input.
+
+        Raises:
+            SetupError: the file cannot be read.
+            Unavailable: the service does not answer for a minute. What was added stays.
+        """
+        with _opened(name) as file, _progress(file) as show:
+            size = min(_BATCH_BYTES, self._client.settings.limits.body // 2)
+            count = min(_BATCH, self._client.settings.limits.batch)
+            pending = batches(self._with_defaults(read_lines(file)), count=count, size=size)
+            while batch := await _in_daemon(lambda: next(pending, None)):
+                await self._remember(batch)
+                show(batch[-1].offset, self.added + self.already + self.left_out + self.failed)
+
+    def _with_defaults(self, lines: Iterator[Line]) -> Iterator[Line]:
+        for line in lines:
+            line.memory.setdefault("user", self._user)
+            if self._app is not None:
+                line.memory.setdefault("app", self._app)
+            yield line
+
+    async def _remember(self, lines: list[Line]) -> None:
+        if lines[0].problem is not None:
+            self._report(lines[0], lines[0].problem)
+            return
+        if lines[0].state == "deleted":
+            self.left_out += 1
+            return
+        try:
+            results = await self._send(lines) if lines[0].state == "active" else [await self._put_away(lines[0])]
+        except _OF_THE_LINES as error:
+            if len(lines) == 1:
+                self._report(lines[0], error.message)
+                return
+            # One line spoils the request: halves find it in a few requests.
+            middle = len(lines) // 2
+            await self._remember(lines[:middle])
+            await self._remember(lines[middle:])
+            return
+        for line, result in zip(lines, results, strict=True):
+            if "error" in result:
+                self._report(line, result["detail"])
+            elif result["event"] == "NONE":
+                self.already += 1
+            else:
+                self.added += 1
+
+    async def _send(self, lines: list[Line]) -> list[dict[str, Any]]:
+        memories = [
+            {name: value for name, value in line.memory.items() if name not in ("user", "state")} for line in lines
+        ]
+        body = {"user_id": lines[0].memory["user"], "memories": memories}
+        answer = await self._patiently(lines[0], "POST", "/api/v1/memories/batch", body=body)
+        return list(answer["results"])
+
+    async def _put_away(self, line: Line) -> dict[str, Any]:
+        """Remember a line that is not active, unless it is there already, and bring it into its state."""
+        user = line.memory["user"]
+        if twin := await self._put_away_before(line):
+            return {"id": twin, "event": "NONE"}
+        [result] = await self._send([line])
+        if result.get("event") == "ADD" or await self._was_interrupted(line, result):
+            body = {"user_id": user, "memory_ids": [result["id"]], "state": line.state}
+            await self._patiently(line, "POST", "/api/v1/memories/actions/pause", body=body)
+        return result
+
+    async def _put_away_before(self, line: Line) -> str | None:
+        """The id of a memory of that state that says the same; only active ones does the service itself compare."""
+        memory = line.memory
+        text = memory["text"]
+        if self._client.settings.capture.secrets == "redact":
+            text = redacted(text)
+        params = {
+            "user_id": memory["user"],
+            "state": line.state,
+            "namespace": memory.get("namespace", "default"),
+            "search_query": text[:_COMPARED],
+            "size": 100,
+            "page": 1,
+        }
+        app = memory.get("app", self._client.settings.access.default_app)
+        while True:
+            try:
+                found = await self._patiently(line, "GET", "/api/v1/memories", params=params)
+            except NotFound:  # the user is new
+                return None
+            for item in found["items"]:
+                if (item["content"], item["app_name"]) == (text, app):
+                    return str(item["id"])
+            if params["page"] >= found["pages"]:
+                return None
+            params["page"] += 1
+
+    async def _was_interrupted(self, line: Line, result: dict[str, Any]) -> bool:
+        """Whether the active memory that says the same is what an earlier run added and had no time to put away."""
+        created = line.memory.get("created_at")
+        if "error" in result or created is None:
+            return False
+        params = {"user_id": line.memory["user"]}
+        twin = await self._patiently(line, "GET", f"/api/v1/memories/{result['id']}", params=params)
+        return bool(twin["state"] == "active" and twin["created_at"] == _seconds(created))
+
+    async def _patiently(self, line: Line, method: str, path: str, **request: Any) -> Any:
+        for attempt in range(_RETRIES):
+            try:
+                return await self._client.call(method, path, **request)
+            except Unavailable as error:
+                if attempt == _RETRIES - 1:
+                    again = "run the same command again, what is stored is not stored twice"
+                    raise Unavailable(f"line {line.number}: {error.message}; {again}") from error
+                pause = min(_LONGEST_PAUSE, max(error.retry_after, 0.25 * 2**attempt))
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads retries, hides nothing
+        raise AssertionError("unreachable")
+
+    def _report(self, line: Line, problem: str) -> None:
+        self.failed += 1
+        print(f"line {line.number}: {' '.join(problem.split())}", file=sys.stderr)
+
+
+def _seconds(moment: str | float) -> int:
+    """Whole seconds since 1970 of a time as a line gives it."""
+    if isinstance(moment, str):
+        parsed = datetime.fromisoformat(moment)
+        return epoch_seconds(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
+    return math.floor(moment)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    try:
+        # Not sys.stdin.buffer: the interpreter cannot end while a thread waits in that one.
+        file = open(0, "rb", closefd=False) if name == "-" else Path(name).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise SetupError(f"{name}: {error.strerror}") from None
+    try:
+        yield file
+    except IsADirectoryError:
+        raise SetupError(f"{name}: is a folder") from None
+    finally:
+        if name != "-":
+            file.close()
+
+
+@contextmanager
+def _progress(file: BinaryIO) -> Iterator[Callable[[int, int], None]]:
+    """Shows bytes read and lines done, if a person looks at standard error."""
+    if not sys.stderr.isatty():
+        yield lambda _offset, _lines: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    status = os.fstat(file.fileno())
+    total = status.st_size if stat.S_ISREG(status.st_mode) else None
+    columns = (TextColumn("{task.completed:,} bytes"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda offset, lines: bar.update(task, completed=offset, description=f"{lines:,} lines")
+
+
+async def _in_daemon(work: Callable[[], T]) -> T:
+    """Run in a thread that nobody waits for at the end: a read from a pipe may last forever, and Ctrl-C must end it."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        try:
+            outcome: tuple[T | None, Exception | None] = work(), None
+        except Exception as failure:
+            outcome = None, failure
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, daemon=True, name="import-reader").start()
+    return await done

@@ -1,0 +1,160 @@
+"""The exchange format of `import` and `export`: one memory per line, as a JSON object."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from openmemory.exact_json import finite
+
+_TEXTS = ("text", "user", "app", "namespace", "thread_id", "kind", "key")
+_TIMES = ("created_at", "expires_at")
+FIELDS = (*_TEXTS, *_TIMES, "metadata", "importance", "categories", "state")
+"""What an import reads."""
+IGNORED = ("id", "hash", "revision", "updated_at", "archived_at", "deleted_at")
+"""What an export writes besides, and the importing service makes anew."""
+STATES = ("active", "paused", "archived", "deleted")
+"""What an export may write. A deleted memory is not imported: it would live again until it is deleted again."""
+_LONGEST_LINE = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of an import: a memory, or the problem that makes it none. `number` counts from 1."""
+
+    number: int
+    offset: int
+    """Bytes read of the file so far, this line included."""
+    size: int
+    memory: dict[str, Any]
+    problem: str | None = None
+
+    @property
+    def state(self) -> str:
+        """The state that the memory is to have."""
+        return str(self.memory.get("state", "active"))
+
+
+def read_lines(file: BinaryIO) -> Iterator[Line]:
+    """Every line that is not blank, one at a time, whatever is in it."""
+    number = offset = 0
+    while raw := file.readline(_LONGEST_LINE + 1):
+        number += 1
+        offset += len(raw)
+        if len(raw) > _LONGEST_LINE and not raw.endswith(b"\n"):
+            while rest := file.readline(_LONGEST_LINE):
+                offset += len(rest)
+                if rest.endswith(b"\n"):
+                    break
+            yield Line(number, offset, 0, {}, f"is longer than {_LONGEST_LINE} bytes")
+            continue
+        if number == 1:
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+        if not raw.strip():
+            continue
+        try:
+            memory = parse(raw)
+        except ValueError as error:
+            yield Line(number, offset, len(raw), {}, str(error))
+        else:
+            yield Line(number, offset, len(raw), memory)
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """One line as a memory whose fields have the right types; whether their values are taken the service decides.
+
+    Raises:
+        ValueError: in words, why it is none.
+    """
+    try:
+        memory = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 (byte {error.start + 1})") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error.msg} (column {error.colno})") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    if not isinstance(memory, dict):
+        raise ValueError('must be a JSON object such as {"text": "..."}')
+    for name in memory:
+        if name not in FIELDS and name not in IGNORED:
+            close = difflib.get_close_matches(name, FIELDS, 1)
+            raise ValueError(f"unknown field {name!r}; {f'did you mean {close[0]!r}?' if close else _KNOWN}")
+    memory = {name: value for name, value in memory.items() if name in FIELDS and value is not None}
+    if "text" not in memory:
+        raise ValueError("text: is missing")
+    for name, value in memory.items():
+        if problem := _problem(name, value):
+            raise ValueError(f"{name}: {problem}")
+    try:
+        json.dumps(memory, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("holds half of a surrogate pair, which is no text") from None
+    return memory
+
+
+def batches(lines: Iterable[Line], *, count: int, size: int) -> Iterator[list[Line]]:
+    """Consecutive lines that go into one request: of one user, at most `count` of them, at most `size` bytes.
+
+    A line with a problem, or of a memory that is not active, is a batch of its own.
+    """
+    batch: list[Line] = []
+    total = 0
+    for line in lines:
+        alone = line.problem is not None or line.state != "active"
+        if batch and (
+            alone
+            or len(batch) >= count
+            or total + line.size > size
+            or line.memory.get("user") != batch[0].memory.get("user")
+        ):
+            yield batch
+            batch, total = [], 0
+        if alone:
+            yield [line]
+            continue
+        batch.append(line)
+        total += line.size
+    if batch:
+        yield batch
+
+
+_KNOWN = f"known are {', '.join(FIELDS)}; anything else belongs into metadata"
+
+
+_LARGEST = 1e15
+"""Beyond any time and any importance; infinity and integers of a thousand digits are refused with the line's number."""
+
+
+def _problem(name: str, value: Any) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+    right, problem = {
+        "metadata": (isinstance(value, dict), "must be an object"),
+        "importance": (number, "must be a number from 0 to 1"),
+        "categories": (
+            isinstance(value, list) and all(isinstance(part, str) for part in value),
+            "must be a list of strings",
+        ),
+        "state": (value in STATES, f"must be one of {', '.join(STATES)}"),
+        **dict.fromkeys(_TEXTS, (isinstance(value, str), "must be a string")),
+        **dict.fromkeys(
+            _TIMES,
+            (
+                isinstance(value, str) or number,
+                "must be ISO 8601, such as 2026-01-31T12:00:00Z, or epoch seconds",
+            ),
+        ),
+    }[name]
+    try:
+        if right and name == "metadata" and finite(value)[1]:
+            return "must hold numbers that JSON can say: neither infinite nor NaN"
+    except RecursionError:
+        return "is nested too deeply"
+    return None if right else problem
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"is not JSON: {name} is no number")

@@ -1,0 +1,44 @@
+"""`openmemory mcp`: the service as an MCP server on standard input and output."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from openmemory.cli.options import ConfigFile, DataDir, Url, User, load_settings
+
+
+def mcp(
+    client: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The assistant that connects, such as claude.", show_default=False),
+    ] = None,
+    user: User = None,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+    url: Url = None,
+) -> None:
+    """Speak MCP on standard input and output, for assistants that start their servers themselves.
+
+    Starts the service in the background if none runs on the data folder; its log is serve.log there. An openmemory.toml
+    in the working folder is not read: name yours with --config, or put it into the data folder. With --url it speaks
+    for a service elsewhere, or of another account, whose key is in OPENMEMORY_API_KEY if it wants one.
+    """
+    import asyncio
+
+    from openmemory.cli.client import checked_url, credential
+    from openmemory.cli.finding import find_or_start
+    from openmemory.config import client_key, named_file
+
+    # An assistant starts this in the folder of whatever it works on, whose openmemory.toml is not the person's word.
+    config = named_file(config)
+    settings = load_settings(config, here=False, data_dir=data_dir)
+    if url is None:
+        address = find_or_start(settings, [] if config is None else ["--config", str(config)])
+        key = credential(settings)
+    else:
+        address, key = checked_url(url).rstrip("/"), client_key()
+    from openmemory.mcp.bridge import bridge
+
+    asyncio.run(bridge(address, settings, key, client=client, user=user, own=url is None))

@@ -1,0 +1,78 @@
+"""Asking another server for what it has: with patience, within bounds, and taking what comes for data."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmemory.errors import Forbidden, Invalid, NotFound, OpenMemoryError, TooLarge, Unauthenticated, Unavailable
+
+if TYPE_CHECKING:
+    from httpx import AsyncClient, Response
+
+_TRIES = 4
+_PAUSE = 0.5
+"""Seconds before the second try; twice as long before each following one."""
+_AGAIN = (429, 500, 502, 503, 504)
+_REFUSALS: dict[int, type[OpenMemoryError]] = {401: Unauthenticated, 403: Forbidden, 404: NotFound}
+
+
+async def fetched(http: AsyncClient, method: str, path: str, *, most: int, **request: Any) -> bytes:
+    """What the server answers, at most `most` bytes. Asks again while it does not answer.
+
+    Raises:
+        Unavailable: it does not answer, after all tries.
+        NotFound: it knows no such thing.
+        TooLarge: the answer is larger.
+        OpenMemoryError: it refuses.
+    """
+    for attempt in range(_TRIES):
+        try:
+            async with _asked(http, method, path, **request) as answer:
+                return b"".join([piece async for piece in _bounded(answer, most)])
+        except Unavailable:
+            if attempt == _TRIES - 1:
+                raise
+        await asyncio.sleep(_PAUSE * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+async def download(http: AsyncClient, method: str, path: str, to: Path, *, most: int, **request: Any) -> None:
+    """The same, into a file."""
+    async with _asked(http, method, path, **request) as answer:
+        with to.open("wb") as file:
+            async for piece in _bounded(answer, most):
+                file.write(piece)
+
+
+@asynccontextmanager
+async def _asked(
+    http: AsyncClient, method: str, path: str, *, params: dict[str, Any] | None = None, body: Any = None
+) -> AsyncIterator[Response]:
+    import httpx
+
+    try:
+        async with http.stream(method, path, params=params, json=body) as answer:
+            if answer.status_code in _AGAIN:
+                raise Unavailable(f"{http.base_url} answers {answer.status_code} at {path}", retry_after=_PAUSE)
+            if not answer.is_success:
+                kind = _REFUSALS.get(answer.status_code, Invalid if answer.is_redirect else OpenMemoryError)
+                words = f"{http.base_url} answers {answer.status_code} at {path}"
+                raise Invalid("source", words) if kind is Invalid else kind(words)
+            yield answer
+    except httpx.InvalidURL as error:
+        raise Invalid("source", f"is no address: {error}") from error
+    except httpx.TransportError as error:
+        raise Unavailable(f"{http.base_url}: {error or type(error).__name__}", retry_after=_PAUSE) from error
+
+
+async def _bounded(answer: Response, most: int) -> AsyncIterator[bytes]:
+    left = most
+    async for piece in answer.aiter_bytes(1 << 20):
+        left -= len(piece)
+        if left < 0:
+            raise TooLarge("source", f"its answer is larger than {most:,} bytes")
+        yield piece

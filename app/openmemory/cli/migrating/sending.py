@@ -1,0 +1,71 @@
+"""Handing an archive to the service, which says how far it is while it takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from openmemory.cli.client import Client, refusal
+from openmemory.errors import Unavailable
+
+if TYPE_CHECKING:
+    from httpx import Response
+
+_LONGEST_LINE = 4 * 1024 * 1024
+_LINES = "application/x-ndjson"
+
+
+async def send(
+    client: Client, archive: Path, user: str, mode: str, show: Callable[[int, int | None], None]
+) -> dict[str, Any]:
+    """Import an archive into a user's memory; what the service reports of it.
+
+    Raises:
+        OpenMemoryError: the service refused it, failed or did not answer. Nothing of it was taken then.
+    """
+    import httpx
+
+    headers = {"Accept": f"{_LINES}, application/json"}
+    # No limit to how long it may take: an archive may be of any size, and the service tells that it is at work.
+    timeout = httpx.Timeout(30, read=None, write=None)
+    try:
+        with archive.open("rb") as file:
+            files = {"file": (archive.name, file, "application/zip")}
+            async with client.http.stream(
+                "POST",
+                "/api/v1/backup/import",
+                params={"mode": mode, "make_user": True},
+                data={"user_id": user},
+                files=files,
+                headers=headers,
+                timeout=timeout,
+            ) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    raise refusal(answer)
+                return await _report(client, answer, show)
+    except httpx.TransportError as error:
+        raise Unavailable(f"{client.http.base_url}: {error or type(error).__name__}") from error
+
+
+async def _report(client: Client, answer: Response, show: Callable[[int, int | None], None]) -> dict[str, Any]:
+    async for line in answer.aiter_lines():
+        if not line.strip() or len(line) > _LONGEST_LINE:
+            continue
+        try:
+            told = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            break
+        if not isinstance(told, dict):
+            break
+        if "report" in told:
+            found: dict[str, Any] = told["report"]
+            return found
+        if "error" in told:
+            raise refusal(answer, told)
+        if isinstance(told.get("done"), int):
+            show(told["done"], told.get("total"))
+    raise Unavailable(f"{client.http.base_url}: broke off before it said what it had taken; run the same command again")

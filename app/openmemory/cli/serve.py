@@ -1,0 +1,65 @@
+"""`openmemory serve`: the service in the foreground, from its first socket to its last."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmemory.cli.options import ConfigFile, DataDir, load_settings
+from openmemory.errors import SetupError
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from openmemory.config import Settings
+
+
+def serve(
+    data_dir: DataDir = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on.", show_default="127.0.0.1")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Port; 0 takes a free one.", show_default="8765")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Processes that share the work; not on Windows.", show_default="1"),
+    ] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run the service until Ctrl-C; a second Ctrl-C ends it at once."""
+    settings = load_settings(config, data_dir=data_dir, host=host, port=port, workers=workers)
+    if sys.platform == "win32" and settings.workers > 1:
+        raise SetupError("workers: Windows lets no two processes accept on one socket; set workers to 1")
+    sockets = _listen(settings)
+    # Next to nothing of what a start makes is garbage: looking for it all the time would take a tenth of the start.
+    gc.disable()
+    try:
+        if settings.workers > 1:
+            from openmemory.cli.workers import run
+        else:
+            from openmemory.cli.server import run
+        run(settings, sockets)
+    except KeyboardInterrupt:  # before the server could ask to be told
+        return
+    finally:
+        gc.enable()
+        for opened in sockets:
+            opened.close()
+
+
+def _listen(settings: Settings) -> list[socket]:
+    from openmemory.cli.sockets import PortTaken, listen
+
+    try:
+        return listen(settings.host, settings.port)
+    except PortTaken:
+        from openmemory.cli.finding import who_listens
+
+        if owner := who_listens(settings):
+            raise SetupError(f"port {settings.port} is taken by {owner}") from None
+        raise

@@ -1,0 +1,107 @@
+"""What is known of providers: their names as pages spell them, their addresses, and whose a variable's key is. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from openmemory.errors import Invalid
+
+OLLAMA = "http://localhost:11434"
+"""Where Ollama listens by itself."""
+
+_SPELT = {
+    "azureopenai": "azure_openai", "azureopenaistructured": "azure_openai_structured",
+    "openaistructured": "openai_structured", "awsbedrock": "aws_bedrock", "googleai": "gemini", "mistral": "mistralai",
+}  # fmt: skip
+
+LLMS = frozenset(
+    {
+        "anthropic", "aws_bedrock", "azure_openai", "azure_openai_structured", "deepseek", "gemini", "groq",
+        "langchain", "litellm", "lmstudio", "minimax", "mistralai", "ollama", "openai", "openai_structured", "sarvam",
+        "together", "vllm", "xai",
+    }
+)  # fmt: skip
+
+EMBEDDERS = frozenset({"huggingface", "lmstudio", "local", "ollama", "openai", "together"})
+"""Embedders that may be chosen over REST: all of their requests go through `egress`, and none loads a file here."""
+
+BY_SETTINGS = frozenset({"aws_bedrock", "azure_openai", "fastembed", "gemini", "vertexai"})
+"""Embedders that only the settings choose: they use this machine's credentials, or run what they download."""
+
+WITHOUT_KEY = frozenset({"local", "ollama"})
+
+_ADDRESSED = {
+    "huggingface": "huggingface_base_url", "lmstudio": "lmstudio_base_url", "ollama": "ollama_base_url",
+    "openai": "openai_base_url", "openai_structured": "openai_base_url", "vllm": "vllm_base_url",
+}  # fmt: skip
+
+_NEEDS_ADDRESS = frozenset({"huggingface", "lmstudio", "vllm"})
+
+_KEYS = {
+    "ANTHROPIC_API_KEY": "anthropic", "AZURE_OPENAI_API_KEY": "azure_openai", "DEEPSEEK_API_KEY": "deepseek",
+    "GEMINI_API_KEY": "gemini", "GOOGLE_API_KEY": "gemini", "GROQ_API_KEY": "groq",
+    "HUGGINGFACE_API_KEY": "huggingface", "MINIMAX_API_KEY": "minimax", "MISTRAL_API_KEY": "mistralai",
+    "OPENAI_API_KEY": "openai", "SARVAM_API_KEY": "sarvam", "TOGETHER_API_KEY": "together", "XAI_API_KEY": "xai",
+}  # fmt: skip
+"""Variables whose name says for whom their key is. It goes to nobody else."""
+
+_REFERENCE = re.compile(r"(?!OPENMEMORY_)(?:[A-Z][A-Z0-9_]*_)?API_KEY")
+
+
+def canonical(provider: str) -> str:
+    """One name for what pages and people spell in many ways: `Azure OpenAI`, `azure_openai`."""
+    plain = re.sub(r"[^a-z0-9]+", "", provider.lower())
+    return _SPELT.get(plain, plain)
+
+
+def address_field(provider: str) -> str | None:
+    """The key under which the configuration of a provider holds its address; None: it has a fixed one."""
+    return _ADDRESSED.get(canonical(provider))
+
+
+def needs_address(provider: str) -> bool:
+    """Whether the provider is nowhere by itself."""
+    return canonical(provider) in _NEEDS_ADDRESS
+
+
+def reference(key: str | None) -> str | None:
+    """The variable that `env:NAME` names; None for a key itself, and for none."""
+    return key.removeprefix("env:").strip() if key and key.startswith("env:") else None
+
+
+def check_reference(name: str, provider: str, field: str, *, elsewhere: bool) -> None:
+    """Refuse what would hand a variable to somebody whom it was not set for.
+
+    `elsewhere`: the key would go to an address that this configuration brings along.
+
+    Raises:
+        Invalid: it is no variable of an API key, or another provider's.
+    """
+    if not _REFERENCE.fullmatch(name):
+        raise Invalid(
+            field, "env: takes only variables that end in API_KEY, such as env:OPENAI_API_KEY, and none of OPENMEMORY_*"
+        )
+    owner = _KEYS.get(name)
+    if owner is not None and owner != canonical(provider).removesuffix("_structured"):
+        raise Invalid(field, f"{name} is the key of {owner} and goes to nobody else; name another, or send the key")
+    if elsewhere:
+        raise Invalid(
+            field,
+            "a variable's key goes only to the provider's own address, or to one that the settings name; send the key "
+            "itself, or set embedder.base_url",
+        )
+
+
+def expanded(key: str | None, environ: Mapping[str, str]) -> str:
+    """The key that is sent: a reference is looked up only here.
+
+    Raises:
+        Invalid: this process has no such variable, or may not read it.
+    """
+    name = reference(key)
+    if name is None:
+        return key or ""
+    if not _REFERENCE.fullmatch(name) or not environ.get(name):
+        raise Invalid("api_key", f"the environment of this process has no {name[:80]}")
+    return environ[name]

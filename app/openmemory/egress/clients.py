@@ -1,0 +1,137 @@
+"""The clients of everything that the service asks of others: keys, models, hooks."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from asyncio import timeout as deadline
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import httpx
+
+from openmemory.egress.gate import gate
+from openmemory.egress.policy import Origin, Policy
+from openmemory.egress.transports import AsyncTransport, Resolve, Transport, addresses_of, look_up
+
+TIMEOUT = httpx.Timeout(10.0, connect=5.0)
+LOOK_UP = 3.0
+"""Seconds that the look-up of a name may take where nothing is sent yet."""
+
+REDIRECTS = 3
+DOCUMENT = 1_000_000
+"""Bytes of a JSON document that nobody needs to be larger."""
+
+
+class NoDocument(httpx.RequestError):
+    """What was answered is not the small JSON document that was asked for."""
+
+
+class Egress:
+    """Makes clients whose requests all go through one policy, and never through a proxy of the environment.
+
+    `trusted` are URLs that an administrator wrote: a client reaches their origins although they are private. Addresses
+    where clouds hand out credentials are refused even then, unless `egress.allow` holds them. A redirect inherits
+    nothing: not the trust, no header that could be a key, and no body.
+    """
+
+    def __init__(
+        self, allow: Iterable[str] = (), *, resolve: Resolve = look_up, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.policy = Policy.of(allow)
+        self._resolve = resolve
+        self._given_tls = tls
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        # The one thing taken from the environment: SSL_CERT_FILE, by which companies name their own authority.
+        return self._given_tls or httpx.create_ssl_context(trust_env=True)
+
+    async def check(self, url: str, trusted: Iterable[str] = ()) -> None:
+        """Refuse an address before anything is sent to it. What a name leads to is looked at again when it is used.
+
+        A name that cannot be looked up now is let pass: nothing can be sent to it either.
+
+        Raises:
+            EgressRefused: it is no URL of the web, or the policy does not let requests to it out.
+        """
+        found = gate(self.policy, trusted)
+        origin = Origin.of(url)
+        try:
+            async with deadline(LOOK_UP):
+                addresses = await addresses_of(origin, self._resolve)
+        except (TimeoutError, OSError):
+            return
+        self.policy.check(origin, addresses, trusted=origin in found.trusted)
+
+    def client(
+        self, trusted: Iterable[str] = (), *, timeout: httpx.Timeout | float = TIMEOUT, redirects: bool = False
+    ) -> httpx.Client:
+        """A client for threads."""
+        return httpx.Client(
+            transport=self.transport(trusted),
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=redirects,
+            max_redirects=REDIRECTS,
+        )
+
+    def async_client(
+        self, trusted: Iterable[str] = (), *, timeout: httpx.Timeout | float = TIMEOUT, redirects: bool = False
+    ) -> httpx.AsyncClient:
+        """A client for the event loop."""
+        return httpx.AsyncClient(
+            transport=AsyncTransport(self.policy, trusted, resolve=self._resolve, tls=self._tls),
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=redirects,
+            max_redirects=REDIRECTS,
+        )
+
+    def transport(self, trusted: Iterable[str] = ()) -> Transport:
+        """The transport of `client`, for libraries that make their own."""
+        return Transport(self.policy, trusted, resolve=self._resolve, tls=self._tls)
+
+
+async def small_json(
+    client: httpx.AsyncClient, url: str, *, limit: int = DOCUMENT, seconds: float = 10.0
+) -> dict[str, Any]:
+    """Get a JSON object of bounded size within a bounded time, however slowly it is sent.
+
+    Raises:
+        httpx.HTTPError: no such answer; its message tells nothing but host, status and reason.
+    """
+    host = httpx.URL(url).host
+    try:
+        async with deadline(seconds):
+            body = await _body(client, url, host, limit)
+    except TimeoutError:
+        raise httpx.ReadTimeout(f"{host}: no whole answer within {seconds:g} s") from None
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        raise NoDocument(f"{host}: the answer is no JSON") from None
+    if not isinstance(document, dict):
+        raise NoDocument(f"{host}: the answer is no JSON object")
+    return document
+
+
+async def _body(client: httpx.AsyncClient, url: str, host: str, limit: int) -> bytes:
+    # Uncompressed, because a megabyte may unfold to a gigabyte.
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    async with client.stream("GET", url, headers=headers) as response:
+        if response.status_code != 200:
+            message = f"{host}: answered {response.status_code}"
+            raise httpx.HTTPStatusError(message, request=response.request, response=response)
+        if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise NoDocument(f"{host}: the answer is compressed although it must not be")
+        body = bytearray()
+        async for part in response.aiter_raw():
+            body += part
+            if len(body) > limit:
+                raise NoDocument(f"{host}: the answer is larger than {limit:,} bytes")
+        return bytes(body)
+
+
+__all__ = ["Egress", "NoDocument", "small_json"]

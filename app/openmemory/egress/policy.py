@@ -1,0 +1,88 @@
+"""Where the service may connect to: the public internet, what the settings name, and nothing behind its own walls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import httpx
+
+from openmemory.addresses import IP, Allowed, hands_out_credentials, not_public, parsed
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class EgressRefused(httpx.RequestError):
+    """A request that may not leave: its host is private, and no setting allows it.
+
+    A failure of a request like others to whoever uses httpx, SDKs of providers too; they pass it on or chain it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Scheme, host and port: what is trusted or not as a whole."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: httpx.URL | str) -> Self:
+        """The origin of a URL.
+
+        Raises:
+            EgressRefused: it is no URL of the web.
+        """
+        try:
+            url = httpx.URL(url)
+            host = url.raw_host.decode("ascii").lower().rstrip(".")
+        except (httpx.InvalidURL, UnicodeDecodeError):
+            raise EgressRefused("not a valid URL") from None
+        if url.scheme not in _PORTS or not host:
+            raise EgressRefused(f"{host or 'a URL without host'}: only http:// and https:// are sent")
+        return cls(url.scheme, host, url.port or _PORTS[url.scheme])
+
+    @property
+    def shown(self) -> str:
+        """Host and port as `egress.allow` takes them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What `egress.allow` says."""
+
+    allow: tuple[Allowed, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[str]) -> Self:
+        """The policy of a list from the settings."""
+        return cls(tuple(Allowed.parse(entry) for entry in entries))
+
+    def check(self, origin: Origin, addresses: Sequence[IP], *, trusted: bool) -> None:
+        """Hold every address of a host against the policy. `trusted`: an administrator wrote this very origin.
+
+        One that is refused refuses the host: which address a later connection takes is its name server's choice.
+
+        Raises:
+            EgressRefused: one of them may not be reached.
+        """
+        known = trusted or any(entry.names(origin.host, origin.port) for entry in self.allow)
+        for address in addresses:
+            what = not_public(address)
+            if what is None or any(entry.holds(address, origin.port) for entry in self.allow):
+                continue
+            literal = parsed(origin.host) is not None
+            if hands_out_credentials(address):
+                hint = "name its address in egress.allow if that is meant"
+            elif known:
+                continue
+            else:
+                hint = f'add "{origin.shown}" to egress.allow if that is meant'
+            raise EgressRefused(f"{origin.shown}: {'is' if literal else 'leads to'} {what}; {hint}")
+
+
+__all__ = ["EgressRefused", "Origin", "Policy"]

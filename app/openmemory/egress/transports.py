@@ -1,0 +1,134 @@
+"""httpx transports that look a host up once, check what was found, and connect to that."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from asyncio import timeout as deadline
+from collections.abc import Callable, Iterable, Sequence
+
+import httpx
+
+from openmemory.addresses import IP, parsed
+from openmemory.daemons import in_daemon
+from openmemory.egress.gate import Gate, Leaving, gate
+from openmemory.egress.policy import Origin, Policy
+
+Resolve = Callable[[str, int], Iterable[str]]
+"""Finds the addresses of a name for a port; blocks."""
+
+_ONCE = httpx.Limits(max_keepalive_connections=0)
+"""Connections are kept by address. One that was opened for another name, under its certificate, must not be used."""
+
+
+def look_up(host: str, port: int) -> list[str]:
+    """The addresses of a name in the order of the system's preference.
+
+    Raises:
+        OSError: there is no such name, or nobody answers.
+    """
+    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+
+class Transport(httpx.BaseTransport):
+    """Sends requests that the policy lets out. Connections to trusted origins are kept open, each apart."""
+
+    def __init__(self, policy: Policy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
+        self._gate: Gate = gate(policy, trusted)
+        self._resolve = resolve
+        self._once = httpx.HTTPTransport(verify=tls, limits=_ONCE)
+        self._kept = {origin: httpx.HTTPTransport(verify=tls) for origin in self._gate.trusted}
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Look up, check, and send.
+
+        Raises:
+            EgressRefused: the policy does not let it out.
+        """
+        leaving = self._gate.leaving(request)
+        host, port = leaving.origin.host, leaving.origin.port
+        literal = parsed(host)
+        try:
+            found = [literal] if literal else _addresses(self._resolve(host, port))
+        except OSError as error:
+            raise _unknown(leaving.origin, error) from error
+        inner = self._kept[leaving.origin] if leaving.trusted else self._once
+        *others, last = self._gate.passed(leaving, _some(leaving.origin, found))
+        for address in others:
+            try:
+                return inner.handle_request(leaving.towards(address))
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                continue
+        return inner.handle_request(leaving.towards(last))
+
+    def close(self) -> None:
+        """Close every connection."""
+        for inner in (self._once, *self._kept.values()):
+            inner.close()
+
+
+class AsyncTransport(httpx.AsyncBaseTransport):
+    """The same on an event loop; names are looked up in a thread."""
+
+    def __init__(self, policy: Policy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
+        self._gate: Gate = gate(policy, trusted)
+        self._resolve = resolve
+        self._once = httpx.AsyncHTTPTransport(verify=tls, limits=_ONCE)
+        self._kept = {origin: httpx.AsyncHTTPTransport(verify=tls) for origin in self._gate.trusted}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Look up, check, and send.
+
+        Raises:
+            EgressRefused: the policy does not let it out.
+        """
+        leaving = self._gate.leaving(request)
+        inner = self._kept[leaving.origin] if leaving.trusted else self._once
+        *others, last = self._gate.passed(leaving, await self._found(leaving))
+        for address in others:
+            try:
+                return await inner.handle_async_request(leaving.towards(address))
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                continue
+        return await inner.handle_async_request(leaving.towards(last))
+
+    async def _found(self, leaving: Leaving) -> Sequence[IP]:
+        try:
+            async with deadline(leaving.request.extensions.get("timeout", {}).get("connect")):
+                found = await addresses_of(leaving.origin, self._resolve)
+        except TimeoutError:
+            raise httpx.ConnectTimeout(f"{leaving.origin.shown}: the name is not found in time") from None
+        except OSError as error:
+            raise _unknown(leaving.origin, error) from error
+        return _some(leaving.origin, found)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for inner in (self._once, *self._kept.values()):
+            await inner.aclose()
+
+
+async def addresses_of(origin: Origin, resolve: Resolve) -> Sequence[IP]:
+    """The addresses of a host, looked up in a thread.
+
+    Raises:
+        OSError: there is no such name, or nobody answers.
+    """
+    if (literal := parsed(origin.host)) is not None:
+        return [literal]
+    return await in_daemon(lambda: _addresses(resolve(origin.host, origin.port)), name="look-up")
+
+
+def _addresses(texts: Iterable[str]) -> list[IP]:
+    found = (parsed(text) for text in dict.fromkeys(texts))
+    return [address for address in found if address is not None]
+
+
+def _some(origin: Origin, found: Sequence[IP]) -> Sequence[IP]:
+    if not found:
+        raise httpx.ConnectError(f"{origin.shown}: the name has no address")
+    return found
+
+
+def _unknown(origin: Origin, error: OSError) -> httpx.ConnectError:
+    return httpx.ConnectError(f"{origin.shown}: the name cannot be looked up: {error.strerror or error}")

@@ -1,0 +1,292 @@
+"""The data folder and its one owner: the process that serves the embedded stores in it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import time
+import weakref
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import platformdirs
+import psutil
+
+from openmemory.embedded.account import obstacle, server_account
+from openmemory.errors import SetupError, Unavailable
+
+_SYSTEM_FOLDER = Path("/var/lib/openmemory")
+_LOCK = "openmemory.lock"
+_INFO = "service.json"
+_LOCAL_KEY = "local.key"
+_TEMPORARY = "tmp"
+_ANOTHER = "choose another with --data-dir"
+_PATIENCE = 0.5
+"""Seconds that an owner may need between taking the lock and saying who it is; a probe holds the lock far shorter."""
+
+
+class NotReadable(SetupError):
+    """The data folder is closed to this account. `url`: where its service listens, as far as its note can be read."""
+
+    def __init__(self, message: str, url: str) -> None:
+        super().__init__(message)
+        self.url = url
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceInfo:
+    """Who owns a data folder. `url` is empty while the service does not listen yet.
+
+    `process_started` is in epoch seconds and tells a reused pid from the owner's.
+    """
+
+    pid: int
+    process_started: float
+    url: str
+    started_at: datetime
+    version: str
+
+    def is_alive(self) -> bool:
+        """Whether that very process runs, as far as this process can see."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.process_started) < 2
+            return bool(same and process.status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+
+
+class DataFolder:
+    """A data folder that this process owns until `release()` or its death, whichever comes first."""
+
+    def __init__(self, path: Path, lock: int, started_at: datetime) -> None:
+        self.path = path
+        self._lock: int | None = lock
+        self._started_at = started_at
+        _owned.add(self)
+
+    @classmethod
+    def claim(cls, path: Path, *, listen: str) -> DataFolder:
+        """Make the folder if it is missing and become its owner.
+
+        `listen`: the service's URL if it is known already; `publish` tells it later.
+
+        Raises:
+            SetupError: the folder cannot be used, or another process owns it; names that process and its URL.
+        """
+        path = path.expanduser().absolute()
+        try:
+            _make(path)
+            path = path.resolve()
+            lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                _take(lock, path)
+                if (path / _TEMPORARY).exists():  # with what a killed owner was writing
+                    shutil.rmtree(path / _TEMPORARY)
+                folder = cls(path, lock, datetime.now(UTC))
+            except BaseException:
+                os.close(lock)
+                raise
+            try:
+                folder.publish(listen)
+            except BaseException:
+                folder.release()
+                raise
+            return folder
+        except OSError as error:
+            raise _unusable(path, error) from error
+
+    def publish(self, url: str) -> None:
+        """Tell clients where the service listens."""
+        if self._lock is None:
+            raise RuntimeError(f"{self.path} is released")
+        me = psutil.Process()
+        info = ServiceInfo(me.pid, me.create_time(), url, self._started_at, _version())
+        text = json.dumps(asdict(info) | {"started_at": info.started_at.isoformat()}, indent=2) + "\n"
+        draft = self.path / f"{_INFO}.new"
+        try:
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self.path / _INFO)
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+
+    def local_key(self) -> str:
+        """The credential of those who may read this folder, and with it everything: made with the folder."""
+        path = self.path / _LOCAL_KEY
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            if key := local_key(self.path):
+                return key
+            path.unlink()  # a crash came between its making and its writing
+            return self.local_key()
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"local_{secrets.token_urlsafe(32)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return self.local_key()
+
+    def release(self) -> None:
+        """Give the folder up; calling it twice is fine."""
+        if self._lock is None:
+            return
+        # The lock file stays: were it unlinked, two processes could each lock a file of that name.
+        (self.path / _INFO).unlink(missing_ok=True)
+        (self.path / f"{_INFO}.new").unlink(missing_ok=True)
+        self._disown()
+
+    def _disown(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+_owned: weakref.WeakSet[DataFolder] = weakref.WeakSet()
+
+
+def _disown_in_child() -> None:
+    for folder in list(_owned):
+        folder._disown()
+
+
+# flock belongs to the open file: a forked child that kept it would own the folder beyond our death.
+os.register_at_fork(after_in_child=_disown_in_child)
+
+
+def default_data_dir() -> Path:
+    """The platform's user data folder; for root `/var/lib/openmemory` if the home is closed to the PostgreSQL account.
+
+    A folder that already holds something wins, so that changed permissions of a home never seem to lose the data.
+
+    Raises:
+        SetupError: this account has no home folder.
+    """
+    try:
+        home = platformdirs.user_data_path("openmemory", appauthor=False)
+    except RuntimeError:
+        raise SetupError("This account has no home folder for the data: set data_dir (OPENMEMORY_DATA_DIR)") from None
+    account = server_account()
+    if account is None or _holds_something(home):
+        return home
+    if _holds_something(_SYSTEM_FOLDER) or obstacle(home, account):
+        return _SYSTEM_FOLDER
+    return home
+
+
+def temporary(path: Path) -> Path:
+    """The place for temporary files in a data folder, made if it is missing and emptied by the next owner.
+
+    Nothing else may be writable, and the system's own may be in memory.
+    """
+    folder = path / _TEMPORARY
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def local_key(path: Path) -> str | None:
+    """The credential of those who may read the folder; None for others, and where no service has been yet."""
+    try:
+        return (path.expanduser() / _LOCAL_KEY).read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def running_service(path: Path) -> ServiceInfo | None:
+    """Who owns the folder now, without claiming it; None if nobody does, whatever a dead owner left behind.
+
+    Raises:
+        NotReadable: the folder is closed to this account.
+        SetupError: the folder cannot be read.
+        Unavailable: somebody owns it and does not say who.
+    """
+    path = path.expanduser().absolute()
+    try:
+        lock = os.open(path / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        info = _read(path)
+        raise NotReadable(_unusable(path, error).message, "" if info is None else info.url) from error
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while not _locked(lock, fcntl.LOCK_SH):
+            info = _read(path)
+            late = time.monotonic() > deadline
+            # An owner in another pid namespace cannot be seen alive: the lock is proof enough, once it had its time.
+            if info is not None and (late or info.is_alive()):
+                return info
+            if late:
+                raise Unavailable(f"{path}: data folder in use by a process that does not say where it listens")
+            time.sleep(0.01)
+        return None
+    finally:
+        os.close(lock)
+
+
+def _make(path: Path) -> None:
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if os.geteuid() == 0:
+            folder.chmod(0o711)
+    if not path.is_dir():
+        raise SetupError(f"{path}: is not a folder; {_ANOTHER}")
+
+
+def _take(lock: int, path: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not _locked(lock, fcntl.LOCK_EX):
+        info = _read(path)
+        late = time.monotonic() > deadline
+        if info is not None and (late or info.is_alive()):
+            where = f"which listens on {info.url}" if info.url else "which does not listen yet"
+            raise SetupError(f"{path}: data folder in use by process {info.pid}, {where}")
+        if late:
+            raise SetupError(f"{path}: data folder in use by another process")
+        time.sleep(0.01)
+
+
+def _locked(lock: int, how: int) -> bool:
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(path: Path) -> ServiceInfo | None:
+    try:
+        found = json.loads((path / _INFO).read_text(encoding="utf-8"))
+        return ServiceInfo(
+            pid=int(found["pid"]),
+            process_started=float(found["process_started"]),
+            url=str(found["url"]),
+            started_at=datetime.fromisoformat(found["started_at"]),
+            version=str(found["version"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _holds_something(path: Path) -> bool:
+    return path.is_dir() and any(path.iterdir())
+
+
+def _unusable(path: Path, error: OSError) -> SetupError:
+    return SetupError(f"{path}: cannot be used as the data folder: {error.strerror}; {_ANOTHER}")
+
+
+def _version() -> str:
+    try:
+        return version("openmemory-server")
+    except PackageNotFoundError:
+        return "unknown"

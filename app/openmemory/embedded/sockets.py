@@ -1,0 +1,74 @@
+"""Private folders of unix sockets: in the data folder, or elsewhere if that path is too long."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from openmemory.embedded.account import Account, obstacle
+from openmemory.errors import SetupError
+
+PORT = 5432
+"""Only part of the socket's name; nothing listens on TCP."""
+
+_FILE = f".s.PGSQL.{PORT}"
+_LONGEST = 100
+"""Bytes of a socket's path that every platform takes (104 on macOS and 108 on Linux, with the final zero)."""
+
+
+def socket_folder(data_folder: Path, account: Account | None, purpose: str = "") -> Path:
+    """Where a socket of a data folder is, PostgreSQL's or that of another `purpose`: always the same answer.
+
+    Raises:
+        SetupError: no folder has a path that is short enough.
+    """
+    inside = data_folder / f"run{purpose}"
+    if _fits(inside):
+        return inside
+    digest = hashlib.sha256(os.fsencode(data_folder)).hexdigest()[:16]
+    name = f"openmemory-{os.geteuid()}-{digest}{purpose}"
+    for parent in _temporary_folders():
+        if _fits(parent / name) and (account is None or obstacle(parent, account) is None):
+            return parent / name
+    raise SetupError(f"{data_folder}: path too long for a unix socket; choose a shorter data_dir or TMPDIR")
+
+
+def create(folder: Path, account: Account | None) -> None:
+    """Make the folder, for the server's account alone.
+
+    Raises:
+        SetupError: somebody else made it before us, or others can enter it.
+    """
+    uid = account.uid if account else os.geteuid()
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        ours = stat.S_ISDIR(found.st_mode) and found.st_uid in {uid, os.geteuid()}
+        if not ours or stat.S_IMODE(found.st_mode) & 0o077:
+            raise SetupError(f"{folder}: is not a private folder of ours; remove it") from None
+    if account:
+        os.chown(folder, account.uid, account.gid, follow_symlinks=False)
+
+
+def remove(folder: Path, *, names: Sequence[str] = (_FILE, f"{_FILE}.lock")) -> None:
+    """Remove the folder with what a killed server leaves in it; one that is not there is fine."""
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    if folder.is_dir():
+        folder.rmdir()
+
+
+def _temporary_folders() -> list[Path]:
+    try:
+        return [Path(tempfile.gettempdir()), Path("/tmp")]  # noqa: S108 - ownership is checked in `create`
+    except FileNotFoundError:  # none can be written
+        return []
+
+
+def _fits(folder: Path) -> bool:
+    return len(os.fsencode(folder / _FILE)) < _LONGEST

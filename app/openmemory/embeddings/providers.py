@@ -1,0 +1,277 @@
+"""Any embedder of mem0 (OpenAI-compatible servers, Ollama ...) as ours: with deadlines and checks, no telemetry."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from openmemory.addresses import parsed
+from openmemory.config import EmbedderSettings
+from openmemory.daemons import in_daemon
+from openmemory.egress.clients import Egress
+from openmemory.egress.policy import EgressRefused, Origin
+from openmemory.embeddings import guarded, windows
+from openmemory.embeddings.port import Document, EmbedderUnavailable, Question, Vector, Vectors
+from openmemory.errors import SetupError
+
+DOCUMENT_BATCH = 64
+"""Windows in one request, about 8,000 tokens; OpenAI takes 300,000."""
+
+DOCUMENT_PATIENCE = 6.0
+"""A batch of documents may take this many deadlines of a query."""
+
+CONCURRENT_QUERIES = 8
+"""Queries under way at once; more wait, within their deadline."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What mem0 calls the settings of one provider.
+
+    `model` is named on every start, so that another default in another version of mem0 cannot mix two models' vectors.
+    """
+
+    model: str
+    base_url: str | None = None
+
+
+PROVIDERS = {
+    "aws_bedrock": Provider("amazon.titan-embed-text-v1"),
+    "azure_openai": Provider("", base_url="azure_kwargs"),
+    "fastembed": Provider("thenlper/gte-large"),
+    "gemini": Provider("models/gemini-embedding-001"),
+    "huggingface": Provider("", base_url="huggingface_base_url"),
+    "lmstudio": Provider(
+        "nomic-ai/nomic-embed-text-v1.5-GGUF/nomic-embed-text-v1.5.f16.gguf", base_url="lmstudio_base_url"
+    ),
+    "ollama": Provider("nomic-embed-text", base_url="ollama_base_url"),
+    "openai": Provider("text-embedding-3-small", base_url="openai_base_url"),
+    "together": Provider("intfloat/multilingual-e5-large-instruct"),
+    "vertexai": Provider("gemini-embedding-001"),
+}
+
+
+def prepare_mem0(data_dir: Path) -> None:
+    """Keep mem0 from writing into the user's home folder; call this before importing it."""
+    os.environ["MEM0_DIR"] = str(data_dir / "mem0")
+
+
+class ProviderEmbedder:
+    """Embeds through mem0's `EmbedderFactory`. The constructor is instant: mem0 is imported by the first call.
+
+    There is no tokenizer at hand: long texts are cut by characters, and their windows sent as texts of their own.
+
+    Raises:
+        SetupError: no such provider, no model where the provider has no default, an address it does not take or that
+            must not be reached.
+    """
+
+    cutting = windows.BY_CHARACTERS.name
+    tokenwise = False
+
+    def __init__(
+        self, settings: EmbedderSettings, data_dir: Path, egress: Egress | None = None, *, trusted: bool = True
+    ) -> None:
+        self._settings = settings
+        self._trusted = trusted
+        self._data_dir = data_dir
+        self._egress = egress or Egress()
+        self._config = _config(settings, trusted=trusted)
+        _check_address(settings.base_url, self._egress, trusted=trusted)
+        model = str(self._config["model"])
+        self.model = f"{settings.provider}/{model}" + (f"@{settings.dimensions}" if settings.dimensions else "")
+        self._size: int | None = None
+        self._clients: tuple[Any, Any] | None = None
+        self._opening = threading.Lock()
+        self._importing = threading.Lock()
+        self._queries = asyncio.Semaphore(CONCURRENT_QUERIES)
+        self._batches = asyncio.Semaphore(1)
+        self._closed = False
+
+    async def dimension(self) -> int:
+        """Length of a vector, found by embedding one word."""
+        if self._size is None:
+            # The first call imports mem0 too, which takes seconds on a busy machine.
+            await self._embed("dimension", self._settings.timeout * DOCUMENT_PATIENCE)
+        assert self._size is not None  # set by every vector that was accepted
+        return self._size
+
+    async def query(self, text: str) -> Question:
+        """Embed one query within the configured deadline."""
+        return Question(await self._embed(text, self._settings.timeout), None)
+
+    async def documents(self, texts: Sequence[str]) -> list[Document]:
+        """Embed stored texts, each as its windows, one batch after the other, each with its own deadline."""
+        if not texts:
+            return []
+        cut = [windows.of_text(_utf8(text)) for text in texts]
+        every = [window for one in cut for window in one]
+        parts: list[Vectors] = []
+        for start in range(0, len(every), DOCUMENT_BATCH):
+            batch = every[start : start + DOCUMENT_BATCH]
+            raw = await self._ask(
+                self._batches,
+                self._settings.timeout * DOCUMENT_PATIENCE,
+                lambda batch=batch: self._opened()[1].embed_batch(batch, "add"),  # type: ignore[misc]
+            )
+            parts.append(self._checked(raw, len(batch)))
+        vectors = np.split(np.concatenate(parts), np.cumsum([len(one) for one in cut])[:-1])
+        return [Document(one, None) for one in vectors]
+
+    async def windows(self, texts: Sequence[str]) -> list[int]:
+        """Into how many windows each text is cut."""
+        return [len(windows.of_text(_utf8(text))) for text in texts]
+
+    async def close(self) -> None:
+        """Close the provider's connections; calls under way end by their deadline."""
+        self._closed = True
+        # A thread that is importing native libraries when the interpreter exits would abort the process.
+        await asyncio.to_thread(self._importing.acquire)
+        self._importing.release()
+        clients, self._clients = self._clients, None
+        for embedder in clients or ():
+            close = getattr(getattr(embedder, "client", None), "close", None)
+            if callable(close):
+                await asyncio.to_thread(close)
+
+    async def _embed(self, text: str, deadline: float) -> Vector:
+        clean = _utf8(text)
+        raw = await self._ask(self._queries, deadline, lambda: [self._opened()[0].embed(clean, "search")])
+        vector: Vector = self._checked(raw, 1)[0]
+        return vector
+
+    async def _ask(self, slots: asyncio.Semaphore, deadline: float, function: Callable[[], T]) -> T:
+        """Run a blocking call in a thread; whatever it throws becomes `EmbedderUnavailable`."""
+        failure: str
+        try:
+            async with asyncio.timeout(deadline):
+                await slots.acquire()
+                return await in_daemon(function, name="embed-provider", ended=slots.release)
+        except TimeoutError:
+            failure = f"no answer within {deadline:g} s"
+        except Exception as error:
+            failure = self._told(error)
+        # Outside of the handler: an exception that chains the provider's would carry its words, and so the key.
+        raise EmbedderUnavailable(f"embedder {self._settings.provider}: {failure}")
+
+    def _opened(self) -> tuple[Any, Any]:
+        """mem0's embedder for queries and the same for documents, which differ in their patience only."""
+        with self._opening:
+            if self._closed:
+                raise EmbedderUnavailable("closed")
+            if self._clients is None:
+                patience = self._settings.timeout, self._settings.timeout * DOCUMENT_PATIENCE
+                # What no configuration names is the provider's own address, or its environment's.
+                trusted = self._trusted or not self._settings.base_url
+                self._clients = guarded.opened(
+                    self._factory(), self._settings.provider, self._config, self._egress, patience, trusted=trusted
+                )
+            return self._clients
+
+    def _factory(self) -> Any:
+        with self._importing:
+            if self._closed:
+                raise EmbedderUnavailable("closed")
+            prepare_mem0(self._data_dir)
+            from mem0.utils.factory import EmbedderFactory  # type: ignore[import-untyped]
+
+            return EmbedderFactory
+
+    def _checked(self, raw: object, count: int) -> Vectors:
+        """The vectors, if they are what was asked for, at unit length."""
+        try:
+            vectors = np.array(raw, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise self._garbage("vectors that are not numbers of one length") from None
+        if vectors.ndim != 2 or vectors.shape[0] != count or vectors.shape[1] == 0:
+            raise self._garbage(f"an array of shape {vectors.shape} for {count} texts")
+        if self._size is not None and vectors.shape[1] != self._size:
+            raise self._garbage(f"{vectors.shape[1]} dimensions; it had {self._size} before")
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(norms).all() or not (norms > 0).all():
+            raise self._garbage("a vector without a direction (zero, infinite or not a number)")
+        self._size = vectors.shape[1]
+        unit: Vectors = (vectors / norms).astype(np.float32)
+        return unit
+
+    def _garbage(self, what: str) -> EmbedderUnavailable:
+        return EmbedderUnavailable(f"embedder {self._settings.provider} answered {what}")
+
+    def _told(self, error: Exception) -> str:
+        """One line about a failure, without anything secret."""
+        if isinstance(error, EmbedderUnavailable):
+            return str(error)
+        if isinstance(error.__cause__, EgressRefused):  # OpenAI's client calls it a connection error
+            error = error.__cause__
+        status = getattr(error, "status_code", None)
+        if status in (401, 403):
+            return f"the key was refused ({status})"  # such answers tend to quote parts of the key
+        words = " ".join(str(error).split())
+        for secret in self._secrets():
+            words = words.replace(secret, "***")
+        return f"{type(error).__name__}: {words[:300]}"
+
+    def _secrets(self) -> list[str]:
+        """What must not be told, longest first: one may be part of another."""
+        found = {self._settings.api_key.get_secret_value(), urlsplit(self._settings.base_url).password or ""} - {""}
+        # The providers' libraries read keys from the environment too; short values there are words rather than keys.
+        names = ("_KEY", "_SECRET", "_TOKEN")
+        found |= {value for name, value in os.environ.items() if name.endswith(names) and len(value) >= 8}
+        return sorted(found, key=len, reverse=True)
+
+
+def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:
+    """The settings in mem0's words."""
+    provider = PROVIDERS.get(settings.provider)
+    if provider is None:
+        raise SetupError(
+            f"embedder.provider: no provider {settings.provider!r}; known are local, {', '.join(sorted(PROVIDERS))}"
+        )
+    model = settings.model or provider.model
+    if not model:
+        raise SetupError(f"embedder.model: {settings.provider} has no default model; name one")
+    config: dict[str, Any] = {"model": model}
+    key = settings.api_key.get_secret_value()
+    if settings.base_url and not key and (settings.provider == "openai" or not trusted):
+        # Else the provider's own key, if the environment has one, would be sent to a stranger.
+        key = "none"
+    if key:
+        config["api_key"] = key
+    if settings.dimensions:
+        config["embedding_dims"] = settings.dimensions
+    if settings.provider == "azure_openai":
+        config["azure_kwargs"] = {
+            name: value for name, value in (("api_key", key), ("azure_endpoint", settings.base_url)) if value
+        }
+    elif settings.base_url and provider.base_url is None:
+        raise SetupError(f"embedder.base_url: {settings.provider} has a fixed address; leave it empty")
+    elif settings.base_url:
+        config[str(provider.base_url)] = settings.base_url
+    return config
+
+
+def _check_address(address: str, egress: Egress, *, trusted: bool) -> None:
+    """Refuse at the start what no request could reach. Ollama takes `host:port` too; names are looked up when used."""
+    if not address:
+        return
+    try:
+        origin = Origin.of(address if "://" in address else f"http://{address}")
+        if literal := parsed(origin.host):
+            egress.policy.check(origin, [literal], trusted=trusted)
+    except EgressRefused as error:
+        raise SetupError(f"embedder.base_url: {error}") from None
+
+
+def _utf8(text: str) -> str:
+    # A lone surrogate, which JSON can carry, is no UTF-8: clients fail on it in many ways.
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,114 @@
+"""A thread that embeds queries, those that wait together in one run.
+
+It takes its work from a queue and hands what it makes to the event loop itself: two hops fewer than an executor's, each
+of which would leave the thread idle until a busy loop gets round to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from openmemory.embeddings.port import EmbedderUnavailable, Question
+
+
+class Network(Protocol):
+    """What turns texts into vectors, by way of token ids in a form of its own."""
+
+    def encode(self, texts: Sequence[str]) -> list[Any]:
+        """Token ids of each text."""
+
+    def run(self, encodings: Sequence[Any]) -> list[Question]:
+        """What it makes of the texts."""
+
+
+class _Waiting:
+    """A text, and who waits for its vectors."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Question] = self._loop.create_future()
+
+    def settle(self, outcome: Question | EmbedderUnavailable) -> None:
+        """Called in the thread; the answer arrives in the loop, if that still runs."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._settle, outcome)
+
+    def _settle(self, outcome: Question | EmbedderUnavailable) -> None:
+        if self.answer.done():
+            return
+        if isinstance(outcome, EmbedderUnavailable):
+            self.answer.set_exception(outcome)
+        else:
+            self.answer.set_result(outcome)
+
+
+class Questions:
+    """The queue and its thread, which starts with the first query.
+
+    `network` gives the loaded network and may load it; `runs` says which rows of a batch are embedded together.
+    """
+
+    def __init__(self, network: Callable[[], Network], runs: Callable[[Sequence[Any]], list[list[int]]]) -> None:
+        self._network = network
+        self._runs = runs
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    async def ask(self, text: str) -> Question:
+        """What the network makes of a query.
+
+        Raises:
+            EmbedderUnavailable: the network cannot be loaded or fails, or this is closed.
+        """
+        if self._closed:
+            raise EmbedderUnavailable("the packaged model is closed")
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="embed-query", daemon=True)
+            self._thread.start()
+        waiting = _Waiting(text)
+        self._queue.put(waiting)
+        return await waiting.answer
+
+    async def close(self) -> None:
+        """End the thread once it has answered what it was asked."""
+        self._closed = True
+        if self._thread is not None:
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    def _work(self) -> None:
+        while (first := self._queue.get()) is not None:
+            batch, ended = [first], False
+            with suppress(Empty):
+                while (more := self._queue.get_nowait()) is not None:
+                    batch.append(more)
+                ended = True
+            self._answer([waiting for waiting in batch if not waiting.answer.done()])
+            if ended:
+                return
+
+    def _answer(self, batch: Sequence[_Waiting]) -> None:
+        try:
+            network = self._network()
+            encodings = network.encode([waiting.text for waiting in batch])
+            for rows in self._runs(encodings):
+                for row, made in zip(rows, network.run([encodings[row] for row in rows]), strict=True):
+                    # Copies, so that a kept vector does not keep its whole batch.
+                    tokens = None if made.tokens is None else made.tokens.copy()
+                    batch[row].settle(Question(made.vector.copy(), tokens))
+        except BaseException as error:  # the tokenizer may panic, which is no Exception; the thread must live on
+            words = str(error) if isinstance(error, EmbedderUnavailable) else failed(error)
+            for waiting in batch:  # each its own exception: tracebacks grow with every raise
+                waiting.settle(EmbedderUnavailable(words))
+
+
+def failed(error: BaseException) -> str:
+    """What is said when the network itself fails."""
+    return f"the packaged model failed: {type(error).__name__}: {error}"

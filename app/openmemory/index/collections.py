@@ -1,0 +1,176 @@
+"""What a collection is called and what its points carry. Pure, and shared by both engines."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from openmemory.index.conditions import LABELS, TENANT, labels_of
+from openmemory.index.entries import ending, packed
+from openmemory.index.port import NOBODY, Point, Vector, Vectors, Watermark
+
+WATERMARK = 0x6F6D776D
+"""Id of the point that holds a collection's watermark: a number, which no memory has for an id."""
+
+RECONCILED = (TENANT, "revision")
+"""The payload keys that reconciliation reads."""
+
+_MODEL_LENGTH = 64
+_WINDOWS = "__windows"
+_CHECKED = 256
+
+
+def collection_name(alias: str, model: str, dimension: int, *, plain: bool = False) -> str:
+    """The collection behind an alias: `openmemory__all-minilm-l6-v2-int8__384__windows`.
+
+    `plain`: one of the form that older versions made, which holds one vector of each item, and no `__windows`.
+    At most 150 characters, valid as a folder everywhere and as a Qdrant name. A model whose name does not survive that
+    (`nomic/embed:latest`) gets a digest, so that two models never share a collection; capitals do not count.
+    """
+    said = model.strip().lower()
+    slug = re.sub(r"[^a-z0-9.-]+", "-", said).strip(".-")
+    if not slug or slug != said or len(slug) > _MODEL_LENGTH:
+        digest = hashlib.sha256(said.encode()).hexdigest()[:8]
+        slug = f"{slug[: _MODEL_LENGTH - 9].rstrip('.-')}-{digest}".lstrip("-")
+    return f"{alias}__{slug}__{dimension}{'' if plain else _WINDOWS}"
+
+
+def is_plain(collection: str) -> bool:
+    """Whether a collection has the form of older versions: its name tells."""
+    return not collection.endswith(_WINDOWS)
+
+
+def payload_of(point: Point) -> dict[str, Any]:
+    """What filters and the comparison read: all that the built-in engine is given, which nobody else reads.
+
+    It has to convert every value, and to read the whole payload for a part of it: with the text in it both took twice
+    as long, and the folder twice the room.
+    """
+    return {TENANT: text_of(point.user), LABELS: labels_of(point), "revision": point.revision}
+
+
+def readable_payload_of(point: Point) -> dict[str, Any]:
+    """The payload of a point on a server, where others may read it: the first five keys are those of mem0's client.
+
+    Raises:
+        ValueError: the point was read without its document.
+    """
+    if (document := point.document) is None:
+        raise ValueError(f"point {point.id}: has no document")
+    return {
+        "data": document.text,
+        "hash": point.text_hash,
+        "user_id": document.user_name,
+        "created_at": _iso(document.created_at),
+        "updated_at": _iso(document.updated_at),
+        **payload_of(point),
+        "app": text_of(point.app),
+        "namespace": point.namespace,
+        "kind": point.kind,
+        "categories": list(document.categories),
+    }
+
+
+def watermark_payload(watermark: Watermark) -> dict[str, Any]:
+    """The payload of the point that holds a watermark. Its owner is no user's id, so no search finds it."""
+    return {
+        TENANT: "watermark", LABELS: [], "revision": 0,
+        "epoch": str(watermark.epoch), "sequence": watermark.sequence,
+    }  # fmt: skip
+
+
+def watermark_vector(dimension: int) -> Vector:
+    """The vector of that point, which must have one like any other."""
+    return np.full(dimension, dimension**-0.5, dtype=np.float32)
+
+
+def watermark_of(payload: Mapping[str, Any] | None) -> Watermark | None:
+    """The watermark in a payload; None if there is none that can be read."""
+    try:
+        return Watermark(UUID(payload["epoch"]), int(payload["sequence"]))  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def entry_of(id: UUID | int, payload: Mapping[str, Any] | None) -> bytes:
+    """The packed entry of a stored point.
+
+    A point that somebody else wrote has no owner of ours or no revision: it becomes an entry of nobody at revision 0,
+    which no search returns and which reconciliation finds to be wrong. A number as id is a stranger's, for ours are
+    uuids: the uuid that stands for it begins with 64 zeros, as none of ours does, and so sorts as the engine sorts it.
+    """
+    if isinstance(id, int):
+        id = UUID(int=id)
+    try:
+        return id.int.to_bytes(16, "big") + _ending(payload[TENANT], payload["revision"])  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return packed(id, NOBODY, 0)
+
+
+def points_of(ids: Iterable[UUID]) -> list[UUID | int]:
+    """Every point that the ids may stand for: `entry_of` gives those that have numbers for ids a uuid."""
+    found: list[UUID | int] = []
+    for id_ in ids:
+        found.append(id_)
+        if id_.int < 2**64:
+            found.append(id_.int)
+    return found
+
+
+@lru_cache(maxsize=10_000, typed=True)
+def _ending(owner: str, revision: int) -> bytes:
+    return ending(UUID(owner), revision)
+
+
+@lru_cache(maxsize=10_000)
+def text_of(id: UUID) -> str:
+    """A uuid that many have, written out."""
+    return str(id)
+
+
+@lru_cache(maxsize=10_000)
+def same_uuid(text: str) -> UUID:
+    """A uuid that many have, such as their owner's: the same object for the same text, so that comparing is free."""
+    return UUID(text)
+
+
+def check_vectors(vectors: Sequence[Vectors], dimension: int) -> None:
+    """Refuse vectors, those of one point after those of the other, that would be stored and never found again.
+
+    Raises:
+        ValueError: not (windows, `dimension`) numbers, not finite, or of length zero, which has no cosine to anything.
+    """
+    for each in vectors:
+        if each.ndim != 2 or not len(each) or each.shape[1] != dimension:
+            raise ValueError(f"vector: has shape {each.shape}; the collection takes (windows, {dimension})")
+    for start in range(0, len(vectors), _CHECKED):
+        rows = np.concatenate(vectors[start : start + _CHECKED])
+        with np.errstate(over="ignore", invalid="ignore"):
+            # One number tells it all: it is nan or inf if any component is, or if their squares overflow.
+            squares = np.einsum("ij,ij->i", rows, rows)
+        if not np.isfinite(squares).all():
+            raise ValueError("vector: is not finite")
+        if not squares.all():
+            raise ValueError("vector: has no direction, its length is zero")
+
+
+def check_query(vector: Vector, dimension: int) -> None:
+    """Refuse what nothing can be compared with.
+
+    Raises:
+        ValueError: not `dimension` numbers, not finite, or of length zero.
+    """
+    if vector.shape != (dimension,):
+        raise ValueError(f"vector: has shape {vector.shape}; the collection takes ({dimension},)")
+    check_vectors((vector[np.newaxis],), dimension)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()

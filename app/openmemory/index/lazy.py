@@ -1,0 +1,104 @@
+"""An index that is opened when it is first needed, and again after that failed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from uuid import UUID
+
+from openmemory.index.entries import Entries
+from openmemory.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex, Watermark
+
+RETRY_AFTER = 2.0
+"""Seconds after a failed opening during which it is not tried again."""
+
+
+class LazyIndex:
+    """Stands for an index whose engine, or whose model's dimension, cannot be asked for yet.
+
+    The service starts without them: until the opening succeeds every method raises `IndexUnavailable`.
+    """
+
+    def __init__(self, opening: Callable[[], Awaitable[VectorIndex]]) -> None:
+        self._opening = opening
+        self._index: VectorIndex | None = None
+        self._under_way: asyncio.Task[VectorIndex] | None = None
+        self._failed_at = -RETRY_AFTER
+        self._failure = ""
+        self._closed = False
+
+    async def open(self) -> None:
+        """Open now. Raises `IndexUnavailable` when it cannot be."""
+        await self._get()
+
+    async def keeps_documents(self) -> bool:
+        """See `VectorIndex`; so are the methods below."""
+        return await (self._index or await self._get()).keeps_documents()
+
+    async def upsert(self, points: Sequence[Point]) -> None:
+        await (self._index or await self._get()).upsert(points)
+
+    async def delete(self, ids: Sequence[UUID]) -> None:
+        await (self._index or await self._get()).delete(ids)
+
+    async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
+        return await (self._index or await self._get()).search(vector, where, limit)
+
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
+        async for entries in (await self._get()).entries(user, page=page):
+            yield entries
+
+    async def count(self, user: UUID | None = None) -> int:
+        return await (self._index or await self._get()).count(user)
+
+    async def watermark(self) -> Watermark | None:
+        return await (self._index or await self._get()).watermark()
+
+    async def set_watermark(self, watermark: Watermark) -> None:
+        await (self._index or await self._get()).set_watermark(watermark)
+
+    async def activate(self) -> None:
+        await (self._index or await self._get()).activate()
+
+    async def drop(self) -> None:
+        index = self._index or await self._get()
+        self._closed = True
+        await index.drop()
+
+    async def flush(self) -> None:
+        await (self._index or await self._get()).flush()
+
+    async def status(self) -> IndexStatus:
+        return await (self._index or await self._get()).status()
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._under_way is not None:
+            await asyncio.wait([self._under_way])
+        if self._index is not None:
+            await self._index.close()
+
+    async def _get(self) -> VectorIndex:
+        if self._index is not None:
+            return self._index
+        if self._closed:
+            raise IndexUnavailable("the index is closed")
+        if time.monotonic() - self._failed_at < RETRY_AFTER:
+            raise IndexUnavailable(self._failure)
+        if self._under_way is None:
+            self._under_way = asyncio.create_task(self._open_once())
+            # Its failure counts as seen, even if nobody waits for it any more.
+            self._under_way.add_done_callback(lambda task: task.cancelled() or task.exception())
+        # Whoever waits may be cancelled: the opening goes on for the others.
+        return await asyncio.shield(self._under_way)
+
+    async def _open_once(self) -> VectorIndex:
+        try:
+            self._index = await self._opening()
+        except IndexUnavailable as error:
+            self._failed_at, self._failure = time.monotonic(), str(error)
+            raise
+        finally:
+            self._under_way = None
+        return self._index

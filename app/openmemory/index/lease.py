@@ -1,0 +1,134 @@
+"""The index lease: one PostgreSQL has one index, because an outbox entry is delivered once.
+
+An advisory lock decides who may have the lease, and the row of `index_lease` says who has it. The lock dies with its
+connection, so PostgreSQL may restart and another service be quicker to lock: then the row names that one. Every claim
+of outbox entries asks for the row, and every process of a service compares it with the holder that it knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from uuid import uuid4
+
+import psycopg
+
+from openmemory.database import Database
+from openmemory.errors import SetupError
+
+log = logging.getLogger(__name__)
+
+LOCK = 0x6F6D6978
+"""Key of the advisory lock. Services with a Qdrant server share it; one with the built-in index has it alone."""
+
+SERVER = "server"
+"""The holder that all services with a Qdrant server are."""
+
+LOST = "another service uses this database with a vector index of its own"
+
+_EVERY = 2.0
+"""Seconds between two looks at the connection that holds the lock."""
+
+_FIRST_PAUSE = 0.1
+"""Seconds before the first attempt to take it again; the pause doubles up to `_EVERY`."""
+
+
+@dataclass(slots=True)
+class Lease:
+    """The lease as one process knows it. `holder` is None where no other service can have this database."""
+
+    holder: str | None = None
+    lost: bool = False
+    """Another service had the lease when this was last looked up."""
+
+
+@asynccontextmanager
+async def leased(database: Database, *, built_in: bool) -> AsyncIterator[str]:
+    """Hold the lease until the block ends, and take it again when its connection is lost; yields the holder.
+
+    Raises:
+        SetupError: a service uses the database with another index.
+        Unavailable: PostgreSQL does not answer.
+    """
+    keeper = _Keeper(database, built_in=built_in)
+    await keeper.take()
+    keeping = asyncio.create_task(keeper.keep(), name="index-lease")
+    try:
+        yield keeper.holder
+    finally:
+        keeping.cancel()
+        await asyncio.wait([keeping])
+        await keeper.release()
+
+
+class _Keeper:
+    """Holds the lock on a connection of its own."""
+
+    def __init__(self, database: Database, *, built_in: bool) -> None:
+        self.holder = uuid4().hex if built_in else SERVER
+        self._database = database
+        self._lock = b"pg_try_advisory_lock" if built_in else b"pg_try_advisory_lock_shared"
+        self._connection: psycopg.AsyncConnection | None = None
+        self._told = False
+
+    async def take(self) -> None:
+        if not await self._taken(await self._database.dedicated()):
+            raise SetupError(_REFUSED)
+
+    async def keep(self) -> None:
+        pause = _EVERY
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                if self._connection is not None:
+                    async with asyncio.timeout(_EVERY):
+                        await self._connection.execute(_WRITE, [self.holder, self.holder])
+                    continue
+                pause = min(_EVERY, 2 * pause)
+                if await self._taken(await self._database.dedicated_quietly()):
+                    log.info("the index lease is held again")
+                    pause, self._told = _EVERY, False
+                elif not self._told:
+                    self._told = True
+                    log.warning("the index lease cannot be taken again yet: its lock is held on another connection")
+            except (psycopg.Error, OSError, TimeoutError) as error:
+                log.debug("the connection of the index lease ended: %s", error)
+                if self._connection is not None:
+                    pause = _FIRST_PAUSE
+                    await self.release()
+
+    async def release(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error, TimeoutError):  # the connection may be gone, and the lock with it
+                async with asyncio.timeout(_EVERY):
+                    await connection.execute(b"SELECT pg_advisory_unlock_all()")
+            await connection.close()
+
+    async def _taken(self, connection: psycopg.AsyncConnection) -> bool:
+        """Lock on this connection, and write who holds the lease; False if somebody else has the lock."""
+        try:
+            [(free,)] = await (await connection.execute(b"SELECT " + self._lock + b"(%s)", [LOCK])).fetchall()
+            if free:
+                await connection.execute(_WRITE, [self.holder, self.holder])
+                self._connection = connection
+            return bool(free)
+        finally:
+            if self._connection is not connection:
+                await connection.close()
+
+
+_WRITE = b"""
+    INSERT INTO index_lease (holder)
+    SELECT %s WHERE NOT EXISTS (SELECT FROM index_lease WHERE holder = %s)
+    ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, taken_at = now()
+"""
+"""Writes nothing where the row says it already."""
+
+_REFUSED = (
+    "database.url: another service uses this database with a vector index of its own, which would miss what this one "
+    "takes in; let both use one Qdrant (qdrant.url), or run one service with --workers"
+)

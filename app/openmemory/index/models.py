@@ -1,0 +1,143 @@
+"""Tables: what the index still has to learn, the vectors it is rebuilt from, and the runs of the sync job."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKeyConstraint, Index, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from openmemory.access.models import NEW_ID, NOW
+from openmemory.database import Base
+
+
+class Kind(StrEnum):
+    """What is searchable. The values are stored."""
+
+    MEMORY = "memory"
+
+
+class IndexMark(Base):
+    """A dirty flag: this item's vector is out of date. Not an event: delivery reads the row as it is now.
+
+    `revision` counts how often the flag was raised, so that a delivery does not lower a flag that was raised again
+    while it worked. A mark is never dropped, whatever its `attempts`.
+    """
+
+    __tablename__ = "index_marks"
+    __table_args__ = (Index("ix_index_marks_due", "due_at", "marked_at"),)
+
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    attempts: Mapped[int] = mapped_column(server_default=text("0"))
+    due_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    """Not to be claimed before: the end of a lease, or of the pause after a failure."""
+    holder: Mapped[UUID | None]
+    """Which claim holds, or last held, the lease."""
+    last_error: Mapped[str | None]
+    marked_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class Embedding(Base):
+    """The vectors of an item's text, so that an index is rebuilt without embedding again.
+
+    `vector`: little-endian float32, one vector after the other. `cut`: how the text was cut into windows, of which each
+    has a vector (`windows.stored_as`); empty: not at all, by an older version, which read only how the text begins.
+    """
+
+    __tablename__ = "embeddings"
+    __table_args__ = (Index("ix_embeddings_cut", "model", "cut"),)
+
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(primary_key=True)
+    text_hash: Mapped[str]
+    vector: Mapped[bytes]
+    cut: Mapped[str] = mapped_column(server_default=text("''"))
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class EmbeddingTokens(Base):
+    """The vectors of the tokens of an item's text that count (`embeddings.port.Codes`), one after the other.
+
+    None may count: the row is there all the same, or the text would be looked at again and again. A trigger removes the
+    row when the vectors of another text are stored.
+    """
+
+    __tablename__ = "embedding_tokens"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["kind", "id", "model"], ["embeddings.kind", "embeddings.id", "embeddings.model"], ondelete="CASCADE"
+        ),
+    )
+
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(primary_key=True)
+    text_hash: Mapped[str]
+    tokens: Mapped[bytes]
+
+
+class SyncRun(Base):
+    """One run of the sync job and what it found so far; `expected` is how many items it has to compare."""
+
+    __tablename__ = "sync_runs"
+    __table_args__ = (Index("ix_sync_runs_started_at", "started_at"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    trigger: Mapped[str]
+    collection: Mapped[str | None]
+    expected: Mapped[int | None]
+    started_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    finished_at: Mapped[datetime | None]
+    statistics: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
+    error: Mapped[str | None]
+
+
+class GenerationState(StrEnum):
+    """building: being filled beside the active one; active: what searches use; retired: kept for a way back."""
+
+    BUILDING = "building"
+    ACTIVE = "active"
+    RETIRED = "retired"
+
+
+class IndexGeneration(Base):
+    """One collection of the index: the vectors of one model. `embedder`: how it is asked, without secrets.
+
+    `epoch` and `watermark`: how far the collection had followed when that was last confirmed (`index.monitor`).
+    """
+
+    __tablename__ = "index_generations"
+    __table_args__ = (
+        CheckConstraint("state IN ('building', 'active', 'retired')", name="state"),
+        CheckConstraint("dimension > 0", name="dimension"),
+        Index("uq_index_generations_active", "state", unique=True, postgresql_where=text("state = 'active'")),
+    )
+
+    collection: Mapped[str] = mapped_column(primary_key=True)
+    model: Mapped[str]
+    dimension: Mapped[int]
+    embedder: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'"))
+    state: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    activated_at: Mapped[datetime | None]
+    retired_at: Mapped[datetime | None]
+    epoch: Mapped[UUID] = mapped_column(server_default=NEW_ID)
+    watermark: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+
+
+class IndexLease(Base):
+    """The one row that says whose index takes outbox entries (`index.lease`)."""
+
+    __tablename__ = "index_lease"
+    __table_args__ = (CheckConstraint("id", name="one_row"),)
+
+    id: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
+    holder: Mapped[str]
+    taken_at: Mapped[datetime] = mapped_column(server_default=NOW)

@@ -1,0 +1,199 @@
+"""Notices when the index in use lacks something that PostgreSQL holds, and when it is not this service's to fill.
+
+A collection keeps a watermark in itself, and PostgreSQL keeps the same for its generation. What is delivered advances
+both, the collection's first. So a collection that was lost, or whose older storage was put back, has a watermark of
+another epoch or a smaller one, or none. Then searches say that they may miss something, and a sync is asked for, which
+ends by making both watermarks equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import text
+
+from openmemory.database import Database
+from openmemory.errors import Unavailable
+from openmemory.index.lease import LOST, Lease
+from openmemory.index.port import IndexUnavailable, Watermark
+from openmemory.index.space import Space
+
+log = logging.getLogger(__name__)
+
+LAST = 2.0
+"""Seconds that the last look of a process may take."""
+
+
+class _Known(NamedTuple):
+    """The watermark of a collection in PostgreSQL. Without an epoch PostgreSQL does not know the collection."""
+
+    epoch: UUID | None
+    watermark: int
+
+    def lacks(self, held: Watermark | None) -> str | None:
+        """Why a collection with this watermark cannot be taken for whole; None if it can.
+
+        It may be one ahead: another process may be between its two writes.
+        """
+        if self.epoch is None:
+            return None
+        if held is None:
+            return "it has not been filled yet"
+        if held.epoch != self.epoch:
+            return "it was filled for another database or another generation"
+        if held.sequence < self.watermark:
+            return "it went back to an older state"
+        if held.sequence > self.watermark + 1:
+            return "the database went back to an older state"
+        return None
+
+
+class IndexMonitor:
+    """Compares the watermarks of collections with PostgreSQL's, and advances them."""
+
+    def __init__(self, database: Database, lease: Lease, *, on_behind: Callable[[], None]) -> None:
+        """`on_behind` is called when a collection is found to lack something; it has to ask for a sync."""
+        self._database = database
+        self.lease = lease
+        self._on_behind = on_behind
+
+    async def connected(self, space: Space, held: Watermark | None) -> Watermark | None:
+        """Judge a collection by its watermark when its index has just connected to it.
+
+        Returns the watermark of a new collection that lacks nothing, because all that it has to hold is still in the
+        outbox. While PostgreSQL is away nothing can be said; the next `look` says it.
+        """
+        try:
+            if held is None and (beginning := await self._beginning(space)) is not None:
+                space.behind = None
+                return beginning
+            known = await self._known(space)
+            self._note(space, known.lacks(held))
+        except Unavailable as error:
+            log.debug("%s cannot be judged now: %s", space.collection, error)
+        return None
+
+    async def look(self, space: Space) -> None:
+        """Judge the collection in use, and advance its watermark if something was delivered since it was last advanced.
+
+        An index that does not answer is the circuit breaker's affair.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        if not space.collection:
+            return
+        try:
+            # Twice, because another process may advance both between the two readings.
+            reason = await self._lacking(space) and await self._lacking(space)
+            self._note(space, reason)
+            if space.behind is None and space.unconfirmed and not self.lease.lost:
+                await self.advance(space)
+        except IndexUnavailable as error:
+            log.debug("%s cannot be looked at now: %s", space.collection, error)
+
+    async def settle(self, space: Space) -> None:
+        """Advance the watermark at the end of a process, if that can be done at once.
+
+        Otherwise the next start finds the collection behind, and compares it.
+        """
+        if space.unconfirmed:
+            with suppress(Unavailable, TimeoutError):
+                async with asyncio.timeout(LAST):
+                    await self.look(space)
+
+    async def confirm(self, space: Space, before: Watermark | None) -> None:
+        """Note that a collection holds everything that PostgreSQL held when its watermark was `before`.
+
+        Raises:
+            IndexUnavailable: the index does not answer, or went back to an older state meanwhile.
+        """
+        known = await self._known(space)
+        held = await space.index.watermark()
+        if before is not None and not _follows(held, before):
+            raise IndexUnavailable(f"{space.collection} went back to an older state while it was compared")
+        if space.unconfirmed or known.lacks(held):
+            await self.advance(space)
+        space.behind = None
+
+    async def advance(self, space: Space) -> None:
+        """Write the next watermark: into the collection, after all that was delivered to it, and then to PostgreSQL."""
+        space.unconfirmed = False
+        try:
+            known = await self._known(space)
+            if known.epoch is None:
+                return
+            following = Watermark(known.epoch, known.watermark + 1)
+            await space.index.set_watermark(following)
+            async with self._database.transaction() as tx:
+                await tx.execute(_ADVANCE, {"collection": space.collection, "watermark": following.sequence})
+        except BaseException:
+            space.unconfirmed = True
+            raise
+
+    async def _lacking(self, space: Space) -> str | None:
+        known = await self._known(space)  # before the collection's own, which is advanced first
+        return known.lacks(await space.index.watermark())
+
+    def _note(self, space: Space, reason: str | None) -> None:
+        if reason is not None and space.behind is None and not self.lease.lost:
+            log.warning("%s lacks something that PostgreSQL holds: %s; a sync is asked for", space.collection, reason)
+            space.behind = reason
+            self._on_behind()
+        space.behind = reason
+
+    def _note_holder(self, holder: str | None) -> None:
+        lost = self.lease.holder is not None and holder != self.lease.holder
+        if lost == self.lease.lost:
+            return
+        self.lease.lost = lost
+        if lost:
+            log.error("%s: searches find by words alone, and nothing is delivered, until that one ends", LOST)
+        else:
+            log.warning("the index lease is this service's again")
+            self._on_behind()
+
+    async def _known(self, space: Space) -> _Known:
+        async with self._database.statement() as tx:
+            row: Any = (await tx.execute(_KNOWN, {"collection": space.collection})).one()
+        self._note_holder(row.holder)
+        return _Known(row.epoch, row.watermark or 0)
+
+    async def _beginning(self, space: Space) -> Watermark | None:
+        async with self._database.statement() as tx:
+            if await tx.scalar(_DELIVERED):
+                return None
+        known = await self._known(space)
+        return None if known.epoch is None else Watermark(known.epoch, known.watermark)
+
+
+def _follows(held: Watermark | None, before: Watermark) -> bool:
+    return held is not None and held.epoch == before.epoch and held.sequence >= before.sequence
+
+
+_KNOWN = text(
+    """
+    SELECT l.holder, g.epoch, g.watermark
+    FROM (SELECT) AS one
+    LEFT JOIN index_lease AS l ON true
+    LEFT JOIN index_generations AS g ON g.collection = :collection
+    """
+)
+_DELIVERED = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM memories AS m
+        WHERE m.state = 'active' AND NOT EXISTS (SELECT FROM index_marks AS o WHERE o.kind = 'memory' AND o.id = m.id)
+    )
+    """
+)
+_ADVANCE = text(
+    """
+    UPDATE index_generations SET watermark = greatest(watermark, :watermark) WHERE collection = :collection
+    """
+)

@@ -1,0 +1,406 @@
+"""The index on a Qdrant server, over its REST API. The only module that imports its client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+from qdrant_client import AsyncQdrantClient, models
+
+from openmemory.access.rules import Rules
+from openmemory.index.collections import (
+    RECONCILED,
+    WATERMARK,
+    check_query,
+    check_vectors,
+    entry_of,
+    is_plain,
+    points_of,
+    readable_payload_of,
+    watermark_of,
+    watermark_payload,
+    watermark_vector,
+)
+from openmemory.index.conditions import LABELS, TENANT, asked, readable
+from openmemory.index.entries import Entries
+from openmemory.index.port import (
+    Connected,
+    Filter,
+    Hit,
+    IndexStatus,
+    IndexUnavailable,
+    Point,
+    Vector,
+    Watermark,
+    windows_of,
+)
+from openmemory.index.several import MORE, best, chunks, named
+
+log = logging.getLogger(__name__)
+
+CHUNK = 100
+"""Vectors of one request: 1.2 MB of JSON at 1,536 dimensions, and little time of the event loop to write it."""
+
+PATIENCE = 15.0
+"""Seconds that one write, one page of a listing or one change of the schema may take. No user waits for these."""
+
+_POINTS = models.Filter(must_not=[models.HasIdCondition(has_id=[WATERMARK])])
+"""All points but the watermark."""
+
+_SCHEMAS: dict[str, models.PayloadSchemaParams] = {
+    TENANT: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    LABELS: models.IntegerIndexParams(type=models.IntegerIndexType.INTEGER, lookup=True, range=False),
+}
+
+
+class QdrantIndex:
+    """A `VectorIndex` in one collection of a server. An alias leads other readers to the collection in use.
+
+    The product itself always speaks to the collection by its own name, never through the alias.
+    `socket`: the unix socket on which the server listens, in place of `url`.
+    `on_connected` is called at the first connection and at the first one after a failure.
+    `client` replaces the one that would be made from `url` and `api_key`; it is closed with the index.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str = "",
+        collection: str,
+        alias: str,
+        dimension: int,
+        timeout: float,
+        socket: Path | None = None,
+        client: AsyncQdrantClient | None = None,
+        on_connected: Connected | None = None,
+    ) -> None:
+        self._on_connected = on_connected
+        self._alias = alias
+        self._name = collection
+        self._plain = is_plain(collection)
+        self._dimension = dimension
+        self._timeout = timeout
+        self._patience = max(timeout, PATIENCE)
+        way: dict[str, Any] = {"transport": httpx.AsyncHTTPTransport(uds=str(socket))} if socket else {}
+        self._client = client or AsyncQdrantClient(
+            "http://index" if socket else url,
+            # As a header, because the argument warns about plain http, which is what a private network speaks.
+            headers={"api-key": api_key} if api_key else None,
+            # The deadlines below decide; the client's own must only not come first.
+            timeout=math.ceil(self._patience) + 1,
+            # It would ask the server from a thread, and warn when the server is down.
+            check_compatibility=False,
+            **way,
+        )
+        self._ready = False
+        self._closed = False
+        self._told_taken = False
+        self._opening = asyncio.Lock()
+        self._calls = 0
+        self._idle = asyncio.Event()
+
+    async def open(self) -> None:
+        """Create what is missing. With the server down this raises, and the next call of any method tries again."""
+        async with self._opening:
+            if self._closed:
+                raise IndexUnavailable("the index is closed")
+            if not self._ready:
+                await self._ensure()
+                self._ready = True
+
+    async def keeps_documents(self) -> bool:
+        return True
+
+    async def upsert(self, points: Sequence[Point]) -> None:
+        check_vectors([point.vectors for point in points], self._dimension)
+        for chunk in chunks(points, windows_of, CHUNK):
+            written = [
+                models.PointStruct(
+                    id=str(point.id), vector=_vectors(point, self._plain), payload=readable_payload_of(point)
+                )
+                for point in chunk
+            ]
+            async with self._call(self._patience):
+                await self._client.upsert(self._name, written, wait=True)
+
+    async def delete(self, ids: Sequence[UUID]) -> None:
+        if ids:
+            selected = models.PointIdsList(points=[id if isinstance(id, int) else str(id) for id in points_of(ids)])
+            async with self._call(self._patience):
+                await self._client.delete(self._name, selected, wait=True)
+
+    async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
+        check_query(vector, self._dimension)
+        async with self._call(self._timeout):
+            if limit < 1 or where.nothing:
+                return []
+            first = models.QueryRequest(query=vector.tolist(), filter=_filter(where), limit=limit)
+            # A multivector of one: what it is compared with by MaxSim.
+            more = [] if self._plain else [first.model_copy(update={"query": [vector.tolist()], "using": MORE})]
+            answers = await self._client.query_batch_points(self._name, [first, *more])
+            return best(_hits(answers[0]), _hits(*answers[1:]), limit)
+
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
+        where = None if user is None else _filter(Filter(user))
+        after: Any = None  # in the client's types a page may end at what no page can begin at
+        while True:
+            async with self._call(self._patience):
+                records, after = await self._client.scroll(
+                    self._name,
+                    scroll_filter=where,
+                    limit=page,
+                    offset=after,
+                    with_payload=list(RECONCILED),
+                    with_vectors=False,
+                )
+                found = [
+                    entry_of(it.id if isinstance(it.id, int) else UUID(str(it.id)), it.payload)
+                    for it in records
+                    if it.id != WATERMARK
+                ]
+            if found:
+                yield Entries(b"".join(found))
+            if after is None:
+                return
+
+    async def count(self, user: UUID | None = None) -> int:
+        async with self._call(self._timeout):
+            where = _POINTS if user is None else _filter(Filter(user))
+            return (await self._client.count(self._name, count_filter=where, exact=True)).count
+
+    async def watermark(self) -> Watermark | None:
+        async with self._call(self._timeout):
+            return await self._read_watermark()
+
+    async def set_watermark(self, watermark: Watermark) -> None:
+        async with self._call(self._patience):
+            await self._write_watermark(watermark)
+
+    async def flush(self) -> None:
+        """Nothing to do: the server acknowledges a write when it is in its write-ahead log."""
+        async with self._call(self._patience):
+            pass
+
+    async def status(self) -> IndexStatus:
+        async with self._call(self._timeout):
+            version = (await self._client.info()).version
+        return IndexStatus(
+            engine="qdrant",
+            version=version,
+            collection=self._name,
+            dimension=self._dimension,
+            points=await self.count(),
+        )
+
+    async def activate(self) -> None:
+        """Make the alias name this collection, in one step: called when this one is complete.
+
+        The collection that it named before stays: another replica may still use it.
+        """
+        async with self._call(self._patience):
+            named = await self._named_by_alias()
+            if named == self._name or (named is None and await self._alias_is_taken()):
+                return
+            await self._point_alias(replacing=named)
+        log.info("the alias %s moved from %s to %s", self._alias, named, self._name)
+
+    async def drop(self) -> None:
+        async with self._call(self._patience):
+            if await self._named_by_alias() == self._name:
+                raise IndexUnavailable(f"{self._name} is the collection in use")
+            await self._client.delete_collection(self._name)
+        await self.close()
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            # The client forgets the connections of calls that are under way, and never closes them.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout if self._calls else 0):
+                    await self._idle.wait()
+            async with _unavailable(self._timeout):
+                await self._client.close()
+
+    @asynccontextmanager
+    async def _call(self, deadline: float) -> AsyncIterator[None]:
+        """Around one call of the client: the collection is there, the time is bounded, the errors are ours.
+
+        Waiting for somebody else's attempt to open counts too, so that a hung server costs no caller more than its own
+        deadline.
+        """
+        if self._closed:
+            raise IndexUnavailable("the index is closed")
+        self._calls += 1
+        try:
+            async with _unavailable(deadline):
+                if not self._ready:
+                    await self.open()
+                yield
+        except IndexUnavailable:
+            # The collection may be gone, or the server be another one: the next call looks, and creates it again.
+            self._ready = False
+            raise
+        finally:
+            self._ended()
+
+    def _ended(self) -> None:
+        self._calls -= 1
+        if self._closed and not self._calls:
+            self._idle.set()
+
+    async def _ensure(self) -> None:
+        async with _unavailable(self._timeout):
+            exists = await self._client.collection_exists(self._name)
+        if not exists:
+            async with _unavailable(self._patience):
+                await self._create()
+        async with _unavailable(self._timeout):
+            info = await self._client.get_collection(self._name)
+        self._check(info)
+        for key, schema in _SCHEMAS.items():
+            if key not in info.payload_schema:
+                async with _unavailable(self._patience):
+                    await self._client.create_payload_index(self._name, key, schema, wait=True)
+        await self._introduce()
+        if self._on_connected is not None:
+            async with _unavailable(self._timeout):
+                watermark = await self._read_watermark()
+            if (beginning := await self._on_connected(watermark)) is not None:
+                async with _unavailable(self._patience):
+                    await self._write_watermark(beginning)
+
+    async def _read_watermark(self) -> Watermark | None:
+        found = await self._client.retrieve(self._name, [WATERMARK], with_payload=True)
+        return watermark_of(found[0].payload) if found else None
+
+    async def _write_watermark(self, watermark: Watermark) -> None:
+        vector = watermark_vector(self._dimension).tolist()
+        point = models.PointStruct(id=WATERMARK, vector=vector, payload=watermark_payload(watermark))
+        await self._client.upsert(self._name, [point], wait=True)
+
+    async def _create(self) -> None:
+        try:
+            await self._client.create_collection(
+                self._name,
+                vectors_config=_configuration(self._dimension, self._plain),
+                # One graph per tenant and none over all: no search is without a tenant.
+                hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
+            )
+        except Exception:
+            # Another replica may have been quicker.
+            if not await self._client.collection_exists(self._name):
+                raise
+
+    def _check(self, info: models.CollectionInfo) -> None:
+        found = info.config.params.vectors
+        if self._plain and not isinstance(found, models.VectorParams):
+            raise IndexUnavailable(f"the collection {self._name} has other vectors than one without a name")
+        parts = {"": found} if isinstance(found, models.VectorParams) else dict(found or {})
+        if set(parts) != ({""} if self._plain else {"", MORE}):
+            raise IndexUnavailable(f"the collection {self._name} has other vectors than one without a name and {MORE}")
+        for name, part in parts.items():
+            if (part.size, part.distance) != (self._dimension, models.Distance.COSINE):
+                raise IndexUnavailable(
+                    f"the collection {self._name} holds vectors of {part.size} dimensions compared by "
+                    f"{part.distance.value}; the embedder makes {self._dimension}, compared by Cosine"
+                )
+            if (part.multivector_config is not None) != (name == MORE):
+                raise IndexUnavailable(
+                    f"the collection {self._name} holds several vectors under another name than {MORE}"
+                )
+
+    async def _introduce(self) -> None:
+        """Let the alias name this collection if it names none. It is a courtesy to others: failing is no obstacle."""
+        try:
+            async with _unavailable(self._patience):
+                if await self._named_by_alias() is None and not await self._alias_is_taken():
+                    await self._point_alias(replacing=None)
+        except IndexUnavailable as error:
+            log.warning("the alias %s could not be set: %s", self._alias, error)
+
+    async def _named_by_alias(self) -> str | None:
+        aliases = (await self._client.get_aliases()).aliases
+        return next((it.collection_name for it in aliases if it.alias_name == self._alias), None)
+
+    async def _alias_is_taken(self) -> bool:
+        """Whether a collection has the alias's name, as that of the old OpenMemory has. It is not ours, and stays.
+
+        Only to be asked where there is no such alias.
+        """
+        taken = await self._client.collection_exists(self._alias)
+        if taken and not self._told_taken:
+            self._told_taken = True
+            log.info("a collection that is not ours has the name %s: it is left alone, without an alias", self._alias)
+        return taken
+
+    async def _point_alias(self, *, replacing: str | None) -> None:
+        steps: list[models.AliasOperations] = []
+        if replacing is not None:
+            steps.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._alias)))
+        target = models.CreateAlias(collection_name=self._name, alias_name=self._alias)
+        steps.append(models.CreateAliasOperation(create_alias=target))
+        await self._client.update_collection_aliases(steps)
+
+
+@asynccontextmanager
+async def _unavailable(deadline: float) -> AsyncIterator[None]:
+    """Turn whatever the client raises into `IndexUnavailable`, and silence into it after `deadline` seconds.
+
+    The client has no common base for refusals, timeouts, unreadable answers and failed assertions about answers.
+    """
+    try:
+        async with asyncio.timeout(deadline):
+            yield
+    except IndexUnavailable:
+        raise
+    except TimeoutError as error:
+        raise IndexUnavailable(f"qdrant did not answer within {deadline:g} s") from error
+    except Exception as error:
+        raise IndexUnavailable(f"qdrant: {type(error).__name__}: {error}".rstrip(": ")) from error
+
+
+def _vectors(point: Point, plain: bool) -> Any:
+    if plain:
+        return point.vectors[0].tolist()
+    return {name: each.tolist() for name, each in named(point.vectors).items()}
+
+
+def _hits(answer: models.QueryResponse | None = None) -> list[Hit]:
+    # A number as id is a stranger's, whatever its payload says.
+    ours = [hit for hit in (answer.points if answer else ()) if not isinstance(hit.id, int)]
+    return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in ours]
+
+
+def _configuration(dimension: int, plain: bool) -> Any:
+    first = models.VectorParams(size=dimension, distance=models.Distance.COSINE)
+    if plain:
+        return first
+    each = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    return {"": first, MORE: first.model_copy(update={"multivector_config": each})}
+
+
+def _filter(where: Filter) -> models.Filter:
+    must, must_not = asked(where)
+    mine = models.Filter.model_validate({"must": must, "must_not": must_not})
+    let_through = _readable(where.rules)
+    listed = [] if where.ids is None else [models.HasIdCondition(has_id=[str(id_) for id_ in where.ids])]
+    return models.Filter(
+        must=[*(mine.must or ()), *listed, *(let_through.must or ())],
+        must_not=[*(mine.must_not or ()), *(let_through.must_not or ())] or None,
+    )
+
+
+@lru_cache(maxsize=64)
+def _readable(rules: Rules) -> models.Filter:
+    """Kept, because checking a thousand ids takes a while."""
+    must, must_not = readable(rules)
+    return models.Filter.model_validate({"must": must, "must_not": must_not})

@@ -1,0 +1,170 @@
+"""Kept vectors of tokens: stored beside those of the windows, read for the best of a search, made where they lack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Uuid, text
+
+from openmemory.database import Tx
+from openmemory.embeddings.port import CODE, Codes
+from openmemory.index.entries import array_of
+from openmemory.index.models import Kind
+from openmemory.prepared import Prepared, bound
+
+PAGE = 500
+"""Kept vectors of which is looked at once whether they have tokens: some milliseconds."""
+
+
+class Kept(NamedTuple):
+    """Tokens of several items, one after the other: whose they are, and how many each has, which is not none."""
+
+    ids: list[UUID]
+    counts: list[int]
+    tokens: Codes
+
+    def of(self, ids: Sequence[UUID]) -> Kept:
+        """Those of the items that are here, in this order."""
+        ends = np.cumsum(self.counts)
+        places = {id_: place for place, id_ in enumerate(self.ids)}
+        some = [places[id_] for id_ in ids if id_ in places]
+        if some == list(range(len(self.ids))):
+            return self
+        parts = [self.tokens[ends[place] - self.counts[place] : ends[place]] for place in some]
+        whole = np.concatenate(parts) if parts else NONE.tokens
+        return Kept([self.ids[place] for place in some], [self.counts[place] for place in some], whole)
+
+    def joined(self, more: Kept) -> Kept:
+        """Both together."""
+        if not self.ids:
+            return more
+        tokens = np.concatenate([self.tokens, more.tokens])
+        return Kept([*self.ids, *more.ids], [*self.counts, *more.counts], tokens)
+
+
+NONE = Kept([], [], np.empty((0, CODE), dtype=np.uint8))
+
+
+class Key(NamedTuple):
+    """What a kept vector is known by, in the order in which they are walked through."""
+
+    kind: str = ""
+    id: UUID = UUID(int=0)
+    model: str = ""
+
+
+class Page(NamedTuple):
+    """Where a page of kept vectors ends, and the keys of those of it that lack tokens."""
+
+    last: Key
+    lacking: list[Key]
+
+
+async def keep(tx: Tx, kind: Kind, model: str, hashes: Sequence[tuple[UUID, str]], tokens: Sequence[Codes]) -> int:
+    """Store the tokens of items with the hashes of their texts, as far as vectors of these texts are kept; returns of
+    how many."""
+    stored = await tx.execute(
+        _KEEP,
+        {
+            "kind": kind.value,
+            "model": model,
+            "ids": [id_ for id_, _ in hashes],
+            "hashes": [text_hash for _, text_hash in hashes],
+            "tokens": [one.tobytes() for one in tokens],
+        },
+    )
+    return stored.rowcount
+
+
+async def of_memories(tx: Tx, user: UUID, model: str, ids: Sequence[UUID]) -> Kept:
+    """The tokens of those of the user's memories that have some of their present text."""
+    [(heads, tokens)] = await _OF_MEMORIES.rows(tx, wanted(user, model, ids))
+    return unpacked(ids, heads, tokens)
+
+
+def wanted(user: UUID, model: str, ids: Sequence[UUID]) -> dict[str, Any]:
+    """What `PACKED` binds."""
+    return {"tokens_of": array_of(ids), "tokens_user": user, "tokens_model": model}
+
+
+def unpacked(ids: Sequence[UUID], heads: bytes | None, tokens: bytes | None) -> Kept:
+    """What `PACKED` answers, of these ids."""
+    if heads is None or tokens is None:
+        return NONE
+    found = np.frombuffer(heads, dtype=">i4").reshape(-1, 2)
+    return Kept(
+        [ids[place - 1] for place in found[:, 0].tolist()],
+        (found[:, 1] // CODE).tolist(),
+        np.frombuffer(tokens, dtype=np.uint8).reshape(-1, CODE),
+    )
+
+
+async def page(tx: Tx, model: str, after: Key) -> Page | None:
+    """A page of the kept vectors after this one, and which of them, of this model, lack tokens; None: the end."""
+    values = {"model": model, "after_kind": after.kind, "after_id": after.id, "after_model": after.model}
+    rows = await _PAGE.rows(tx, values)
+    if not rows:
+        return None
+    last = Key(rows[-1].kind, rows[-1].id, rows[-1].model)
+    return Page(last, [Key(row.kind, row.id, row.model) for row in rows if row.lacking])
+
+
+# The row of the vectors is held: an item that is erased meanwhile must leave nothing behind, and one whose text is
+# replaced no older tokens.
+_KEEP = text(
+    """
+    INSERT INTO embedding_tokens (kind, id, model, text_hash, tokens)
+    SELECT CAST(:kind AS text), t.id, CAST(:model AS text), t.hash, t.tokens
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:tokens AS bytea[])) AS t(id, hash, tokens)
+    WHERE EXISTS (
+        SELECT FROM embeddings AS e
+        WHERE e.kind = CAST(:kind AS text) AND e.id = t.id AND e.model = CAST(:model AS text) AND e.text_hash = t.hash
+        FOR SHARE)
+    ON CONFLICT (kind, id, model) DO UPDATE SET text_hash = excluded.text_hash, tokens = excluded.tokens
+    """
+)
+
+# One row with all tokens in one value, as vectors are read (`index.writing`), and in another the place and the size
+# of each: the aggregates see the rows in one order, whatever it is. Each is looked up by itself (OFFSET 0 keeps it so):
+# before the tables were analysed the planner would rather read them whole.
+PACKED = bound(
+    """
+    SELECT string_agg(int4send(CAST(f.place AS int)) || int4send(length(f.tokens)), '') AS heads,
+        string_agg(f.tokens, '') AS tokens
+    FROM (
+        SELECT wanted.place, t.tokens
+        FROM unnest(CAST(:tokens_of AS uuid[])) WITH ORDINALITY AS wanted(id, place)
+        CROSS JOIN LATERAL (
+            SELECT m.hash FROM memories AS m WHERE m.id = wanted.id AND m.user_id = :tokens_user OFFSET 0) AS m
+        CROSS JOIN LATERAL (
+            SELECT t.tokens FROM embedding_tokens AS t
+            WHERE t.kind = 'memory' AND t.id = wanted.id AND t.model = :tokens_model AND t.text_hash = m.hash
+                AND length(t.tokens) > 0 OFFSET 0) AS t
+    ) AS f
+    """,
+    {"tokens_user": Uuid()},
+)
+"""The tokens of those of the user's memories that have some of their present text, for `unpacked`."""
+
+_OF_MEMORIES = Prepared(PACKED, plain=True, binary=True)
+
+# A walk along both primary keys, which holds all that it asks for.
+_PAGE = Prepared(
+    bound(
+        f"""
+        SELECT e.kind, e.id, e.model, e.model = :model AND t.there IS NULL AS lacking
+        FROM (
+            SELECT kind, id, model FROM embeddings
+            WHERE (kind, id, model) > (:after_kind, :after_id, :after_model) ORDER BY kind, id, model LIMIT {PAGE}
+        ) AS e
+        LEFT JOIN LATERAL (
+            SELECT true AS there FROM embedding_tokens AS t
+            WHERE t.kind = e.kind AND t.id = e.id AND t.model = e.model OFFSET 0) AS t ON true
+        ORDER BY e.kind, e.id, e.model
+        """,  # noqa: S608 - only a constant is put in
+        {"after_id": Uuid()},
+    )
+)

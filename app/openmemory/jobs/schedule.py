@@ -1,0 +1,146 @@
+"""Every job and its period."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from openmemory.errors import Unavailable
+from openmemory.jobs.clock import Clock
+from openmemory.jobs.on_demand import OnDemand
+from openmemory.jobs.syncing import Syncing
+from openmemory.memories import idempotency
+from openmemory.search import statistics
+from openmemory.services import Services
+
+ANALYZE_EVERY = 2
+"""Seconds between two looks for whether much was written."""
+
+STATISTICS_EVERY = 120
+"""Seconds between two looks for lexical statistics that are out of date."""
+
+REBUILD_EVERY = 15
+"""Seconds between two looks at the generations of the index: how soon a replica learns that another model took over."""
+
+FIRST_RECUT, RECUT_EVERY = 20, 60
+"""Seconds after a start, and between two looks for vectors of texts that were cut in another way than now."""
+
+FIRST_REWORDING, REWORDING_EVERY = 5, 60
+"""Seconds after a start, and between two looks for words that were made in another language."""
+
+CLOCK_EVERY = 20.0
+"""Seconds between two looks at the clock."""
+
+LOOK_EVERY = 5
+"""Seconds between two looks at the index's watermark: one small read of the index and one of PostgreSQL."""
+
+KEYS_EVERY = 30
+"""Seconds between two notes of when keys were last used."""
+
+PRUNE_EVERY = 3_600
+"""Seconds between two looks for what the audit log need not keep, for limits that nobody met lately, and for keys of
+requests that nobody repeats any more."""
+
+FIRST_ARCHIVE, ARCHIVE_EVERY = 90, 3_600
+"""Seconds after a start, and between two looks for what an archive policy says is to be archived."""
+
+FIRST_FILING, FILING_EVERY = 20, 10
+"""Seconds after a start, and between two looks for memories that have no category yet."""
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def scheduled(services: Services) -> AsyncIterator[None]:
+    """Run the jobs while the block runs. The first sync runs at once: a damaged index is repaired at start."""
+    scheduler = AsyncIOScheduler(timezone=UTC)
+    syncing = Syncing(services)
+    filing = OnDemand(_patient(services.filing.run, "file"), "file")
+
+    async def ask_for_sync() -> None:
+        syncing.ask("schedule")
+
+    async def ask_for_filing() -> None:
+        filing.ask()
+
+    def add(job: Callable[[], Awaitable[object]], name: str, seconds: float, first: float | None = None) -> None:
+        at = {} if first is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=first)}
+        run = _patient(job, name)
+        scheduler.add_job(
+            run, "interval", id=name, seconds=seconds, coalesce=True, max_instances=1, misfire_grace_time=None, **at
+        )
+
+    add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
+
+    async def look_at_index() -> None:
+        await services.monitor.look(services.spaces.serving)
+
+    add(look_at_index, "look_at_index", LOOK_EVERY, first=LOOK_EVERY)
+    add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
+    add(services.recut.run, "recut", RECUT_EVERY, first=FIRST_RECUT)
+    add(services.rewording.run, "reword", REWORDING_EVERY, first=FIRST_REWORDING)
+    add(partial(refresh_statistics, services), "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
+    add(services.maintenance.run, "analyze", ANALYZE_EVERY)
+    add(services.keys.note_use, "note_use_of_keys", KEYS_EVERY)
+    add(services.archiving.run, "archive", ARCHIVE_EVERY, first=FIRST_ARCHIVE)
+    add(ask_for_filing, "file", FILING_EVERY, first=FIRST_FILING)
+    add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
+    scheduler.start()
+    services.filing.start = filing.ask
+    watching = asyncio.create_task(watch_clock(scheduler, Clock()), name="clock")
+    try:
+        yield
+    finally:
+        services.filing.start = None
+        watching.cancel()
+        await asyncio.wait([watching])
+        scheduler.shutdown(wait=False)
+        await filing.close()
+        await syncing.close()
+
+
+def _patient(job: Callable[[], Awaitable[object]], name: str) -> Callable[[], Coroutine[Any, Any, None]]:
+    """The job, whose next turn comes when PostgreSQL is away."""
+
+    async def run() -> None:
+        try:
+            await job()
+        except Unavailable as error:  # of which the log hears from `database`, once
+            log.debug("%s: not now: %s", name, error)
+
+    return run
+
+
+async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = CLOCK_EVERY) -> None:
+    """Run every job at once after the machine's clock was set: one that was due by the old time might wait for days."""
+    while True:
+        await asyncio.sleep(every)
+        if jump := clock.jumped():
+            log.warning("the clock was set by %.0f s: every job runs now", jump)
+            for job in scheduler.get_jobs():
+                scheduler.modify_job(job.id, next_run_time=datetime.now(UTC))
+
+
+async def prune(services: Services) -> None:
+    """Remove what is too old to be kept."""
+    await services.rates.prune()
+    await idempotency.prune(services.database)
+    await services.audit.prune()
+    await services.configuration.prune()
+    await services.capturing.prune()
+
+
+async def refresh_statistics(services: Services) -> None:
+    """Count how common the terms of large memories are, where the last count is out of date."""
+    async with services.database.statement() as tx:
+        users = await statistics.due(tx)
+    for user in users:
+        async with services.database.transaction() as tx:
+            await statistics.refresh(tx, user)

@@ -1,0 +1,113 @@
+"""The providers of mem0 as they are asked: where, with what key, and in what form they answer. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from openmemory.llm.port import LanguageModel, LlmUnavailable
+
+Form = Literal["schema", "object", "none"]
+"""How JSON may be asked for: after a schema, as any object, or by the words of the prompt alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What mem0's factory calls it (`factory`) and its address (`base_url`), and the form that it takes.
+
+    `guarded`: its requests go through `egress`. `package`: what has to be installed beside, as `openmemory[extra]`.
+    """
+
+    factory: str
+    form: Form
+    base_url: str | None = None
+    own_address: str = ""
+    guarded: bool = True
+    package: str = ""
+    extra: str = ""
+
+
+PROVIDERS = {
+    "anthropic": Provider("anthropic", "none", "anthropic_base_url", package="anthropic", extra="anthropic"),
+    "aws_bedrock": Provider("aws_bedrock", "none", guarded=False, package="boto3", extra="bedrock"),
+    "azure_openai": Provider("azure_openai", "schema", "azure_kwargs", package="azure.identity", extra="azure"),
+    "deepseek": Provider("deepseek", "object", "deepseek_base_url"),
+    "gemini": Provider("gemini", "object", guarded=False, package="google.genai", extra="gemini"),
+    "groq": Provider("groq", "object", package="groq", extra="groq"),
+    "litellm": Provider("litellm", "none", guarded=False, package="litellm", extra="litellm"),
+    "lmstudio": Provider("lmstudio", "schema", "lmstudio_base_url", "http://localhost:1234/v1"),
+    "minimax": Provider("minimax", "none", "minimax_base_url"),
+    # By the OpenAI-compatible half of its API: it needs no library of its own, and takes schemas.
+    "ollama": Provider("openai", "schema", "openai_base_url"),
+    "openai": Provider("openai", "schema", "openai_base_url", "https://api.openai.com/v1"),
+    "sarvam": Provider("sarvam", "none", guarded=False),
+    "together": Provider("together", "object", package="together", extra="together"),
+    "vllm": Provider("vllm", "schema", "vllm_base_url"),
+    "xai": Provider("xai", "schema", "xai_base_url"),
+}
+_ALSO = {"openai_structured": "openai", "azure_openai_structured": "azure_openai"}
+"""mem0's variants for answers of a given form, which we ask for anyway."""
+
+
+def known(model: LanguageModel) -> Provider:
+    """What is known of a model's provider.
+
+    Raises:
+        LlmUnavailable: it is none that can be asked, or not one that may be chosen over REST.
+    """
+    name = _ALSO.get(model.provider, model.provider)
+    provider = PROVIDERS.get(name)
+    if provider is None:
+        raise LlmUnavailable(
+            f"llm.provider: {model.provider!r} cannot be asked; known are {', '.join(sorted(PROVIDERS))}", setup=True
+        )
+    if not provider.guarded and not model.by_settings:
+        raise LlmUnavailable(
+            f"llm.provider: {name} is chosen by the settings alone (llm.provider in openmemory.toml): its library uses"
+            " what this machine may do",
+            setup=True,
+        )
+    if model.base_url and provider.base_url is None:
+        raise LlmUnavailable(f"llm.base_url: {name} has a fixed address; leave it empty", setup=True)
+    return provider
+
+
+def config(model: LanguageModel, provider: Provider) -> dict[str, Any]:
+    """A model in mem0's words."""
+    key, address = model.api_key.get_secret_value(), address_of(model)
+    if address and not key and (provider.factory == "openai" or not model.trusted):
+        # Else the provider's own key, if the environment has one, would be sent to a stranger.
+        key = "none"
+    given: dict[str, Any] = {
+        "model": model.model, "temperature": model.temperature, "max_tokens": model.max_tokens,
+    }  # fmt: skip
+    if key:
+        given["api_key"] = key
+    if provider.base_url == "azure_kwargs":
+        given["azure_kwargs"] = {
+            name: value for name, value in (("api_key", key), ("azure_endpoint", address)) if value
+        }
+    elif address:
+        given[str(provider.base_url)] = address
+    return given
+
+
+def address_of(model: LanguageModel) -> str:
+    """The base URL that is asked, as far as the configuration names it."""
+    address = model.base_url.rstrip("/")
+    if model.provider != "ollama":
+        return address
+    address = address or "http://localhost:11434"
+    address = address if "://" in address else f"http://{address}"
+    return address if address.endswith("/v1") else f"{address}/v1"
+
+
+def asked_for(form: Form, schema: dict[str, Any]) -> dict[str, Any] | None:
+    """`response_format` of a request, as OpenAI's API has it."""
+    if form == "schema":
+        return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+    return {"type": "json_object"} if form == "object" else None
+
+
+WEAKER: dict[Form, Form] = {"schema": "object", "object": "none"}
+"""What is asked for where a server does not take a form."""

@@ -1,0 +1,281 @@
+"""Any language model of mem0 as ours: with a deadline, few calls at once, no telemetry, and through `egress`."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from openmemory.addresses import parsed
+from openmemory.daemons import in_daemon
+from openmemory.egress.clients import Egress
+from openmemory.egress.policy import EgressRefused, Origin
+from openmemory.embeddings.providers import prepare_mem0
+from openmemory.llm import catalogue
+from openmemory.llm.catalogue import WEAKER, Form, Provider
+from openmemory.llm.port import LanguageModel, LlmUnavailable, Message, Reply, estimated_tokens
+
+log = logging.getLogger(__name__)
+
+LONGEST_WAIT = 3_600.0
+"""Seconds that a provider may ask us to wait."""
+
+LONGEST_ANSWER = 200_000
+"""Characters of an answer that are looked at."""
+
+
+class ProviderLlm:
+    """Asks one model through mem0's `LlmFactory`. The constructor is instant: mem0 is imported by the first call.
+
+    `environ`: where the provider's own key and address may be, as its library would look them up.
+    """
+
+    def __init__(
+        self, model: LanguageModel, data_dir: Path, egress: Egress, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.model = model
+        self._data_dir = data_dir
+        self._egress = egress
+        self._environ = environ or {}
+        self._slots = asyncio.Semaphore(model.concurrency)
+        self._opening = threading.Lock()
+        self._opened: Any = None
+        self._closed = False
+        self._form: Form | None = None
+
+    async def ask(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """See `Llm`. A server that does not take the form of JSON that was asked for is asked in a weaker one."""
+        provider = catalogue.known(self.model)
+        self._check_address()
+        while True:
+            form = self._form or provider.form
+            response_format = catalogue.asked_for(form, dict(schema))
+            try:
+                return await self._ask(provider, [dict(message) for message in messages], response_format)
+            except _FormRefused as refused:
+                self._form = WEAKER[form]
+                log.info("%s takes no JSON as %s: %s", self.model.name, form, refused)
+
+    async def close(self) -> None:
+        """Close the provider's connections; calls under way end by their deadline."""
+        self._closed = True
+        # A thread that is importing native libraries when the interpreter exits would abort the process.
+        await asyncio.to_thread(self._opening.acquire)
+        self._opening.release()
+        close = getattr(getattr(self._opened, "client", None), "close", None)
+        self._opened = None
+        if callable(close):
+            await asyncio.to_thread(close)
+
+    async def _ask(
+        self, provider: Provider, messages: list[dict[str, str]], response_format: dict[str, Any] | None
+    ) -> Reply:
+        failure: LlmUnavailable | _FormRefused
+        try:
+            async with asyncio.timeout(self.model.timeout):
+                await self._slots.acquire()
+                return await in_daemon(
+                    lambda: self._called(provider, messages, response_format), name="llm", ended=self._slots.release
+                )
+        except TimeoutError:
+            failure = LlmUnavailable(f"{self.model.name}: no answer within {self.model.timeout:g} s")
+        except LlmUnavailable as error:
+            failure = error
+        except Exception as error:
+            failure = self._failure(error, response_format)
+        # Outside of the handler: an exception that chains the provider's would carry its words, and so the key.
+        raise failure
+
+    def _called(
+        self, provider: Provider, messages: list[dict[str, str]], response_format: dict[str, Any] | None
+    ) -> Reply:
+        """One call, in a thread."""
+        opened = self._open(provider)
+        asked = copy.copy(opened)
+        recorded = _Recording(opened.client) if hasattr(getattr(opened, "client", None), "chat") else None
+        if recorded is not None:
+            asked.client = recorded
+        given = {} if response_format is None else {"response_format": response_format}
+        started = time.monotonic()
+        text = asked.generate_response(messages, **given)
+        seconds = time.monotonic() - started
+        text = text[:LONGEST_ANSWER] if isinstance(text, str) else ""
+        return _reply(text, messages, None if recorded is None else recorded.answer, seconds)
+
+    def _open(self, provider: Provider) -> Any:
+        with self._opening:
+            if self._closed:
+                raise LlmUnavailable("closed")
+            if self._opened is None:
+                prepare_mem0(self._data_dir)
+                from mem0.utils.factory import LlmFactory  # type: ignore[import-untyped]
+
+                try:
+                    opened = LlmFactory.create(provider.factory, catalogue.config(self.model, provider))
+                except ImportError:
+                    raise LlmUnavailable(_missing(self.model.provider, provider), setup=True) from None
+                if provider.guarded:
+                    opened.client = self._guarded(opened.client, provider)
+                self._opened = opened
+            return self._opened
+
+    def _guarded(self, client: Any, provider: Provider) -> Any:
+        """The provider's client with an HTTP client of ours: its requests go where they may, and wait no longer.
+
+        Retries are the caller's.
+        """
+        options: dict[str, Any] = {}
+        if provider.factory == "openai":
+            # mem0 would go to OpenRouter instead, wherever the environment has a key of theirs.
+            config = catalogue.config(self.model, provider)
+            own = self._environ.get("OPENAI_BASE_URL") or catalogue.PROVIDERS["openai"].own_address
+            options["base_url"] = catalogue.address_of(self.model) or own
+            if key := config.get("api_key") or self._environ.get("OPENAI_API_KEY"):
+                options["api_key"] = key
+            else:
+                raise LlmUnavailable("llm.api_key: openai needs a key", setup=True)
+        address = str(options.get("base_url") or client.base_url)
+        # What no configuration names is the provider's own address, or its environment's.
+        trusted = self.model.trusted or not self.model.base_url
+        http = self._egress.client([address] if trusted else [], redirects=True)
+        return client.with_options(http_client=http, timeout=self.model.timeout, max_retries=0, **options)
+
+    def _check_address(self) -> None:
+        """Refuse at once what no request could reach; names are looked up when they are used."""
+        address = catalogue.address_of(self.model)
+        if not address:
+            return
+        try:
+            origin = Origin.of(address)
+            if literal := parsed(origin.host):
+                trusted = self.model.trusted or not self.model.base_url
+                self._egress.policy.check(origin, [literal], trusted=trusted)
+        except EgressRefused as error:
+            raise LlmUnavailable(f"llm.base_url: {error}", setup=True) from None
+
+    def _failure(self, error: Exception, response_format: object) -> LlmUnavailable | _FormRefused:
+        """A failure in one line, without anything secret."""
+        for cause in (error.__cause__, error.__context__):
+            if isinstance(cause, EgressRefused):  # OpenAI's client calls it a connection error
+                return LlmUnavailable(f"{self.model.name}: {cause}", setup=True)
+        status = getattr(error, "status_code", None)
+        if status in (401, 403):  # such answers tend to quote parts of the key
+            return LlmUnavailable(f"{self.model.name}: the key was refused ({status})", setup=True)
+        words = " ".join(str(error).split())
+        for secret in self._secrets():
+            words = words.replace(secret, "***")
+        if status in (400, 422) and response_format is not None and _about_form(words):
+            return _FormRefused(words[:200])
+        told = f"{self.model.name}: {type(error).__name__}: {words[:300]}"
+        return LlmUnavailable(told, retry_after=_retry_after(error), setup=status in (400, 404, 405, 422))
+
+    def _secrets(self) -> list[str]:
+        """What must not be told, longest first: one may be part of another."""
+        found = {self.model.api_key.get_secret_value(), urlsplit(self.model.base_url).password or ""} - {""}
+        names = ("_KEY", "_SECRET", "_TOKEN")
+        found |= {value for name, value in self._environ.items() if name.endswith(names) and len(value) >= 8}
+        return sorted(found, key=len, reverse=True)
+
+
+class Llms:
+    """The client of the model that is in force; another one takes its place when the configuration has changed."""
+
+    def __init__(self, data_dir: Path, egress: Egress, environ: Mapping[str, str] | None = None) -> None:
+        self._data_dir = data_dir
+        self._egress = egress
+        self._environ = environ or {}
+        self._present: ProviderLlm | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def of(self, model: LanguageModel) -> ProviderLlm:
+        """The client of this model, the same for the same configuration."""
+        before = self._present
+        if before is None or before.model != model:
+            self._present = ProviderLlm(model, self._data_dir, self._egress, self._environ)
+            if before is not None:
+                task = asyncio.create_task(before.close(), name="close llm")
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+        assert self._present is not None
+        return self._present
+
+    def another(self, model: LanguageModel) -> ProviderLlm:
+        """A client for a trial; the caller closes it."""
+        return ProviderLlm(model, self._data_dir, self._egress, self._environ)
+
+    async def close(self) -> None:
+        """Close what is open."""
+        if self._closing:
+            await asyncio.wait(self._closing)
+        if self._present is not None:
+            await self._present.close()
+
+
+class _FormRefused(Exception):
+    """The server does not know the form of JSON that was asked for."""
+
+
+class _Recording:
+    """OpenAI's client, of which only `chat.completions.create` is called; keeps the answer, for its count of tokens."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.answer: Any = None
+        self.chat = self.completions = self
+
+    def create(self, **parameters: Any) -> Any:
+        self.answer = self._client.chat.completions.create(**parameters)
+        return self.answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+def _reply(text: str, messages: Sequence[Message], answer: Any, seconds: float) -> Reply:
+    usage = getattr(answer, "usage", None)
+    prompt, completion = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
+    counted = isinstance(prompt, int) and isinstance(completion, int)
+    choice = next(iter(getattr(answer, "choices", None) or ()), None)
+    refusal = getattr(getattr(choice, "message", None), "refusal", None)
+    reason = getattr(choice, "finish_reason", None)
+    return Reply(
+        text=text,
+        prompt_tokens=prompt if counted else sum(estimated_tokens(message["content"]) for message in messages),  # type: ignore[arg-type]
+        completion_tokens=completion if counted else estimated_tokens(text),  # type: ignore[arg-type]
+        counted=counted,
+        seconds=seconds,
+        cut=reason == "length",
+        refused=bool(refusal) or reason == "content_filter",
+    )
+
+
+def _about_form(words: str) -> bool:
+    lowered = words.lower()
+    return any(name in lowered for name in ("response_format", "json_schema", "json_object", "structured output"))
+
+
+def _retry_after(error: Exception) -> float | None:
+    """The seconds of `Retry-After`, if the answer has them; a date is not read."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        return min(LONGEST_WAIT, max(0.0, float(headers.get("retry-after", ""))))
+    except ValueError:
+        return None
+
+
+def _missing(name: str, provider: Provider) -> str:
+    if not provider.package:
+        return f"llm.provider: the library of {name} cannot be loaded"
+    return (
+        f"llm.provider: {name} needs the package {provider.package}, which is not installed: "
+        f"pip install 'openmemory[{provider.extra}]'"
+    )
+
+
+__all__ = ["Llms", "ProviderLlm"]

@@ -1,0 +1,91 @@
+"""How many messages of an SSE session are under way: a client that sends without reading is stopped at a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.shared._stream_protocols import WriteStream
+from mcp.shared.message import SessionMessage
+from starlette.responses import Response
+from starlette.types import Scope
+
+from openmemory.mcp.refusals import refuse
+
+_KEY = "openmemory.backlog"
+
+
+class Backlog:
+    """Counts each message in turn while it is posted, while it is worked on, and while its answer waits for the client
+    to read. Nothing but leaving such a block lowers the count, so that no answer that is never sent can keep it up."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._count = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether no further message can be taken now."""
+        return self._count >= self._limit
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """One message is under way while the block runs."""
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+
+class Answers:
+    """The stream to the client: each answer is under way until the connection has room for it."""
+
+    def __init__(self, stream: WriteStream[SessionMessage], backlog: Backlog) -> None:
+        self._stream = stream
+        self._backlog = backlog
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send one answer."""
+        with self._backlog.one():
+            await self._stream.send(item)
+
+    async def aclose(self) -> None:
+        """End the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stream.__aexit__(kind, error, trace)
+
+
+def attach(scope: Scope, backlog: Backlog) -> None:
+    """Note on a request which session's message it brings."""
+    scope[_KEY] = backlog
+
+
+async def counted(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Middleware of the MCP server: a message that is worked on is under way."""
+    backlog = None if ctx.request is None else ctx.request.scope.get(_KEY)
+    if backlog is None:
+        return await call_next(ctx)
+    with backlog.one():
+        return await call_next(ctx)
+
+
+def too_many(limit: int) -> Response:
+    """The answer to a message of a session that has no room for it."""
+    return refuse(
+        429,
+        f"{limit:,} messages of this session wait for their answers, which is all that may (limits.session_messages).",
+        hint="Read the stream of the session, then send the message again.",
+        retry_after=1,
+    )

@@ -1,0 +1,316 @@
+"""MCP on standard input and output, carried to the running service over streamable HTTP.
+
+Each message is one POST, whose answer may come after notifications, and the service keeps no session, so the bridge
+outlives a restart of the service: a call that finds nobody is repeated for a while, and one whose answer got lost is
+answered with an error rather than left hanging.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sys
+import threading
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, TypeGuard
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from openmemory.addresses import is_loopback
+from openmemory.config import Settings
+from openmemory.embedded.folder import default_data_dir, running_service
+from openmemory.errors import OpenMemoryError
+from openmemory.exact_json import no_number
+
+# The names below are the protocol's. The SDK has them too, but importing it takes longer than all the rest of a start.
+VERSION_HEADER, METHOD_HEADER, NAME_HEADER = "mcp-protocol-version", "mcp-method", "mcp-name"
+
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+"""Where a message of the sessionless protocol names its version, inside `params._meta`."""
+
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Methods whose object a header must repeat in the sessionless protocol, and the parameter that holds it."""
+
+BATCHING = "2025-03-26"
+"""The only revision of the protocol in which a line may be an array of messages."""
+
+PARSE_ERROR, INVALID_REQUEST, CONNECTION_CLOSED = -32700, -32600, -32000
+
+PATIENCE = 15.0
+"""Seconds that a call waits for a service that is not there: the time of a restart."""
+
+ANSWER = 120.0
+"""Seconds that an answer may take."""
+
+FAREWELL = 10.0
+"""Seconds that calls under way get to be answered after standard input has ended."""
+
+Message = dict[str, Any]
+
+
+async def bridge(
+    url: str,
+    settings: Settings,
+    key: str | None,
+    *,
+    client: str | None = None,
+    user: str | None = None,
+    own: bool = True,
+) -> None:
+    """Carry messages until standard input ends; what is under way then is still answered.
+
+    `url` is the address of the service, `key` a credential for it. `own`: it is the service of the data folder; when
+    nobody listens there any more, the folder tells where a successor does. Nothing but the protocol is written to
+    standard output.
+    """
+    app = quote(client or settings.access.default_app, safe="")
+    name = quote(user or settings.access.default_user, safe="")
+    # Elsewhere a credential may speak for one user, whom the address then leaves to the service.
+    path = f"/mcp/{app}/http/{name}" if own or client or user else "/mcp"
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    timeout = httpx.Timeout(ANSWER, connect=5)
+    try:
+        # A stream of our own: the interpreter would complain at its end of what a closed pipe left in sys.stdout.
+        with open(sys.stdout.fileno(), "wb", closefd=False) as out:  # noqa: ASYNC230
+            # A proxy of the environment may lead to another machine, never to this one.
+            here = own or is_loopback(urlsplit(url).hostname or "")
+            async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=not here) as http:
+                carrier = _Bridge(http, url, path, settings if own else None, out)
+                await carrier.run(_lines(sys.stdin.fileno()))
+    except* BrokenPipeError:
+        pass  # nobody reads the answers any more
+
+
+class _Bridge:
+    def __init__(self, http: httpx.AsyncClient, url: str, path: str, own: Settings | None, out: BinaryIO) -> None:
+        self._http = http
+        self._url = url
+        self._path = path
+        self._own = own
+        self._out = out
+        self._version: str | None = None
+        self._under_way: dict[str | int, asyncio.Task[None]] = {}
+
+    async def run(self, lines: asyncio.Queue[bytes | None]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group:
+                while (line := await lines.get()) is not None:
+                    if line.strip():
+                        await self._take(line, group)
+                limit.reschedule(asyncio.get_running_loop().time() + FAREWELL)
+
+    async def _take(self, line: bytes, group: asyncio.TaskGroup) -> None:
+        try:
+            message = json.loads(line.decode(), parse_constant=no_number)
+        except (ValueError, RecursionError):
+            self._fail(None, PARSE_ERROR, "Parse error: a line must be one JSON-RPC message")
+            return
+        if isinstance(message, list) and self._version == BATCHING:
+            task = group.create_task(self._carry_batch(message, line))
+            if not any(_asks(each) for each in message):
+                await asyncio.wait([task])
+            return
+        if not isinstance(message, dict):
+            words = f"Invalid request: a line must be one JSON-RPC message, or under {BATCHING} an array of them"
+            self._fail(None, INVALID_REQUEST, words)
+            return
+        method, id_ = message.get("method"), message.get("id")
+        if method == "notifications/cancelled" and "id" not in message:
+            self._cancel(message)
+            return
+        task = group.create_task(self._carry(message, line))
+        if method == "initialize" or id_ is None:
+            await asyncio.wait([task])  # what follows a handshake or a notification must not overtake it
+        elif _is_id(id_):
+            self._under_way[id_] = task
+            task.add_done_callback(lambda _: self._over(id_, task))
+
+    def _over(self, id_: str | int, task: asyncio.Task[None]) -> None:
+        if self._under_way.get(id_) is task:  # a client may use an id twice
+            del self._under_way[id_]
+
+    def _cancel(self, message: Message) -> None:
+        """Give up a call: over HTTP that is to close its connection. It gets no answer."""
+        params = message.get("params")
+        id_ = params.get("requestId") if isinstance(params, dict) else None
+        if _is_id(id_) and (task := self._under_way.get(id_)) is not None:
+            task.cancel()
+
+    async def _carry(self, message: Message, line: bytes) -> None:
+        notifies = "method" in message and "id" not in message
+        answers = "method" not in message and ("result" in message or "error" in message)
+        id_ = message.get("id") if "method" in message else None
+        id_ = id_ if _is_id(id_) else None
+        body = await self._answer(line, self._headers(message))
+        if notifies or body is None:
+            return
+        if isinstance(body, dict) and "jsonrpc" in body:
+            self._note_version(message, body)
+            # An error that was found before the id was read carries none; whoever waits for this one must hear it.
+            self._write(body if body.get("id") is not None else body | {"id": id_})
+        elif isinstance(body, str) and not answers:
+            self._fail(id_, CONNECTION_CLOSED, body)
+
+    async def _carry_batch(self, messages: list[Any], line: bytes) -> None:
+        """Carry an array of messages, whose answers come in one array."""
+        body = await self._answer(line, {VERSION_HEADER: BATCHING})
+        if isinstance(body, str):
+            body = [_error(message["id"], CONNECTION_CLOSED, body) for message in messages if _asks(message)]
+        if body:
+            self._write(body)
+
+    async def _answer(self, line: bytes, headers: dict[str, str]) -> Message | list[Any] | str | None:
+        """Post a line; returns the message or the array that came back, or in words why none did. Returns None if the
+        answer was a stream, which is handed on as it comes."""
+        try:
+            async with aclosing(await self._post(line, headers)) as response:
+                if response.headers.get("content-type", "").startswith("text/event-stream"):
+                    await self._follow(response)
+                    return None
+                await response.aread()
+        except httpx.ConnectError:
+            return "The OpenMemory service is not running; start it and call again."
+        except httpx.HTTPError as error:
+            return f"The OpenMemory service went away during the call ({type(error).__name__})."
+        body = _json(response)
+        if isinstance(body, list) or (isinstance(body, dict) and "jsonrpc" in body):
+            return body
+        return _explained(response, body)
+
+    def _headers(self, message: Message) -> dict[str, str]:
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        meta = params.get("_meta")
+        version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None
+        if not isinstance(version, str):
+            return {VERSION_HEADER: self._version} if self._version else {}
+        method = str(message.get("method", ""))
+        headers = {VERSION_HEADER: _header(version), METHOD_HEADER: _header(method)}
+        named = params.get(NAMED_BY.get(method, ""))
+        if isinstance(named, str):
+            headers[NAME_HEADER] = _header(named)
+        return headers
+
+    async def _follow(self, response: httpx.Response) -> None:
+        """Hand on each message of an answer that comes in several: notifications, and the last is what was asked for.
+
+        Raises:
+            httpx.HTTPError: it ended before that.
+        """
+        last: Message = {}
+        async for line in response.aiter_lines():
+            if line.startswith("data:") and line.strip() != "data:":
+                try:
+                    last = json.loads(line[5:])
+                except ValueError:
+                    raise httpx.RemoteProtocolError("the answer holds what is no message") from None
+                self._write(last)
+        if "result" not in last and "error" not in last:
+            raise httpx.RemoteProtocolError("the answer ended early")
+
+    async def _post(self, body: bytes, headers: dict[str, str]) -> httpx.Response:
+        """One POST, its answer not read yet; repeated only while nobody listens, for then nothing was done."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + PATIENCE
+        pause = 0.05
+        while True:
+            try:
+                request = self._http.build_request("POST", self._url + self._path, content=body, headers=headers)
+                return await self._http.send(request, stream=True)
+            except httpx.ConnectError:
+                if clock() > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(1.0, pause * 2)
+            if self._own is not None:
+                successor = await asyncio.to_thread(_successor, self._own)
+                self._url = successor or self._url
+
+    def _note_version(self, message: Message, answer: Message) -> None:
+        if message.get("method") == "initialize" and isinstance(answer.get("result"), dict):
+            version = answer["result"].get("protocolVersion")
+            self._version = version if isinstance(version, str) else None
+
+    def _fail(self, id_: Any, code: int, text: str) -> None:
+        self._write(_error(id_, code, text))
+
+    def _write(self, message: Message | list[Any]) -> None:
+        self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        self._out.flush()
+
+
+def _successor(settings: Settings) -> str | None:
+    """Where the service of the data folder listens now, if one does."""
+    try:
+        service = running_service(Path(settings.data_dir) if settings.data_dir else default_data_dir())
+    except OpenMemoryError:
+        return None
+    return service.url if service is not None and service.url.startswith("http") else None
+
+
+def _is_id(value: Any) -> TypeGuard[str | int]:
+    """Whether an answer can name it. In Python true is 1, in JSON it is not."""
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _asks(message: Any) -> bool:
+    """True if a message of a batch is a request, which has an answer."""
+    return isinstance(message, dict) and "method" in message and _is_id(message.get("id"))
+
+
+def _error(id_: Any, code: int, text: str) -> Message:
+    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": text}}
+
+
+def _json(response: httpx.Response) -> Message | list[Any] | None:
+    try:
+        body = json.loads(response.content)
+    except ValueError:
+        return None
+    return body if isinstance(body, dict | list) else None
+
+
+def _explained(response: httpx.Response, body: Message | None) -> str:
+    """What an answer that is not JSON-RPC says: the words of the guard, such as that a key is needed."""
+    words = [str(body[part]) for part in ("detail", "hint") if body.get(part)] if body is not None else []
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        words[1:] = ["Set OPENMEMORY_API_KEY to a key of that service where this program is started."]
+    return " ".join(words) or f"The OpenMemory service answered {response.status_code} and no message."
+
+
+def _header(value: str) -> str:
+    """A value as a header of the sessionless protocol: as it is, or in base64 where HTTP could not carry it."""
+    if value.isascii() and value.isprintable() and value == value.strip() and not value.startswith("=?base64?"):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode()}?="
+
+
+def _lines(descriptor: int) -> asyncio.Queue[bytes | None]:
+    """The lines of a blocking stream, None at its end.
+
+    They are read in a daemon thread and past sys.stdin, whose lock the interpreter would wait for at its end: so a read
+    that nothing answers holds up nothing.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def put(*lines: bytes | None) -> None:
+        with suppress(RuntimeError):  # the loop has ended before the input
+            for line in lines:
+                loop.call_soon_threadsafe(queue.put_nowait, line)
+
+    def read() -> None:
+        rest = b""
+        while chunk := os.read(descriptor, 1 << 16):
+            *lines, rest = (rest + chunk).split(b"\n")
+            put(*lines)
+        put(rest, None)
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    return queue

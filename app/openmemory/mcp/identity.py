@@ -1,0 +1,84 @@
+"""Whose request this is: the user and app that the address names, as far as the credential allows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.types import Scope
+
+from openmemory.access.keys import looks_like_credential
+from openmemory.access.principal import Principal
+from openmemory.config import Limits
+from openmemory.errors import Invalid
+from openmemory.memories import checks
+from openmemory.sender import Sender
+from openmemory.sessions.storage import Names
+
+_KEY = "openmemory.identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls tools: a principal, and the names that it claims and may claim."""
+
+    principal: Principal
+    user: str | None
+    app: str | None
+
+    @property
+    def missing(self) -> str | None:
+        """What the address left empty, under OpenMemory's name for it."""
+        return "user_id" if self.user == "" else "client_name" if self.app == "" else None
+
+    def at(self, sender: Sender) -> Identity:
+        """The same, for a message that came from there, with the rights of its own credential if it has one: another
+        token of the same client may be for less, or for longer."""
+        principal = sender.principal or replace(self.principal, address=sender.address, request=sender.request)
+        return Identity(principal, self.user, self.app)
+
+
+def names_of(request: Request, limits: Limits) -> Names:
+    """The names in `/mcp/{client}/…/{user}`, or none. One that was left out altogether is empty.
+
+    Raises:
+        Invalid: one is blank, too long, or cannot be stored.
+    """
+    if not request.path_params:
+        return Names(None, None)
+    return Names(_name(request, "user", limits), _name(request, "client", limits))
+
+
+def identified(principal: Principal, names: Names) -> Identity:
+    """Who calls, if the credential allows the names.
+
+    Raises:
+        Forbidden: it does not.
+    """
+    # An empty name claims nothing: the tools say that it is missing.
+    user = names.user if names.user == "" else principal.claimed_user(names.user)
+    app = names.app if names.app == "" else principal.claimed_app(names.app)
+    return Identity(principal, user, app)
+
+
+def _name(request: Request, part: str, limits: Limits) -> str:
+    field = f"{part} (in the address)"
+    name = request.path_params.get(part, "")
+    if "\ufffd" in name and b"%EF%BF%BD" not in request.scope.get("raw_path", b"").upper():
+        raise Invalid(field, "must be UTF-8, percent-encoded")  # the server replaced what it could not decode
+    if looks_like_credential(name):
+        raise Invalid(field, "looks like a key; send a key as `Authorization: Bearer KEY`, or append ?key=KEY")
+    return name and checks.name(name, field, limits)
+
+
+def bind(scope: Scope, identity: Identity) -> None:
+    """Note on a request whose it is, for the tools to read."""
+    scope[_KEY] = identity
+
+
+def identity_of(request: Any) -> Identity:
+    """What `bind` noted."""
+    identity = request.scope[_KEY]
+    assert isinstance(identity, Identity)
+    return identity

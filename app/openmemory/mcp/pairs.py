@@ -1,0 +1,73 @@
+"""What tools tell of memories that are pairs: values that changed, and results that do not agree about one.
+
+A value is as little to be trusted as the memory that it stands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from openmemory.mcp.untrusted import Untrusted
+from openmemory.memories import pairs
+from openmemory.memories.schemas import PairChange, PairSource
+from openmemory.search.conflicts import Disagreement, Statement
+
+
+class Said(BaseModel):
+    app: str
+    at: str
+
+
+class ChangedPair(BaseModel):
+    key: str
+    old: str
+    new: str
+    was: Said = Field(description="The app that had said the old value, and when.")
+
+
+class PairValue(Said):
+    value: str
+    id: str
+
+
+class Conflict(BaseModel):
+    key: str
+    namespace: str
+    current: PairValue = Field(description="What was written last.")
+    previous: list[PairValue] = Field(description="What other results say, newest first.")
+
+
+def marked(changed: Sequence[PairChange], untrusted: Untrusted) -> list[PairChange]:
+    """What changed, with what reads like orders wrapped; the new values are what the assistant has just said."""
+    return [
+        PairChange(
+            key=one.key, old=untrusted.name(one.old), new=one.new,
+            was=PairSource(app=untrusted.name(one.was.app), at=one.was.at),
+        )
+        for one in changed
+    ]  # fmt: skip
+
+
+def told(changed: Sequence[PairChange], shown: Sequence[PairChange]) -> str | None:
+    """What changed in words, without old values that are wrapped where they are `shown`; None: nothing did."""
+    plain = [
+        one if one.old == before.old else one.model_copy(update={"old": "…"})
+        for before, one in zip(changed, shown, strict=True)
+    ]
+    return pairs.told(plain) if plain else None
+
+
+def conflict(each: Disagreement, untrusted: Untrusted) -> dict[str, Any]:
+    """What results do not agree about, as `Conflict` has it."""
+
+    def said(one: Statement) -> dict[str, str]:
+        value, app = untrusted.name(one.value), untrusted.name(one.app)
+        return {"value": value, "id": str(one.id), "app": app, "at": one.at.isoformat()}
+
+    return {
+        "key": untrusted.name(each.key), "namespace": untrusted.name(each.namespace),
+        "current": said(each.current), "previous": [said(one) for one in each.previous],
+    }  # fmt: skip

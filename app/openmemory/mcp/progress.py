@@ -1,0 +1,65 @@
+"""Progress of a call, for clients that ask for it with a token: how far a capture is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from pydantic_core import from_json
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from openmemory.capture.models import Status
+
+Send = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Sends `notifications/progress`, or nothing to a client without a token: progress, total and words."""
+
+SLOW = ("add_memories",)
+"""Tools that tell of their progress."""
+
+_WORDS = {
+    Status.PENDING: "The text is kept and waits for the language model",
+    Status.DONE: "Done",
+    Status.FAILED: "Failed: the text is kept",
+    Status.UNDONE: "Given up",
+}
+_sender: ContextVar[Send | None] = ContextVar("progress of the call under way", default=None)
+
+
+@contextmanager
+def sending(send: Send) -> Iterator[None]:
+    """Progress of the call that runs in the block is sent so."""
+    token = _sender.set(send)
+    try:
+        yield
+    finally:
+        _sender.reset(token)
+
+
+class Steps:
+    """Tells of each step that a capture takes, once, under numbers that rise as the protocol wants them to."""
+
+    def __init__(self) -> None:
+        self._send = _sender.get()
+        self._told: list[str] = []
+
+    async def tell(self, status: Status, attempt: int) -> None:
+        """Say how far it is; `attempt` is the number of the attempt under way, or of the last."""
+        words = f"Asking the language model (attempt {attempt})" if status is Status.WORKING else _WORDS[status]
+        if self._send is None or words in self._told[-1:]:
+            return
+        self._told.append(words)
+        await self._send(len(self._told), None, words)
+
+
+def wanted(scope: Scope, body: bytes) -> bool:
+    """Whether a message asks for progress that there will be, and its client takes a stream of events."""
+    if b'"progressToken"' not in body or "text/event-stream" not in Headers(scope=scope).get("accept", ""):
+        return False
+    message: dict[str, Any] = from_json(body)
+    params = message.get("params") or {}
+    meta = params.get("_meta")
+    asks = isinstance(meta, dict) and isinstance(meta.get("progressToken"), str | int)
+    return asks and message.get("method") == "tools/call" and params.get("name") in SLOW

@@ -1,0 +1,130 @@
+"""What a tool is: a name, words for the model, an input and an output shape, and a use case."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from mcp_types import Tool as ListedTool
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from openmemory.access.caller import Caller
+from openmemory.errors import Forbidden, NotFound, OpenMemoryError, Unavailable
+from openmemory.mcp.identity import Identity
+from openmemory.services import Services
+
+ArgumentsT = TypeVar("ArgumentsT", bound="Arguments")
+
+
+class Arguments(BaseModel):
+    """Base of a tool's input. Unknown arguments are ignored: models invent some."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a tool found: `structured` follows the output schema, `text` is for clients that read only text.
+
+    `note` is said to those beside a text that cannot hold it.
+    """
+
+    text: str
+    structured: dict[str, Any]
+    note: str | None = None
+
+
+class Outcome(StrEnum):
+    """How a call ended: refused is for the caller to mend, unavailable passes by itself, failed is a defect; cancelled:
+    nobody waits for the answer."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    UNAVAILABLE = "unavailable"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Tool(Generic[ArgumentsT]):
+    """One tool of the server."""
+
+    name: str
+    title: str
+    description: str
+    arguments: type[ArgumentsT]
+    output: type[BaseModel]
+    annotations: ToolAnnotations
+    run: Callable[[Services, Caller, ArgumentsT], Awaitable[Answer]]
+    failing: str
+    """How OpenMemory began the text of an unexpected failure, such as `Error searching memory`."""
+
+    def listed(self) -> ListedTool:
+        """As `tools/list` shows it."""
+        return ListedTool(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            input_schema=_schema(self.arguments),
+            output_schema=_schema(self.output, mode="serialization"),
+            annotations=self.annotations,
+        )
+
+    async def call(
+        self, services: Services, identity: Identity, arguments: dict[str, Any]
+    ) -> tuple[CallToolResult, Outcome]:
+        """Run it; whatever the caller can mend comes back as an error result that says how."""
+        if identity.missing is not None:
+            return failure(f"Error: {identity.missing} not provided"), Outcome.REFUSED
+        try:
+            # Models write null for what they leave out.
+            parsed = self.arguments.model_validate(
+                {key: value for key, value in arguments.items() if value is not None}
+            )
+        except ValidationError as error:
+            return failure(f"{self.failing}: {_first(error)}"), Outcome.REFUSED
+        try:
+            caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
+            answer = await self.run(services, caller, parsed)
+        except OpenMemoryError as error:
+            await services.denials.note(identity.principal, error, f"tool {self.name}")
+            outcome = Outcome.UNAVAILABLE if isinstance(error, Unavailable) else Outcome.REFUSED
+            return failure(self._words(error)), outcome
+        content = [TextContent(type="text", text=text) for text in (answer.text, answer.note) if text is not None]
+        return CallToolResult(content=content, structured_content=answer.structured), Outcome.OK
+
+    def _words(self, error: OpenMemoryError) -> str:
+        words = error.message if error.hint is None else f"{error.message} {error.hint}"
+        if isinstance(error, Forbidden | NotFound):
+            return f"Error: {words}"
+        if isinstance(error, Unavailable):
+            return f"Error: Memory system is currently unavailable. Please try again later. {words}"
+        return f"{self.failing}: {words}"
+
+
+def failure(text: str) -> CallToolResult:
+    """An error that the model sees and can act on."""
+    return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def _first(error: ValidationError) -> str:
+    """The first problem in words: the argument's name, what is wrong, never the value."""
+    problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
+
+
+def _schema(model: type[BaseModel], mode: Any = "validation") -> dict[str, Any]:
+    schema = model.model_json_schema(mode=mode)
+    schema.pop("description", None)
+    untitled: dict[str, Any] = _untitled(schema)
+    return untitled
+
+
+def _untitled(value: Any) -> Any:
+    """A schema without the titles that pydantic derives from names: they cost tokens and say nothing."""
+    if isinstance(value, dict):
+        return {key: _untitled(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
+    return [_untitled(item) for item in value] if isinstance(value, list) else value

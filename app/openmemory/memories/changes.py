@@ -1,0 +1,470 @@
+"""The only writes of memories: row, revision, status history, index mark and access log together, or none.
+
+Each change is one statement whatever the number of memories.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import (
+    ColumnElement,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exc,
+    exists,
+    func,
+    insert,
+    literal,
+    literal_column,
+    null,
+    or_,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+from sqlalchemy.orm import aliased
+
+from openmemory import exact_json
+from openmemory.access import journal, rulebook
+from openmemory.access.caller import Caller
+from openmemory.access.journal import Event as AuditEvent
+from openmemory.access.models import AccessControl, App, User
+from openmemory.database import Tx, violated
+from openmemory.errors import Conflict, NotFound
+from openmemory.index import marks
+from openmemory.index.models import Embedding, Kind
+from openmemory.memories import transitions
+from openmemory.memories.models import (
+    LAST_REVISION,
+    STATE,
+    Category,
+    Memory,
+    MemoryCategory,
+    MemoryRevision,
+    MemoryStatusHistory,
+    State,
+)
+from openmemory.memories.schemas import CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate
+
+_RAISE = marks.RAISE.format(kind="'memory'", id="new.id", source="FROM new")
+
+_ADD = text(
+    f"""
+    WITH new AS (
+        INSERT INTO memories (id, user_id, app_id, content, metadata, namespace, thread_id, kind, key, importance,
+                              hash, expires_at, valid_from, valid_until, created_at, updated_at, labels)
+        SELECT id, :user_id, app_id, content, metadata, namespace, thread_id, kind, key, importance,
+               hash, expires_at, valid_from, valid_until, created_at, created_at, labels
+        FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(
+            id uuid, app_id uuid, content text, metadata jsonb, namespace text, thread_id text, kind text, key text,
+            importance double precision, hash text, expires_at timestamptz, valid_from timestamptz,
+            valid_until timestamptz, created_at timestamptz, labels text[])
+        ON CONFLICT (user_id, namespace, app_id, hash) WHERE state = 'active' DO NOTHING
+        RETURNING id, user_id, app_id, content, metadata, revision, created_at
+    ), revisions AS (
+        INSERT INTO memory_revisions (memory_id, revision, new_text, metadata, changed_by, app_id, changed_at)
+        SELECT id, revision, content, metadata, user_id, app_id, created_at FROM new
+    ), history AS (
+        INSERT INTO memory_status_history (memory_id, changed_by, app_id, old_state, new_state, changed_at)
+        SELECT id, user_id, app_id, NULL, 'active', created_at FROM new
+    ), filed AS (
+        INSERT INTO memory_categories (memory_id, category_id, user_id, app_id)
+        SELECT new.id, c.category_id, new.user_id, new.app_id
+        FROM jsonb_to_recordset(CAST(:filings AS jsonb)) AS c(memory_id uuid, category_id uuid)
+        JOIN new ON new.id = c.memory_id
+    ), marked AS ({_RAISE}
+    ), audited AS ({journal.OF_NEW})
+    SELECT id FROM new
+    """  # noqa: S608 - only constants are put in
+)
+
+_TWINS = text(
+    """
+    SELECT m.namespace, m.app_id, m.hash, m.id, coalesce(least(m.expires_at, m.valid_until) <= now(), false) AS expired
+    FROM unnest(CAST(:namespaces AS text[]), CAST(:apps AS uuid[]), CAST(:hashes AS text[]))
+        AS t(namespace, app_id, hash)
+    JOIN memories AS m ON m.user_id = :user_id AND m.namespace = t.namespace AND m.app_id = t.app_id
+        AND m.hash = t.hash AND m.state = 'active'
+    """
+)
+
+
+_EXPIRED = literal("expired", Text())
+"""The reason of a change of state."""
+
+
+def text_hash(content: str) -> str:
+    """MD5 of the text in UTF-8, in hexadecimal, as mem0 writes it: a name for equal texts, not a protection."""
+    return hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
+
+
+async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> list[MemoryAdded]:
+    """Store texts verbatim, in order; one that an active memory says already is answered with that one (NONE).
+
+    `apps` gives the ids of the apps that `news` name.
+
+    Raises:
+        NotFound: the user or app was erased meanwhile.
+    """
+    categories = await category_ids(tx, {name for new in news for name in new.categories})
+    now = datetime.now(UTC)
+    rows = [_row(new, apps[new.app] if new.app else caller.app_id, now) for new in news]
+    filings = [
+        {"memory_id": row["id"], "category_id": categories[name]}
+        for row, new in zip(rows, news, strict=True)
+        for name in sorted(set(new.categories))
+    ]
+    stored = await _insert(tx, caller, rows, filings)
+    present: dict[tuple[str, UUID, str], UUID] = {}
+    missing = [row for row in rows if row["id"] not in stored]
+    while missing:
+        present, expired = await _twins(tx, caller, missing)
+        if not expired and all(_identity(row) in present for row in missing):
+            break
+        # One that has expired, or holds no more, is invisible: it must not keep its text from being remembered again. A
+        # twin that is gone was put away by somebody else a moment ago.
+        await change_state(tx, caller, Memory.id == func.any(expired), State.ARCHIVED)
+        stored |= await _insert(tx, caller, missing, filings)
+        missing = [row for row in rows if row["id"] not in stored]
+    return [
+        MemoryAdded(id=row["id"], memory=row["content"], event=Event.ADD)
+        if row["id"] in stored
+        else MemoryAdded(id=present[_identity(row)], memory=row["content"], event=Event.NONE)
+        for row in rows
+    ]
+
+
+def _row(new: CheckedMemory, app_id: UUID, now: datetime) -> dict[str, Any]:
+    return {
+        "id": uuid4(),
+        "app_id": app_id,
+        "content": new.text,
+        "metadata": new.metadata,
+        "namespace": new.namespace,
+        "thread_id": new.thread_id,
+        "kind": new.kind,
+        "key": new.key,
+        "importance": new.importance,
+        "hash": text_hash(new.text),
+        "expires_at": new.expires_at if new.ttl_days is None else now + timedelta(days=new.ttl_days),
+        "valid_from": new.valid_from,
+        "valid_until": new.valid_until,
+        "created_at": new.created_at or now,
+        "labels": new.labels,
+    }
+
+
+def _identity(row: dict[str, Any]) -> tuple[str, UUID, str]:
+    return row["namespace"], row["app_id"], row["hash"]
+
+
+def _order(row: dict[str, Any]) -> tuple[str, str, str]:
+    """Two that add the same texts wait for each other only if both do so in this order."""
+    return row["namespace"], str(row["app_id"]), row["hash"]
+
+
+async def _insert(tx: Tx, caller: Caller, rows: list[dict[str, Any]], filings: list[dict[str, Any]]) -> set[UUID]:
+    try:
+        result = await tx.execute(
+            _ADD,
+            {
+                "user_id": caller.user_id,
+                "rows": exact_json.for_jsonb(sorted(rows, key=_order)),
+                "filings": exact_json.for_jsonb(filings),
+                **journal.parameters(caller, AuditEvent.MEMORY_ADD),
+            },
+        )
+    except exc.IntegrityError as error:
+        if violated(error).startswith("fk_"):
+            raise NotFound("The user or app was erased a moment ago.", code="user_not_found") from error
+        raise
+    return {row.id for row in result}
+
+
+async def _twins(
+    tx: Tx, caller: Caller, rows: list[dict[str, Any]]
+) -> tuple[dict[tuple[str, UUID, str], UUID], list[UUID]]:
+    """The active memories that say what `rows` say, and which of them have expired."""
+    found = await tx.execute(
+        _TWINS,
+        {
+            "user_id": caller.user_id,
+            "namespaces": [row["namespace"] for row in rows],
+            "apps": [row["app_id"] for row in rows],
+            "hashes": [row["hash"] for row in rows],
+        },
+    )
+    twins = found.all()
+    return {(t.namespace, t.app_id, t.hash): t.id for t in twins}, [t.id for t in twins if t.expired]
+
+
+async def category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
+    """The ids of the categories of these names, making the new ones."""
+    if not names:
+        return {}
+    rows = [{"name": name} for name in sorted(names)]
+    await tx.execute(pg_insert(Category).on_conflict_do_nothing(), rows)
+    found = await tx.execute(select(Category.name, Category.id).where(Category.name == func.any(sorted(names))))
+    return {row.name: row.id for row in found}
+
+
+Labelling = Callable[[str, dict[str, Any]], tuple[str, ...]]
+"""The labels of a memory, by its text and metadata."""
+
+
+async def update_text(
+    tx: Tx,
+    caller: Caller,
+    which: ColumnElement[bool],
+    change: MemoryUpdate,
+    labels: Labelling,
+    *,
+    confirms: bool = False,
+) -> UUID:
+    """Write a new revision of the one memory that `which` selects; the same content again changes nothing.
+
+    `confirms`: the categories are the word of the user themself, also of those that the service had assigned.
+
+    Raises:
+        NotFound: no such memory, or not the caller's.
+        Conflict: another active memory of the same app and namespace says this already.
+    """
+    columns = (
+        Memory.id, Memory.content, Memory.metadata_, Memory.revision, Memory.namespace, Memory.app_id,
+        Memory.expires_at,
+    )  # fmt: skip
+    # Reads log their access and so hold the key of the row: that is not what changes.
+    query = select(*columns).where(which).with_for_update(key_share=True)
+    current = (await tx.execute(query, caller.parameters)).one_or_none()
+    if current is None:
+        raise NotFound("Memory not found", code="memory_not_found")
+    memory_id: UUID = current.id
+    content = current.content if change.text is None else change.text
+    metadata = current.metadata if change.metadata is None else change.metadata
+    refiled = change.categories is not None and await _refile(tx, current.id, set(change.categories), confirms=confirms)
+    expires_at = current.expires_at if change.expiry is None else _end(change.expiry)
+    same = (content, metadata, expires_at) == (current.content, current.metadata, current.expires_at)
+    if same and not refiled:
+        return memory_id
+    if current.revision == LAST_REVISION:
+        raise Conflict(
+            f"The memory has {LAST_REVISION:,} revisions, the last that there can be.",
+            code="revisions_used_up",
+            hint="Add the text as a memory of its own.",
+        )
+    values = {
+        "content": content, "hash": text_hash(content), "metadata_": metadata,
+        "revision": current.revision + 1, "updated_at": func.now(), "labels": list(labels(content, metadata)),
+        "expires_at": expires_at,
+    }  # fmt: skip
+    twin = and_(
+        Memory.user_id == caller.user_id, Memory.namespace == current.namespace, Memory.app_id == current.app_id,
+        Memory.hash == values["hash"], Memory.id != current.id,
+    )  # fmt: skip
+    await _put_away_expired(tx, caller, twin)
+    try:
+        await tx.execute(update(Memory).where(Memory.id == current.id).values(values))
+    except exc.IntegrityError as error:
+        raise _twin_conflict(error) from error
+    await tx.execute(
+        insert(MemoryRevision).values(
+            memory_id=current.id, revision=current.revision + 1, old_text=current.content, new_text=content,
+            metadata_=metadata, changed_by=caller.user_id, app_id=caller.app_id,
+        )
+    )  # fmt: skip
+    await marks.mark_dirty(tx, Kind.MEMORY, [memory_id])
+    return memory_id
+
+
+def _end(expiry: Expiry) -> datetime | None:
+    return expiry.at if expiry.ttl_days is None else datetime.now(UTC) + timedelta(days=expiry.ttl_days)
+
+
+_LEAVE_ALONE = text(
+    """
+    INSERT INTO category_marks (memory_id, due_at) VALUES (:id, 'infinity')
+    ON CONFLICT (memory_id) DO UPDATE SET due_at = 'infinity'
+    """
+).bindparams(bindparam("id", type_=Uuid))
+
+
+async def _refile(tx: Tx, memory_id: UUID, names: set[str], *, confirms: bool) -> bool:
+    """File a memory under these categories and no others; whether that changes anything.
+
+    What the service has assigned and somebody names again stays its guess, unless the user `confirms` it.
+    """
+    wanted = set((await category_ids(tx, names)).values())
+    filed = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == memory_id)
+    present = set((await tx.scalars(filed)).all())
+    if gone := present - wanted:
+        await tx.execute(
+            delete(MemoryCategory).where(
+                MemoryCategory.memory_id == memory_id, MemoryCategory.category_id == func.any(list(gone))
+            )
+        )
+    if new := wanted - present:
+        filings = [{"memory_id": memory_id, "category_id": id_} for id_ in new]
+        await tx.execute(insert(MemoryCategory), filings)
+    confirmed = 0
+    if confirms:
+        ours = and_(MemoryCategory.memory_id == memory_id, MemoryCategory.automatic)
+        confirmed = (await tx.execute(update(MemoryCategory).where(ours).values(automatic=False))).rowcount
+    if confirms or wanted != present:
+        await tx.execute(_LEAVE_ALONE, {"id": memory_id})
+    return wanted != present or confirmed > 0
+
+
+async def change_state(
+    tx: Tx,
+    caller: Caller,
+    which: ColumnElement[bool],
+    target: State,
+    values: Mapping[str, Any] | None = None,
+) -> list[tuple[UUID, State]]:
+    """Bring every memory that `which` selects, and that may become `target`, into that state.
+
+    What has expired and becomes active expires no more, even if it was active still. `which` may bind the caller's
+    parameters, and `values`.
+
+    Returns the id and the state before of each that changed; those already there and those whose state does not
+    allow it are left as they are, for the caller to tell apart.
+
+    Raises:
+        Conflict: one would become active while another active memory says the same.
+    """
+    bound = {**caller.parameters, **(values or {})}
+    at: ColumnElement[datetime] = func.now()
+    if target is State.ACTIVE:
+        returning = aliased(Memory)
+        same = and_(
+            Memory.user_id == returning.user_id, Memory.namespace == returning.namespace,
+            Memory.app_id == returning.app_id, Memory.hash == returning.hash, Memory.id != returning.id,
+        )  # fmt: skip
+        ids = list(await tx.scalars(select(Memory.id).where(which), bound))
+        lapsed = and_(Memory.id == func.any(ids), Memory.state == State.ACTIVE, Memory.expires_at <= func.now())
+        if await change_state(tx, caller, lapsed, State.ARCHIVED):
+            at = func.clock_timestamp()  # after that
+        await _put_away_expired(tx, caller, exists().where(returning.id == func.any(ids), same))
+    chosen = (
+        select(Memory.id, Memory.state, (Memory.expires_at <= func.now()).label("expired"))
+        .where(which, or_(*(Memory.state == state for state in transitions.sources(target))))
+        .order_by(Memory.id)
+        .with_for_update(key_share=True)
+        .cte("chosen")
+    )
+    stamps: dict[str, Any] = {
+        "state": target,
+        "updated_at": func.now(),
+        "archived_at": func.now() if target is State.ARCHIVED else None,
+        "deleted_at": func.now() if target is State.DELETED else None,
+    }
+    if target is State.ACTIVE:
+        # What was superseded, and is brought back, holds again.
+        over = and_(Memory.superseded_by.is_not(None), Memory.valid_until <= func.now())
+        stamps |= {
+            "valid_until": case((over, null()), else_=Memory.valid_until),
+            "superseded_by": case((over, null()), else_=Memory.superseded_by),
+            "expires_at": case((Memory.expires_at <= func.now(), null()), else_=Memory.expires_at),
+        }
+    changed = (
+        update(Memory)
+        .where(Memory.id == chosen.c.id)
+        .values(stamps)
+        .returning(Memory.id, chosen.c.state.label("old_state"), chosen.c.expired)
+        .cte("changed")
+    )
+    history = (
+        insert(MemoryStatusHistory)
+        .from_select(
+            ["memory_id", "changed_by", "app_id", "old_state", "new_state", "reason", "changed_at"],
+            select(
+                changed.c.id,
+                literal(caller.user_id),
+                # Null for the user themself: what they have put away no app brings back.
+                literal(None if caller.owner else caller.app_id, Uuid()),
+                changed.c.old_state,
+                literal(target, STATE),
+                case((changed.c.expired, _EXPIRED), else_=null()) if target is State.ARCHIVED else null(),
+                at,
+            ),
+        )
+        .cte("history")
+    )
+    statement = select(changed.c.id, changed.c.old_state).add_cte(history)
+    try:
+        rows = (await tx.execute(statement, bound)).all()
+    except exc.IntegrityError as error:
+        raise _twin_conflict(error) from error
+    if rows:
+        await marks.mark_dirty(tx, Kind.MEMORY, [row.id for row in rows])
+    return [(row.id, row.old_state) for row in rows]
+
+
+async def expire(tx: Tx, caller: Caller, which: ColumnElement[bool], values: Mapping[str, Any]) -> list[UUID]:
+    """Have the active memories that `which` selects, with these values bound, expire now; returns their ids.
+
+    They are archived, with the reason in their history.
+    """
+    ended = update(Memory).where(which).values(expires_at=func.now()).returning(Memory.id)
+    ids = list(await tx.scalars(ended, {**caller.parameters, **values}))
+    return [id_ for id_, _ in await change_state(tx, caller, Memory.id == func.any(ids), State.ARCHIVED)]
+
+
+async def _put_away_expired(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> None:
+    """Archive those that have expired, or hold no more: nobody sees them, so they must not keep others from saying the
+    same."""
+    over = func.least(Memory.expires_at, Memory.valid_until) <= func.now()
+    # A constant, so that the partial index of active texts is of use whatever the plan.
+    expired = and_(which, Memory.state == literal_column("'active'"), over)
+    await change_state(tx, caller, expired, State.ARCHIVED)
+
+
+_FORGET_CAPTURES = text("DELETE FROM captures WHERE memory_ids && :ids").bindparams(bindparam("ids", type_=ARRAY(Uuid)))
+"""What was said, and earlier texts, stand there too."""
+
+
+async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
+    """Remove memories for good: rows, texts, history, access log with its query texts, vectors, rules about them."""
+    owners = list(await tx.scalars(select(Memory.user_id).where(Memory.id == func.any(list(ids))).distinct()))
+    await rulebook.hold(tx, owners)
+    await tx.execute(select(Memory.id).where(Memory.id == func.any(list(ids))).order_by(Memory.id).with_for_update())
+    found = await tx.scalars(delete(Memory).where(Memory.id == func.any(list(ids))).returning(Memory.id))
+    gone = list(found)
+    await tx.execute(_FORGET_CAPTURES, {"ids": gone})
+    await tx.execute(delete(Embedding).where(Embedding.kind == Kind.MEMORY.value, Embedding.id == func.any(gone)))
+    about = and_(AccessControl.object_type == "memory", AccessControl.object_id == func.any(gone))
+    if (await tx.execute(delete(AccessControl).where(about))).rowcount:
+        await rulebook.changed(tx, owners)
+    await marks.mark_dirty(tx, Kind.MEMORY, gone)
+    return len(gone)
+
+
+async def erase_user(tx: Tx, user_id: UUID) -> int:
+    """Remove a user with everything of theirs, apps and rules included; returns how many memories there were."""
+    await tx.execute(select(User.id).where(User.id == user_id).with_for_update())
+    ids = list(await tx.scalars(select(Memory.id).where(Memory.user_id == user_id)))
+    count = await erase(tx, ids)
+    await tx.execute(delete(App).where(App.owner_id == user_id))
+    await tx.execute(delete(User).where(User.id == user_id))
+    return count
+
+
+def _twin_conflict(error: exc.IntegrityError) -> Exception:
+    if violated(error) == "uq_memories_active_text":
+        return Conflict(
+            "Another active memory of the same app and namespace says exactly this.",
+            code="duplicate_memory",
+            hint="Delete or archive one of the two.",
+        )
+    return error

@@ -1,0 +1,112 @@
+"""Requests that a client repeats, because it did not hear the answer, are done once: it sends the same key with both.
+
+After draft-ietf-httpapi-idempotency-key-header. The key is taken in the transaction that does the work, so what fails
+leaves it free, and of two requests at once the second one waits for the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Self
+from uuid import UUID
+
+from sqlalchemy import delete, exc, func, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+
+from openmemory.access.caller import Caller
+from openmemory.config import Limits
+from openmemory.database import Database, Tx
+from openmemory.errors import Invalid, NotFound, Overtaken
+from openmemory.memories import checks
+from openmemory.memories.models import IdempotencyKey
+
+KEPT = 7
+"""Days that a key is remembered."""
+
+_PRUNED = 5_000
+"""Keys that one statement forgets."""
+
+_KEY = (IdempotencyKey.app_id, IdempotencyKey.principal, IdempotencyKey.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A request that is to be done once: the key that the client chose for it, and a hash of what it asks for."""
+
+    key: str
+    fingerprint: str
+
+    @classmethod
+    def of(cls, key: str, request: str, limits: Limits) -> Self:
+        """A request with the header `Idempotency-Key`.
+
+        Raises:
+            Invalid: the key cannot be used.
+        """
+        return cls(checks.name(key, "Idempotency-Key", limits), hashlib.sha256(request.encode()).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done under a key: a memory with what was answered, or a capture."""
+
+    memory_id: UUID | None
+    capture_id: UUID | None
+    answer: dict[str, Any]
+
+
+async def claim(tx: Tx, caller: Caller, once: Once) -> Done | None:
+    """Take the key for the work of this transaction; returns what was done under it already, or None.
+
+    Keys are those of an app and a credential. While another transaction holds the key, this one waits.
+
+    Raises:
+        Invalid: the key was given to another request.
+        NotFound: the app was erased meanwhile.
+        Overtaken: the key was forgotten at this very moment.
+    """
+    mine = (caller.app_id, caller.principal.id, once.key)
+    values = dict(zip(("app_id", "principal", "key"), mine, strict=True)) | {"fingerprint": once.fingerprint}
+    taken = pg_insert(IdempotencyKey).values(values).on_conflict_do_nothing().returning(IdempotencyKey.key)
+    try:
+        if (await tx.execute(taken)).one_or_none() is not None:
+            return None
+    except exc.IntegrityError:
+        raise NotFound("The user or the app was erased a moment ago", code="user_not_found") from None
+    columns = (IdempotencyKey.fingerprint, IdempotencyKey.memory_id, IdempotencyKey.capture_id, IdempotencyKey.answer)
+    row = (await tx.execute(select(*columns).where(tuple_(*_KEY) == mine))).one_or_none()
+    if row is None:
+        raise Overtaken("The Idempotency-Key was forgotten at this moment, and nothing was written. Send it again.")
+    if row.fingerprint != once.fingerprint:
+        raise Invalid(
+            "Idempotency-Key",
+            "was sent with another request before",
+            code="idempotency_key_reused",
+            hint="Choose a new key for every request, and repeat it only with the same body.",
+        )
+    return Done(row.memory_id, row.capture_id, row.answer)
+
+
+async def settle(
+    tx: Tx,
+    caller: Caller,
+    once: Once,
+    *,
+    memory_id: UUID | None = None,
+    capture_id: UUID | None = None,
+    answer: dict[str, Any] | None = None,
+) -> None:
+    """Note what was done under a key that this transaction has taken. The note goes with the memory or the capture."""
+    mine = (caller.app_id, caller.principal.id, once.key)
+    values = {"memory_id": memory_id, "capture_id": capture_id, "answer": answer or {}}
+    await tx.execute(update(IdempotencyKey).where(tuple_(*_KEY) == mine).values(values))
+
+
+async def prune(database: Database) -> None:
+    """Forget keys that are too old, some thousands at a time."""
+    old = IdempotencyKey.created_at < func.now() - func.make_interval(0, 0, 0, KEPT)
+    some = delete(IdempotencyKey).where(tuple_(*_KEY).in_(select(*_KEY).where(old).limit(_PRUNED)))
+    async with database.statement() as tx:
+        while (await tx.execute(some)).rowcount == _PRUNED:
+            continue

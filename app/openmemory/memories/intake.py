@@ -1,0 +1,85 @@
+"""What is taken of what comes in: sizes and characters first, then the policies of `capture`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from openmemory.access.caller import Caller
+from openmemory.config import Capture, Limits
+from openmemory.errors import Invalid
+from openmemory.memories import checks
+from openmemory.memories.content import Content
+from openmemory.memories.models import State
+from openmemory.memories.schemas import CheckedMemory, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
+
+
+class Intake:
+    """Turns what somebody sends into what can be stored or looked for."""
+
+    def __init__(self, limits: Limits, capture: Capture) -> None:
+        self._limits = limits
+        self._content = Content(capture)
+
+    def created(self, new: MemoryCreate) -> CheckedMemory:
+        """The memory as it can be stored; with `capture.secrets` at `redact` not to the letter.
+
+        Raises:
+            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
+        """
+        limits = self._limits
+        checks.text(new.text, "text", limits.text, "limits.text")
+        for field in ("namespace", "thread_id", "kind", "key", "app"):
+            value = getattr(new, field)
+            if value is not None:
+                checks.name(value, field, limits)
+        checks.categories(new.categories, limits)
+        if new.importance is not None and not 0 <= new.importance <= 1:
+            raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
+        for field in ("created_at", "expires_at", "valid_from", "valid_until"):
+            checks.moment(getattr(new, field), field)
+        checks.ttl(new.ttl_days, new.expires_at)
+        checks.metadata(new.metadata, limits)
+        return self._content.created(new)
+
+    def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
+        """A change as it can be made. `field`: what the text is called where it came in.
+
+        Raises:
+            Invalid: as `created` does.
+        """
+        if change.text is not None:
+            checks.text(change.text, field, self._limits.text, "limits.text")
+        if change.metadata is not None:
+            checks.metadata(change.metadata, self._limits)
+        checks.categories(change.categories or (), self._limits)
+        if change.expiry is not None:
+            _expires_later(change.expiry)
+        return self._content.changed(change, field)
+
+    def spoken(self, text: str) -> str:
+        """What was said in a conversation, as it may be kept: without secrets, unless these are stored."""
+        return self._content.spoken(text)
+
+    def narrowed(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
+        """A query as it can be asked; an app's is about active memories alone.
+
+        Raises:
+            Invalid: a filter cannot be used.
+        """
+        if query.text:
+            checks.part(query.text, "search_query", self._limits.query, "limits.query")
+        checks.narrowing(query, self._limits)
+        return query if caller.owner else replace(query, states=(State.ACTIVE,))
+
+    def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
+        """The labels of a memory of this text and metadata."""
+        return self._content.labels(text, metadata)
+
+
+def _expires_later(expiry: Expiry) -> None:
+    checks.ttl(expiry.ttl_days, expiry.at)
+    checks.moment(expiry.at, "expires_at")
+    if expiry.at is not None and expiry.at <= datetime.now(UTC):
+        raise Invalid("expires_at", "must lie in the future; what is not wanted any more is archived or deleted")

@@ -1,0 +1,397 @@
+"""Tables: memories, their texts and states through time, and their categories."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    CheckConstraint,
+    Computed,
+    Enum,
+    FetchedValue,
+    ForeignKey,
+    Index,
+    Text,
+    UniqueConstraint,
+    func,
+    literal_column,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
+from sqlalchemy.orm import Mapped, mapped_column
+
+from openmemory.access.models import NEW_ID, NOW
+from openmemory.database import Base
+
+
+class State(StrEnum):
+    """Where a memory is in its life. Erased memories have no row."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ARCHIVED = "archived"
+    DELETED = "deleted"
+
+
+STATE = Enum(State, name="memory_state", values_callable=lambda states: [state.value for state in states])
+
+
+LAST_REVISION = 2**31 - 1
+"""The highest number of a revision that the column holds."""
+
+SHORT = 400
+"""Bytes of a text that an index holds whole."""
+
+BEGINNING = 100
+"""Characters by which the other texts are sorted first."""
+
+
+LIKE_PAIRS = r"length(content) <= 4096 AND content ~ '^\s*[^\s=|]+\s*=[^|]*(\|\s*[^\s=|]+\s*=[^|]*)*$'"
+"""What is true of every text that `pairs.parsed` reads, and of few others."""
+
+
+class Memory(Base):
+    """One remembered thing."""
+
+    __tablename__ = "memories"
+    __table_args__ = (
+        CheckConstraint("revision >= 1", name="revision"),
+        # An identical active text of the same user, namespace and app is not stored twice.
+        Index(
+            "uq_memories_active_text",
+            "user_id",
+            "namespace",
+            "app_id",
+            "hash",
+            unique=True,
+            postgresql_where=text("state = 'active'"),
+        ),
+        # Lists are counted and leafed through in these alone: they hold what `readable_by` and the filters ask for.
+        Index(
+            "idx_memory_user_created",
+            "user_id",
+            "created_at",
+            "id",
+            postgresql_include=[
+                "state",
+                "app_id",
+                "expires_at",
+                "valid_until",
+                "updated_at",
+                "importance",
+                "archived_at",
+                "deleted_at",
+                "namespace",
+                "kind",
+            ],
+        ),
+        Index(
+            "idx_memory_app_created",
+            "app_id",
+            "created_at",
+            "id",
+            postgresql_include=["user_id", "state", "expires_at", "valid_until", "namespace"],
+        ),
+        Index(
+            "idx_memory_thread_created",
+            "user_id",
+            "thread_id",
+            "created_at",
+            "id",
+            postgresql_include=["state", "expires_at", "valid_until", "namespace"],
+            postgresql_where=text("thread_id IS NOT NULL"),
+        ),
+        # The texts themselves, as far as an index takes them: for sorting, and to look through for one or two letters.
+        # By their bytes: the same order in every database, and that of their beginnings.
+        Index(
+            "idx_memory_text",
+            "user_id",
+            "content",
+            "id",
+            postgresql_ops={"content": "text_pattern_ops"},
+            postgresql_include=["state", "app_id", "created_at", "expires_at", "valid_until", "namespace", "folded"],
+            postgresql_where=text(f"octet_length(content) <= {SHORT}"),
+        ),
+        Index(
+            "idx_memory_long_text",
+            "user_id",
+            func.left(text("content"), text(str(BEGINNING))).label("beginning"),
+            "id",
+            postgresql_ops={"beginning": "text_pattern_ops"},
+            postgresql_where=text(f"octet_length(content) > {SHORT}"),
+        ),
+        # What may be hidden from a user who reads everything: to be left out of what is counted elsewhere.
+        Index(
+            "idx_memory_aside",
+            "user_id",
+            "id",
+            postgresql_include=["state", "expires_at", "valid_until", "namespace"],
+            postgresql_where=text("state <> 'active' OR expires_at IS NOT NULL OR valid_until IS NOT NULL"),
+        ),
+        # What has not changed for long, for the job that archives it.
+        Index("idx_memory_idle", "user_id", "updated_at", postgresql_where=text("state = 'active'")),
+        # A hash per scope and lexeme: a lookup touches no other user's memories.
+        Index(
+            "idx_memory_lexical",
+            text("lexical_keys(user_id, namespace, words)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text("state = 'active'"),
+        ),
+        Index(
+            "idx_memory_content_trigram",
+            "user_id",
+            "content",
+            postgresql_using="gin",
+            postgresql_ops={"content": "gin_trgm_ops"},
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text("state = 'active'"),
+        ),
+        # Apart, and collected before it is sorted in: pausing many stays quick.
+        Index(
+            "idx_memory_kept_trigram",
+            "user_id",
+            "content",
+            postgresql_using="gin",
+            postgresql_ops={"content": "gin_trgm_ops"},
+            postgresql_where=text("state IN ('paused', 'archived')"),
+        ),
+        # What will expire, soonest first, for the job that puts it away and for those who are warned.
+        Index(
+            "idx_memory_expiring",
+            "user_id",
+            "expires_at",
+            "id",
+            postgresql_where=text("state = 'active' AND expires_at IS NOT NULL"),
+        ),
+        # Hashes of paths and values, for equality; most memories of most users say nothing there.
+        Index(
+            "idx_memory_metadata",
+            "user_id",
+            "metadata",
+            postgresql_using="gin",
+            postgresql_ops={"metadata": "jsonb_path_ops"},
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text("state = 'active' AND metadata <> '{}'::jsonb"),
+        ),
+        # Keys of texts that are pairs, which most are not: they cost this index a look at their first word.
+        Index(
+            "idx_memory_pairs",
+            "app_id",
+            text("pair_keys(content)"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+            postgresql_where=text(f"state = 'active' AND {LIKE_PAIRS}"),
+        ),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"))
+    content: Mapped[str]
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
+    state: Mapped[State] = mapped_column(STATE, server_default=State.ACTIVE.value)
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    archived_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None]
+    namespace: Mapped[str] = mapped_column(server_default=text("'default'"))
+    thread_id: Mapped[str | None]
+    kind: Mapped[str] = mapped_column(server_default=text("'memory'"))
+    key: Mapped[str | None]
+    importance: Mapped[float | None]
+    hash: Mapped[str]
+    expires_at: Mapped[datetime | None]
+    valid_from: Mapped[datetime | None]
+    valid_until: Mapped[datetime | None]
+    superseded_by: Mapped[UUID | None] = mapped_column(ForeignKey("memories.id", ondelete="SET NULL"), index=True)
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    # What a trigger makes of `content`: see `openmemory.search.lexicon`.
+    words: Mapped[Any] = mapped_column(TSVECTOR, FetchedValue())
+    word_count: Mapped[int | None] = mapped_column(FetchedValue())
+    folded: Mapped[str | None] = mapped_column(Computed("lower(content)", persisted=True))
+    labels: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
+
+
+IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
+"""With a constant of our own in the text of the statement, so that partial indexes match whatever the plan."""
+
+
+class MemoryRevision(Base):
+    """One text that a memory has had. Revision 1 has no old text."""
+
+    __tablename__ = "memory_revisions"
+    __table_args__ = (UniqueConstraint("memory_id", "revision"),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"))
+    revision: Mapped[int]
+    old_text: Mapped[str | None]
+    new_text: Mapped[str]
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))
+    changed_by: Mapped[UUID]
+    app_id: Mapped[UUID | None]
+    changed_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class MemoryStatusHistory(Base):
+    """One change of state. A new memory comes from no state at all: `old_state` is null.
+
+    `reason`: `expired`, where its time was over; else null.
+    """
+
+    __tablename__ = "memory_status_history"
+    __table_args__ = (
+        Index("idx_history_memory_state", "memory_id", "new_state"),
+        Index("idx_history_user_time", "changed_by", "changed_at"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"))
+    changed_by: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    app_id: Mapped[UUID | None]
+    old_state: Mapped[State | None] = mapped_column(STATE)
+    new_state: Mapped[State] = mapped_column(STATE)
+    changed_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    reason: Mapped[str | None]
+
+
+class Category(Base):
+    """A subject that memories are filed under, shared by all users by name."""
+
+    __tablename__ = "categories"
+    __table_args__ = (Index("idx_categories_described", "name", postgresql_where=text("description IS NOT NULL")),)
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    name: Mapped[str] = mapped_column(unique=True)
+    description: Mapped[str | None]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class MemoryCategory(Base):
+    """Which memory is filed under which category. Whose it is and of which app, a trigger fills in where left out.
+
+    `automatic`: the service has filed it, no client; rules that allow a category do not count it.
+    """
+
+    __tablename__ = "memory_categories"
+    __table_args__ = (
+        Index("idx_memory_category", "user_id", "category_id", "memory_id", postgresql_include=["app_id"]),
+    )
+
+    memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
+    category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id", ondelete="CASCADE"), primary_key=True)
+    user_id: Mapped[UUID]
+    app_id: Mapped[UUID]
+    automatic: Mapped[bool] = mapped_column(server_default=text("false"))
+
+
+class CategoryMark(Base):
+    """A memory that the service is to look at for categories; a trigger raises it when the text has its vector.
+
+    One that is due at `infinity` is never looked at: a client has said what its categories are.
+    """
+
+    __tablename__ = "category_marks"
+    __table_args__ = (Index("idx_category_marks_due", "due_at", "memory_id"),)
+
+    memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
+    due_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    attempts: Mapped[int] = mapped_column(server_default=text("0"))
+    last_error: Mapped[str | None]
+
+
+class CategoryDescription(Base):
+    """What a user says that a category is about: what the service files their memories by, and nobody else's."""
+
+    __tablename__ = "category_descriptions"
+    __table_args__ = (Index("idx_category_descriptions_category", "category_id"),)
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id", ondelete="CASCADE"), primary_key=True)
+    description: Mapped[str]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    updated_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class IdempotencyKey(Base):
+    """A key under which a client's request was done, with what tells the request from others and what it led to.
+
+    `answer` holds texts of that memory alone, so that they go when it is erased.
+    """
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        Index("idx_idempotency_keys_memory_id", "memory_id", postgresql_where=text("memory_id IS NOT NULL")),
+        Index("idx_idempotency_keys_capture_id", "capture_id", postgresql_where=text("capture_id IS NOT NULL")),
+        Index("idx_idempotency_keys_created", "created_at"),
+    )
+
+    app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"), primary_key=True)
+    principal: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    fingerprint: Mapped[str]
+    memory_id: Mapped[UUID | None] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"))
+    capture_id: Mapped[UUID | None] = mapped_column(ForeignKey("captures.id", ondelete="CASCADE"))
+    answer: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default=text("'{}'"))
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class FilingOrder(Base):
+    """A user whose memories the service is to look at again, all that no client has filed."""
+
+    __tablename__ = "filing_orders"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    ordered_at: Mapped[datetime] = mapped_column(server_default=NOW)
+
+
+class ArchivePolicy(Base):
+    """A user's rule: what of this criterion has not changed for so many days is archived; or, with the action `expire`,
+    expires so many days after it was made. The days of both stand in OpenMemory's column.
+
+    `criteria_id` is the user's, an app's or a category's; a namespace has no id and is told by `criteria_name`.
+    """
+
+    __tablename__ = "archive_policies"
+    __table_args__ = (
+        CheckConstraint("days_to_archive BETWEEN 1 AND 36500", name="days"),
+        CheckConstraint("action IN ('archive', 'expire')", name="action"),
+        CheckConstraint(
+            "(criteria_type = 'user' AND criteria_id = user_id AND criteria_name IS NULL)"
+            " OR (criteria_type IN ('app', 'category') AND criteria_id IS NOT NULL AND criteria_name IS NULL)"
+            " OR (criteria_type = 'namespace' AND criteria_id IS NULL AND criteria_name IS NOT NULL)",
+            name="criteria",
+        ),
+        Index("idx_policy_criteria", "criteria_type", "criteria_id"),
+        Index(
+            "uq_archive_policies_criteria",
+            "user_id",
+            "criteria_type",
+            "criteria_id",
+            "action",
+            unique=True,
+            postgresql_where=text("criteria_id IS NOT NULL"),
+        ),
+        Index(
+            "uq_archive_policies_namespace",
+            "user_id",
+            "criteria_name",
+            "action",
+            unique=True,
+            postgresql_where=text("criteria_name IS NOT NULL"),
+        ),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    criteria_type: Mapped[str]
+    criteria_id: Mapped[UUID | None]
+    criteria_name: Mapped[str | None]
+    action: Mapped[str] = mapped_column(server_default=text("'archive'"))
+    days_to_archive: Mapped[int]
+    created_at: Mapped[datetime] = mapped_column(server_default=NOW)

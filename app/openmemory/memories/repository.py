@@ -1,0 +1,101 @@
+"""The reads of memories. Every one goes through `readable_by`."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Select, case, false, func, literal_column, or_, select, true
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+
+from openmemory.access.caller import Caller
+from openmemory.access.models import App, User
+from openmemory.access.readable import readable_by, within_reach
+from openmemory.database import Tx
+from openmemory.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
+from openmemory.memories.schemas import MemoryRecord, Revision, StateChange
+
+ALL_STATES = tuple(State)
+KEPT_STATES = (State.ACTIVE, State.PAUSED, State.ARCHIVED)
+"""The states of what is not deleted."""
+
+CATEGORY_NAMES = (
+    select(
+        func.coalesce(func.array_agg(aggregate_order_by(Category.name, Category.name)), literal_column("'{}'::text[]"))
+    )
+    .join(MemoryCategory, MemoryCategory.category_id == Category.id)
+    .where(MemoryCategory.memory_id == Memory.id)
+    .correlate(Memory)
+    .scalar_subquery()
+)
+
+COLUMNS = (
+    Memory.id, Memory.user_id, Memory.app_id, App.name.label("app_name"), Memory.content,
+    Memory.metadata_.label("metadata_"), Memory.state, Memory.created_at, Memory.updated_at, Memory.archived_at,
+    Memory.deleted_at, Memory.namespace, Memory.thread_id, Memory.kind, Memory.key, Memory.importance, Memory.hash,
+    Memory.expires_at, Memory.revision, CATEGORY_NAMES.label("categories"), Memory.labels,
+    Memory.valid_from, Memory.valid_until, Memory.superseded_by,
+)  # fmt: skip
+"""A memory whole, in the order of the fields of `MemoryRecord`."""
+
+_STATE = MemoryRecord._fields.index("state")
+
+
+def whole() -> Select[Any]:
+    """Memories with all that `MemoryRecord` needs, in one statement."""
+    return select(*COLUMNS).join(App, App.id == Memory.app_id)
+
+
+def record(row: Any) -> MemoryRecord:
+    """A row of `whole()` as a record, be it SQLAlchemy's or the driver's. What follows these columns is left out."""
+    values = list(row[: len(COLUMNS)])
+    values[_STATE] = State(values[_STATE])
+    return MemoryRecord._make(values)
+
+
+async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
+    """One memory that the caller may read; its owner may read it in any state."""
+    states = ALL_STATES if caller.owner else (State.ACTIVE,)
+    query = whole().where(Memory.id == memory_id, readable_by(caller, Memory, states=states))
+    row = (await tx.execute(query, caller.parameters)).one_or_none()
+    return record(row) if row else None
+
+
+async def states_of(tx: Tx, caller: Caller, ids: list[UUID]) -> dict[UUID, State]:
+    """The states of those of `ids` that belong to the caller's user, readable or not to the caller's app."""
+    mine = (Memory.user_id == caller.user_id, within_reach(Memory))
+    query = select(Memory.id, Memory.state).where(Memory.id == func.any(ids), *mine)
+    return {row.id: row.state for row in await tx.execute(query, caller.parameters)}
+
+
+async def history(tx: Tx, caller: Caller, memory_id: UUID) -> tuple[list[StateChange], list[Revision]]:
+    """All states and texts of a memory that the caller may read, oldest first.
+
+    An app sees the texts that it wrote or replaced, and the present one: the others may have been hidden from it.
+    """
+    states = await tx.execute(
+        select(
+            MemoryStatusHistory.id, MemoryStatusHistory.old_state, MemoryStatusHistory.new_state,
+            User.user_id.label("changed_by"), App.name.label("app_name"), MemoryStatusHistory.changed_at,
+            MemoryStatusHistory.reason,
+        )
+        .join(User, User.id == MemoryStatusHistory.changed_by)
+        .outerjoin(App, App.id == MemoryStatusHistory.app_id)
+        .where(MemoryStatusHistory.memory_id == memory_id)
+        .order_by(MemoryStatusHistory.changed_at, MemoryStatusHistory.id)
+    )  # fmt: skip
+    own = func.coalesce(MemoryRevision.app_id == caller.app_id, false())
+    present = MemoryRevision.revision == select(Memory.revision).where(Memory.id == memory_id).scalar_subquery()
+    before = MemoryRevision.old_text if caller.owner else case((own, MemoryRevision.old_text)).label("old_text")
+    revisions = await tx.execute(
+        select(
+            MemoryRevision.revision, before, MemoryRevision.new_text,
+            MemoryRevision.metadata_.label("metadata_"), User.user_id.label("changed_by"),
+            App.name.label("app_name"), MemoryRevision.changed_at,
+        )
+        .join(User, User.id == MemoryRevision.changed_by)
+        .outerjoin(App, App.id == MemoryRevision.app_id)
+        .where(MemoryRevision.memory_id == memory_id, true() if caller.owner else or_(own, present))
+        .order_by(MemoryRevision.revision)
+    )  # fmt: skip
+    return [StateChange.model_validate(row) for row in states], [Revision.model_validate(row) for row in revisions]

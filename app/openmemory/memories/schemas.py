@@ -1,0 +1,249 @@
+"""The shapes of memories at the doors. Names and time formats of the OpenMemory contract are kept to the letter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple, Self, cast
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from openmemory.memories.models import State
+
+
+class Event(StrEnum):
+    """What became of a text that was to be remembered."""
+
+    ADD = "ADD"
+    UPDATE = "UPDATE"
+    SUPERSEDE = "SUPERSEDE"
+    """It takes the place of a memory that was true until now, which is put aside."""
+    DELETE = "DELETE"
+    NONE = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCreate:
+    """One text to remember verbatim."""
+
+    text: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    namespace: str = "default"
+    thread_id: str | None = None
+    kind: str = "memory"
+    key: str | None = None
+    importance: float | None = None
+    categories: tuple[str, ...] = ()
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    app: str | None = None
+    """Only for imports by the owner: the app that wrote it, if not the caller's."""
+    ttl_days: int | None = None
+    """Days after which it expires, from when it is stored; in place of `expires_at`."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it is over at some time that is said already."""
+        return any(each is not None for each in (self.expires_at, self.ttl_days, self.valid_until))
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it holds only for a time: until an end, or not from ever."""
+        return self.ends or self.valid_from is not None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedMemory(MemoryCreate):
+    """One text as it can be stored. Only `Memories.checked` makes it."""
+
+    labels: tuple[str, ...] = ()
+    """What was noticed about the text: `injection`, if it gives orders to assistants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """When a memory expires: at a time, so many days from now, or, with neither, never."""
+
+    at: datetime | None = None
+    ttl_days: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUpdate:
+    """What to change of a memory; None leaves as it is."""
+
+    text: str | None = None
+    metadata: dict[str, Any] | None = None
+    categories: tuple[str, ...] | None = None
+    expiry: Expiry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryQuery:
+    """Which memories to list. Empty means any. Times bound `created_at`, both ends included."""
+
+    states: tuple[State, ...] = (State.ACTIVE,)
+    text: str | None = None
+    app_ids: tuple[UUID, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    category_ids: tuple[UUID, ...] = ()
+    created_from: datetime | None = None
+    created_to: datetime | None = None
+    sort: str = "created_at"
+    descending: bool = True
+    page: int = 1
+    size: int = 50
+
+    def is_of(self, *filters: str) -> bool:
+        """Whether it asks for these filters at most, in whatever states and order."""
+        free = {"states", "sort", "descending", "page", "size", *filters}
+        return all(not getattr(self, each.name) for each in fields(self) if each.name not in free)
+
+
+class Shape(BaseModel):
+    """Base of what is sent."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True, populate_by_name=True)
+
+
+class MemoryRecord(NamedTuple):
+    """A memory whole, as the database has it and as the service hands it to the doors."""
+
+    id: UUID
+    user_id: UUID
+    app_id: UUID
+    app_name: str
+    content: str
+    metadata_: dict[str, Any]
+    state: State
+    created_at: datetime
+    updated_at: datetime
+    archived_at: datetime | None
+    deleted_at: datetime | None
+    namespace: str
+    thread_id: str | None
+    kind: str
+    key: str | None
+    importance: float | None
+    hash: str
+    expires_at: datetime | None
+    revision: int
+    categories: list[str]
+    labels: list[str]
+    valid_from: datetime | None
+    valid_until: datetime | None
+    superseded_by: UUID | None
+
+
+class OfRecord(BaseModel):
+    """Base of what is sent of a record as it is: fields of the same names."""
+
+    @classmethod
+    def of(cls, record: MemoryRecord) -> Self:
+        """The record in this shape. The database has checked it already."""
+        values = {name: getattr(record, name) for name in cls.model_fields}
+        return cast(Self, cls.model_construct(**values))
+
+
+class PossibleDuplicate(BaseModel):
+    """A memory that seems to say what a new one says."""
+
+    id: UUID
+    memory: str
+    likeness: float = Field(description="Similarity of the vectors, up to 1.")
+
+
+class PairSource(BaseModel):
+    """Who said a value, and when."""
+
+    app: str
+    at: datetime
+
+
+class PairChange(BaseModel):
+    """A key whose value changed in a memory of `key=value | key=value`."""
+
+    key: str
+    old: str
+    new: str
+    was: PairSource = Field(description="The app that had said the old value, and when.")
+
+
+class MemoryAdded(Shape):
+    """What became of one text: ADD with the new memory, or NONE with the one that says it already.
+
+    By `capture.duplicates` also UPDATE with a memory that said less, and SUPERSEDE with the new memory in the place of
+    an older one; by `capture.pairs` UPDATE with a memory that holds the new pairs too now, and which of its values are
+    `changed`. `previous_memory` is what the older one said, and `note` says why.
+    """
+
+    id: UUID
+    memory: str
+    event: Event
+    state: State = State.ACTIVE
+    previous_memory: str | None = None
+    note: str | None = None
+    possible_duplicates: Sequence[PossibleDuplicate] = ()
+    changed: Sequence[PairChange] = ()
+    first_at: datetime | None = None
+    """When the memory was made, if this is the answer to an earlier request, which this one repeats."""
+
+    def kept(self, at: datetime | None) -> dict[str, Any]:
+        """What is kept to answer the same request again: nothing of other memories, which may be erased by then."""
+        own = {"event", "note", "changed"} | ({"previous_memory"} if self.event is Event.UPDATE else set())
+        return self.model_dump(mode="json", include=own) | {"first_at": None if at is None else at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of records and how many there are in all."""
+
+    items: Sequence[MemoryRecord]
+    total: int
+    page: int
+    size: int
+
+    @property
+    def pages(self) -> int:
+        """Number of pages of this size."""
+        return -(-self.total // self.size)
+
+
+class StateChange(Shape):
+    """One line of a memory's status history."""
+
+    id: UUID
+    old_state: State | None
+    new_state: State
+    changed_by: str
+    app_name: str | None
+    changed_at: datetime
+    reason: str | None = Field(description="`expired`: its time was over; null: somebody wanted it, or a policy.")
+
+
+class Revision(Shape):
+    """One text that a memory has had."""
+
+    revision: int
+    old_text: str | None
+    new_text: str
+    metadata_: dict[str, Any]
+    changed_by: str
+    app_name: str | None
+    changed_at: datetime
+
+
+class History(Shape):
+    """All states and texts of a memory, oldest first."""
+
+    memory_id: UUID
+    states: list[StateChange]
+    revisions: list[Revision]

@@ -1,0 +1,447 @@
+"""The use cases of memories. One public method is one use case is one transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
+
+from openmemory.access import journal
+from openmemory.access.apps import refuse_if_paused, refuse_paused
+from openmemory.access.caller import Caller
+from openmemory.access.directory import Directory
+from openmemory.access.journal import Event as AuditEvent
+from openmemory.access.keys import Keys
+from openmemory.access.rates import Rates
+from openmemory.access.readable import readable_by, within_reach
+from openmemory.again import again
+from openmemory.audit import service as accesses
+from openmemory.audit import trail
+from openmemory.audit.schemas import AccessLogPage
+from openmemory.audit.trail import Access
+from openmemory.config import Capture, Limits
+from openmemory.database import Database, Tx
+from openmemory.errors import Forbidden, NotFound
+from openmemory.index.deliver import Deliverer
+from openmemory.index.space import Spaces
+from openmemory.memories import changes, checks, echoes, idempotency, listing, ranked, repository, transitions
+from openmemory.memories.asked import Asked, parameters
+from openmemory.memories.duplicates import Duplicates
+from openmemory.memories.idempotency import Done, Once
+from openmemory.memories.intake import Intake
+from openmemory.memories.listing import Look, Slice
+from openmemory.memories.maintenance import Maintenance
+from openmemory.memories.models import Memory, MemoryStatusHistory, State
+from openmemory.memories.pairing import Pairing
+from openmemory.memories.repository import ALL_STATES
+from openmemory.memories.schemas import (
+    CheckedMemory,
+    Event,
+    History,
+    MemoryAdded,
+    MemoryCreate,
+    MemoryQuery,
+    MemoryRecord,
+    MemoryUpdate,
+    Page,
+)
+
+MAX_PAGE_SIZE = 100
+RELATED = 5
+"""Related memories on a page: OpenMemory's page can show no other number."""
+
+
+Otherwise = Callable[[Tx], Awaitable[MemoryAdded | None]]
+"""What is tried with a new text before it is stored as it is."""
+
+
+class Memories:
+    """Remember, read, change, forget."""
+
+    def __init__(
+        self,
+        database: Database,
+        directory: Directory,
+        delivery: Deliverer,
+        *,
+        limits: Limits,
+        maintenance: Maintenance,
+        rates: Rates,
+        keys: Keys,
+        capture: Capture,
+        spaces: Spaces,
+    ) -> None:
+        self._database = database
+        self._directory = directory
+        self._delivery = delivery
+        self._limits = limits
+        self._maintenance = maintenance
+        self._rates = rates
+        self._keys = keys
+        self.intake = Intake(limits, capture)
+        self._duplicates = Duplicates(database, spaces, capture, self.intake)
+        self._pairing = Pairing(capture, self.intake)
+        self.written: Counter[str] = Counter()
+        """Memories written since the start, by operation: add, duplicate, update, supersede, erase or a state."""
+
+    async def add(self, caller: Caller, new: MemoryCreate, once: Once | None = None) -> MemoryAdded:
+        """Remember one text verbatim; an identical active one of the same app and namespace is answered instead.
+
+        What becomes of one that says the same in other words is told by `capture.duplicates`, of pairs by
+        `capture.pairs`. A request that was done `once` already has the answer that it had.
+
+        Raises:
+            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses; or the key was
+                given to another request.
+            Forbidden: the app is paused.
+        """
+        checked, apps = await self._taken(caller, [new])
+        first = checked[0]
+        otherwise: Otherwise
+        note = None
+        if self._pairing.concerns(caller, first):
+            otherwise = partial(self._pairing.add, caller=caller, new=first, apps=apps)
+        else:
+            near = await self._duplicates.near(caller, first)
+            otherwise = partial(self._duplicates.add, caller=caller, new=first, near=near, apps=apps)
+            note = near.note
+        return self._told(await self._add(caller, checked, apps, otherwise=otherwise, note=note, once=once))[0]
+
+    async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
+        """Remember texts verbatim, all or none, in order. They are not compared with what is remembered but for
+        identical ones: they come from an import, which loses nothing."""
+        checked, apps = await self._taken(caller, news)
+        return self._told(await self._add(caller, checked, apps))
+
+    async def _taken(self, caller: Caller, news: Sequence[MemoryCreate]) -> tuple[list[CheckedMemory], dict[str, UUID]]:
+        """What is to be stored, and the ids of the apps that wrote it. Counts against the caller's limit."""
+        checks.count(news, "memories", self._limits.batch, "limits.batch")
+        caller.may_write(*{new.namespace for new in news})
+        checked = [new if isinstance(new, CheckedMemory) else self.intake.created(new) for new in news]
+        apps = {caller.app: caller.app_id}
+        for name in {new.app for new in checked if new.app} - apps.keys():
+            if not caller.owner:
+                raise Forbidden("Only the user may write in the name of another app.", code="not_your_app")
+            apps[name] = (await self._directory.caller(caller.user, name, owner=True)).app_id
+        await self._rates.save(caller, len(news))
+        return checked, apps
+
+    def _told(self, added: list[MemoryAdded]) -> list[MemoryAdded]:
+        """Wake and count, now that it is stored."""
+        self._delivery.wake()
+        self._maintenance.wrote(len(added))
+        for each in added:
+            known = each.event is Event.NONE or each.first_at is not None
+            self.written["duplicate" if known else each.event.value.lower()] += 1
+        return added
+
+    @again
+    async def _add(
+        self,
+        caller: Caller,
+        news: Sequence[CheckedMemory],
+        apps: dict[str, UUID],
+        *,
+        otherwise: Otherwise | None = None,
+        note: str | None = None,
+        once: Once | None = None,
+    ) -> list[MemoryAdded]:
+        """With any of the last three `news` is one text. `otherwise`: what else may become of it than being stored;
+        `note`: what is said if nothing else is; `once`: the request, if it is to be done only once."""
+        async with self._database.transaction() as tx:
+            await refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in news})
+            try:
+                if once is not None and (before := await idempotency.claim(tx, caller, once)) is not None:
+                    return [await _answered_before(tx, caller, news[0], before)]
+                done = None
+                if otherwise is not None:
+                    done = await echoes.echoed(tx, caller, news[0]) or await otherwise(tx)
+                added = await changes.add(tx, caller, news, apps) if done is None else [done]
+            except NotFound:
+                self._directory.forget(caller.user)
+                raise
+            if note is not None:
+                added = [each.model_copy(update={"note": each.note or note}) for each in added]
+            if once is not None:
+                [one] = added
+                await idempotency.settle(tx, caller, once, memory_id=one.id, answer=one.kept(news[0].created_at))
+            if twins := [each.id for each in added if each.event is Event.NONE]:
+                await journal.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
+        return added
+
+    @again
+    async def get(self, caller: Caller, memory_id: UUID) -> MemoryRecord:
+        """One memory; its owner sees it in any state.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+        """
+        caller.may_read()
+        async with self._database.transaction() as tx:
+            record = await repository.get(tx, caller, memory_id)
+            if record is None:
+                raise _no_memory()
+            await trail.record(tx, caller, Access.GET, [memory_id])
+        return record
+
+    async def list(self, caller: Caller, query: MemoryQuery, *, export: bool = False) -> Page:
+        """A page of memories that the caller may read, and how many there are in all. `export`: the logs call it that.
+
+        Raises:
+            Invalid: a filter, the page, its size or the sorting cannot be used.
+        """
+        checks.between(query.page, "page", 1, 1_000_000)
+        checks.between(query.size, "size", 1, MAX_PAGE_SIZE)
+        offset = (query.page - 1) * query.size
+        items, total = await self.slice(caller, query, offset=offset, limit=query.size, export=export)
+        return Page(items=items, total=total, page=query.page, size=query.size)
+
+    async def slice(
+        self, caller: Caller, query: MemoryQuery, *, offset: int, limit: int, export: bool = False
+    ) -> tuple[Sequence[MemoryRecord], int]:
+        """Some of the memories that `list` pages through, wherever they lie, and how many there are in all."""
+        caller.may_read()
+        query = self.intake.narrowed(caller, query)
+        await self._rates.search(caller)
+        look = Look(caller, Access.EXPORT if export else Access.LIST, hashes=True)
+        return await listing.page(self._database, look, query, Slice(offset, limit))
+
+    async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
+        """A page of five memories that share categories with one, those that share most first, then the newest.
+
+        Of the user themself whatever is not deleted.
+
+        Raises:
+            NotFound: there is none, or the caller may not read it.
+        """
+        caller.may_read()
+        checks.between(page, "page", 1, 1_000_000)
+        await self._rates.search(caller)
+        found = await ranked.related(self._database, caller, memory_id, Slice((page - 1) * RELATED, RELATED))
+        if found is None:
+            raise _no_memory()
+        return Page(items=found.records, total=found.total, page=page, size=RELATED)
+
+    async def update(
+        self, caller: Caller, memory_id: UUID, change: MemoryUpdate, *, field: str = "text"
+    ) -> MemoryRecord:
+        """Write a new revision of one memory; its vector follows. `field`: what the text is called where it came in.
+
+        Raises:
+            Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
+            NotFound: there is none, or the caller may not read it.
+            Conflict: it is deleted, or another active memory says this already.
+        """
+        caller.may_write()
+        caller.may_read()  # the answer shows the memory
+        change = self.intake.changed(change, field)
+        await self._rates.save(caller, 1)
+        record = await self._update(caller, memory_id, change)
+        self.written["update"] += 1
+        self._delivery.wake()
+        if record is None:
+            raise _no_memory()
+        return record
+
+    @again
+    async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord | None:
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller, "change memories")
+            which = (Memory.id == memory_id) & readable_by(caller, Memory, states=_kept(caller))
+            await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
+            record = await repository.get(tx, caller, memory_id)
+            ends = None if change.expiry is None or record is None else {"expires_at": _iso(record.expires_at)}
+            await trail.record(tx, caller, Access.UPDATE, [memory_id], ends)
+            return record
+
+    @again
+    async def change_state(self, caller: Caller, ids: Sequence[UUID], target: State, *, strict: bool = True) -> int:
+        """Bring memories into a state; returns how many changed.
+
+        With `strict` it is all or none: an unknown id or a change that the table of transitions refuses fails the
+        request. Without, what can be changed is changed, and only if nothing was accessible it fails. A memory that is
+        in the state already counts neither as changed nor as a failure.
+
+        Raises:
+            NotFound: an id (without `strict`: every id) is unknown or not the caller's.
+            Conflict: the change is not allowed from the memory's state, or the same text is active already.
+        """
+        caller.may_write()
+        ids = list(dict.fromkeys(ids))
+        if not ids:
+            return 0
+        checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller, _DOING[target])
+            mine = (Memory.id == func.any(ids)) & _touchable(caller, target)
+            rows = await tx.execute(select(Memory.id, Memory.state).where(mine), caller.parameters)
+            states = {row.id: row.state for row in rows}
+            if (strict and len(states) < len(ids)) or not states:
+                raise _no_memory()
+            refused = [s for s in states.values() if s is not target and target not in transitions.ALLOWED[s]]
+            if refused and (strict or len(refused) == len(states)):
+                raise transitions.refuse(refused[0], target)
+            changed = [id_ for id_, _ in await changes.change_state(tx, caller, mine, target)]
+            operation = {"operation": "delete_by_id"} if target is State.DELETED and changed else None
+            await trail.record(tx, caller, _ACCESS[target], changed, operation)
+        self.written[target.value] += len(changed)
+        self._delivery.wake()
+        return len(changed)
+
+    @again
+    async def change_state_where(self, caller: Caller, query: MemoryQuery, target: State) -> int:
+        """Bring every memory that matches, and that the caller may read, into a state; returns how many changed."""
+        caller.may_write()
+        query = self.intake.narrowed(caller, query)
+        async with self._database.transaction() as tx:
+            await refuse_if_paused(tx, caller, _DOING[target])
+            which, values = Asked.of(caller, query).matching(), parameters(caller, query)
+            changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target, values=values)]
+            everything = target is State.DELETED
+            access = Access.DELETE_ALL if everything else _ACCESS[target]
+            operation = {"operation": "bulk_delete"} if everything and changed else None
+            await trail.record(tx, caller, access, changed, operation)
+        self.written[target.value] += len(changed)
+        self._delivery.wake()
+        return len(changed)
+
+    async def delete(self, caller: Caller, ids: Sequence[UUID], *, strict: bool = True) -> int:
+        """Delete memories softly: nothing finds them, `restore` brings them back."""
+        return await self.change_state(caller, ids, State.DELETED, strict=strict)
+
+    async def delete_all(self, caller: Caller, query: MemoryQuery | None = None) -> int:
+        """Delete softly every memory that the caller may read."""
+        return await self.change_state_where(caller, query or MemoryQuery(), State.DELETED)
+
+    async def restore(self, caller: Caller, ids: Sequence[UUID], *, strict: bool = True) -> int:
+        """Make memories active again, whatever they were before."""
+        return await self.change_state(caller, ids, State.ACTIVE, strict=strict)
+
+    @again
+    async def erase(self, caller: Caller, ids: Sequence[UUID]) -> int:
+        """Remove memories for good, with their texts, history, log and vectors. Only their owner may; all or none.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: one is unknown or not the caller's.
+        """
+        caller.must_be_owner("erase memories for good", everywhere=False)
+        caller.may_write()
+        ids = list(dict.fromkeys(ids))
+        checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
+        async with self._database.transaction() as tx:
+            found = await repository.states_of(tx, caller, ids)
+            if len(found) < len(ids):
+                raise _no_memory()
+            erased = await changes.erase(tx, ids)
+            await journal.record(tx, caller, AuditEvent.MEMORY_ERASE, ids)
+        self.written["erase"] += erased
+        self._delivery.wake()
+        return erased
+
+    @again
+    async def erase_user(self, caller: Caller) -> int:
+        """Remove a user with all memories, apps, rules, logs and vectors for good; returns the number of memories."""
+        caller.must_be_owner("erase themself")
+        caller.may_write()
+        async with self._database.transaction() as tx:
+            erased = await changes.erase_user(tx, caller.user_id)
+            await journal.record(tx, caller, AuditEvent.USER_ERASE, detail={"memories": erased})
+        self.written["erase"] += erased
+        self._directory.forget(caller.user)
+        self._keys.forget_user(caller.user)
+        self._delivery.wake()
+        return erased
+
+    @again
+    async def history(self, caller: Caller, memory_id: UUID) -> History:
+        """All states and texts of one memory, oldest first; for an app the texts that it wrote, and the present one."""
+        caller.may_read()
+        async with self._database.transaction() as tx:
+            if await repository.get(tx, caller, memory_id) is None:
+                raise _no_memory()
+            states, revisions = await repository.history(tx, caller, memory_id)
+            await trail.record(tx, caller, Access.GET, [memory_id], {"part": "history"})
+        return History(memory_id=memory_id, states=states, revisions=revisions)
+
+    @again
+    async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
+        """Who accessed one memory, newest first. Looking at the log is not an access.
+
+        Raises:
+            Forbidden: an app asks: the log tells what others have searched for.
+            NotFound: there is none, or it is not the caller's.
+        """
+        caller.must_be_owner("see who accessed a memory", everywhere=False)
+        caller.may_read()
+        checks.between(page, "page", 1, 1_000_000)
+        checks.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
+        async with self._database.transaction() as tx:
+            if await repository.get(tx, caller, memory_id) is None:
+                raise _no_memory()
+            await journal.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
+            return await accesses.page(tx, memory_id, page, page_size)
+
+
+_ACCESS = {
+    State.DELETED: Access.DELETE,
+    State.ACTIVE: Access.RESTORE,
+    State.PAUSED: Access.PAUSE,
+    State.ARCHIVED: Access.ARCHIVE,
+}
+
+
+_DOING = {
+    State.DELETED: "delete memories",
+    State.ACTIVE: "restore memories",
+    State.PAUSED: "pause memories",
+    State.ARCHIVED: "archive memories",
+}
+"""What a paused app cannot do."""
+
+
+def _kept(caller: Caller) -> tuple[State, ...]:
+    """The states of what a caller may change, or see beside another: of the user themself whatever is not deleted."""
+    return repository.KEPT_STATES if caller.owner else (State.ACTIVE,)
+
+
+def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:
+    """What a caller may bring into `target`: an owner anything; an app what it may read, and what it has put away.
+
+    What has expired nobody reads; but its owner, who knows its id, has it back by making it active.
+    """
+    if caller.owner and target is State.ACTIVE:
+        return and_(Memory.user_id == bindparam("caller_user_id"), within_reach(Memory))
+    if caller.owner or target is not State.ACTIVE:
+        return readable_by(caller, Memory, states=ALL_STATES if caller.owner else (State.ACTIVE,))
+    put_away_by = (
+        select(MemoryStatusHistory.app_id)
+        .where(MemoryStatusHistory.memory_id == Memory.id)
+        .order_by(MemoryStatusHistory.changed_at.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    own = or_(Memory.state == State.ACTIVE, put_away_by == caller.app_id)
+    return and_(readable_by(caller, Memory, states=ALL_STATES), own)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat()
+
+
+def _no_memory() -> NotFound:
+    return NotFound("Memory not found", code="memory_not_found")
+
+
+async def _answered_before(tx: Tx, caller: Caller, new: CheckedMemory, before: Done) -> MemoryAdded:
+    assert before.memory_id is not None  # the requests of captures have other fingerprints
+    await journal.record(tx, caller, AuditEvent.MEMORY_ADD, [before.memory_id], detail={"again": True})
+    added = MemoryAdded.model_validate({"id": before.memory_id, "memory": new.text, **before.answer})
+    if (added.changed or added.previous_memory) and await repository.get(tx, caller, added.id) is None:
+        # What the memory said before may be read by the caller no longer.
+        return added.model_copy(update={"changed": (), "previous_memory": None})
+    return added

@@ -1,0 +1,128 @@
+"""Changes of many memories' states over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import Body, HTTPException, Query
+from pydantic import BaseModel, Discriminator, Field, Tag
+
+from openmemory.access.caller import Caller
+from openmemory.errors import Invalid
+from openmemory.memories.models import State
+from openmemory.memories.schemas import MemoryQuery
+from openmemory.rest.caller import TheAsking, TheServices
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+from openmemory.rest.schemas import MemoriesOfUser, Message
+from openmemory.services import Services
+
+router = Router("/api/v1/memories/actions", "memories")
+
+_ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
+_SOME = {"one": {"value": {"memory_ids": [_ID], "user_id": "alice"}}}
+
+
+def _form(body: Any) -> str:
+    return "(ids)" if isinstance(body, list) else "(object)"
+
+
+IdsOrObject = Annotated[
+    Annotated[list[UUID], Tag("(ids)")] | Annotated[MemoriesOfUser, Tag("(object)")], Discriminator(_form)
+]
+
+
+class PauseBody(BaseModel):
+    """Which memories of the user to bring into a state. The first of the conditions that is given decides."""
+
+    user_id: str
+    global_pause: bool | None = Field(default=False, description="All of the user's.")
+    app_id: UUID | None = Field(default=None, description="All that this app wrote.")
+    all_for_app: bool | None = Field(
+        default=False, description="With memory_ids: pass over those that cannot be changed."
+    )
+    memory_ids: list[UUID] | None = None
+    category_ids: list[UUID] | None = None
+    state: State | None = Field(default=None, description="The state to come; left out: paused.")
+
+
+@router.post("/archive", responses=documented(403, 404, 409, 413))
+async def archive_memories(
+    services: TheServices,
+    asking: TheAsking,
+    which: Annotated[
+        IdsOrObject,
+        Body(openapi_examples={"ids": {"value": [_ID]}, **_SOME}),
+    ],
+    user_id: Annotated[
+        str | None, Query(description="The user's name or internal id, if the body is a list of ids.")
+    ] = None,
+) -> Message:
+    """Archive memories: no app and no search finds them. All or none."""
+    ids, user = (which, user_id) if isinstance(which, list) else (which.memory_ids, which.user_id)
+    if user is None:
+        raise Invalid("user_id", "must be given in the query when the body is a list of ids")
+    caller = await asking.as_owner_by_either(user)
+    count = await services.memories.change_state(caller, ids, State.ARCHIVED)
+    return Message(message=f"Successfully archived {count} memories")
+
+
+@router.post("/pause", responses=documented(400, 403, 404, 409, 413))
+async def pause_memories(
+    services: TheServices,
+    asking: TheAsking,
+    which: Annotated[
+        PauseBody,
+        Body(
+            openapi_examples={
+                "some": {"value": {"user_id": "alice", "memory_ids": [_ID]}},
+                "resume": {"value": {"user_id": "alice", "memory_ids": [_ID], "state": "active"}},
+                "everything": {"value": {"user_id": "alice", "global_pause": True}},
+            }
+        ),
+    ],
+) -> Message:
+    """Pause memories, or bring them into the state that is given; always within the user's own."""
+    caller = await asking.as_owner(which.user_id)
+    return Message(message=await _pause(services, caller, which))
+
+
+async def _pause(services: Services, caller: Caller, which: PauseBody) -> str:
+    memories, target = services.memories, which.state or State.PAUSED
+    alive = MemoryQuery(states=(State.ACTIVE, State.PAUSED))
+    if which.global_pause:
+        await memories.change_state_where(caller, alive, target)
+        return "Successfully paused all memories"
+    if which.app_id:
+        query = MemoryQuery(states=alive.states, app_ids=(which.app_id,))
+        await memories.change_state_where(caller, query, target)
+        return f"Successfully paused all memories for app {which.app_id}"
+    if which.memory_ids:
+        count = await memories.change_state(caller, which.memory_ids, target, strict=not which.all_for_app)
+        return "Successfully paused all memories" if which.all_for_app else f"Successfully paused {count} memories"
+    if which.category_ids:
+        query = MemoryQuery(states=alive.states, category_ids=tuple(which.category_ids))
+        await memories.change_state_where(caller, query, target)
+        return f"Successfully paused memories in {len(which.category_ids)} categories"
+    raise HTTPException(400, "Invalid pause request parameters")
+
+
+@router.post("/restore", responses=documented(403, 404, 409, 413))
+async def restore_memories(
+    services: TheServices, asking: TheAsking, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
+) -> Message:
+    """Make memories active again, deleted ones too. All or none."""
+    caller = await asking.as_owner(which.user_id)
+    count = await services.memories.restore(caller, which.memory_ids)
+    return Message(message=f"Successfully restored {count} memories")
+
+
+@router.post("/erase", responses=documented(403, 404, 413))
+async def erase_memories(
+    services: TheServices, asking: TheAsking, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
+) -> Message:
+    """Remove memories for good, with their history, access log and vectors. All or none."""
+    caller = await asking.as_owner(which.user_id)
+    count = await services.memories.erase(caller, which.memory_ids)
+    return Message(message=f"Successfully erased {count} memories")

@@ -1,0 +1,77 @@
+"""The REST API on one screen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from openmemory.rest import (
+    actions,
+    apps,
+    audit,
+    backup,
+    batch,
+    captures,
+    categories,
+    config,
+    grants,
+    health,
+    keys,
+    memories,
+    metadata,
+    metrics,
+    policies,
+    search,
+    stats,
+    sync,
+    users,
+)
+from openmemory.rest.description import describe_guard
+from openmemory.rest.docs import add_docs
+from openmemory.rest.errors import add_error_handlers
+
+ROUTERS = (
+    search.router,  # before memories: /search is no memory's id
+    batch.router,
+    memories.router,
+    actions.router,
+    captures.router,
+    grants.router,
+    policies.router,
+    categories.router,
+    keys.router,
+    audit.router,
+    config.router,
+    backup.router,
+    apps.router,
+    stats.router,
+    users.router,
+    sync.router,
+    sync.short,
+    health.router,
+    metrics.router,
+    metadata.router,
+)
+
+
+def include_rest(app: FastAPI) -> None:
+    """Add every REST path to `app`, and the shape of its failures."""
+    add_error_handlers(app, _methods())
+    for router in ROUTERS:
+        # As they are: `include_router` analyses each a second time and looks for every request twice.
+        app.router.routes.extend(router.routes)
+    app.add_api_route("/", health.root, include_in_schema=False)
+    add_docs(app)
+    describe_guard(app)
+
+
+def _methods() -> dict[str, str]:
+    """The methods of every path, as the header `Allow` lists them."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for router in ROUTERS:
+        for route in router.routes:
+            if isinstance(route, APIRoute):
+                found[route.path] |= route.methods or set()
+    return {path: ", ".join(sorted(methods)) for path, methods in found.items()}

@@ -1,0 +1,241 @@
+"""Export and import of archives over REST."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, BinaryIO, cast, get_args
+from urllib.parse import quote
+from uuid import UUID
+
+import orjson
+from fastapi import Body, HTTPException, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+
+from openmemory.access.caller import Caller
+from openmemory.access.principal import Scope
+from openmemory.backup.exporting import Wanted
+from openmemory.backup.format import BadArchive
+from openmemory.backup.report import ImportReport
+from openmemory.backup.service import Mode, Stage
+from openmemory.backup.spool import Spool
+from openmemory.errors import Forbidden, Invalid, OpenMemoryError, TooLarge
+from openmemory.rest import upload
+from openmemory.rest.caller import Asking, TheAsking, TheServices
+from openmemory.rest.errors import Problem, documented, problem
+from openmemory.rest.routing import Router
+from openmemory.rest.schemas import Seconds, moment
+from openmemory.sender import sender_of
+from openmemory.services import Services
+
+log = logging.getLogger(__name__)
+
+router = Router("/api/v1/backup", "backup")
+
+_ZIP = "application/zip"
+_LINES = "application/x-ndjson"
+_PIECE = 256 * 1024
+_UNREAD = 1_000
+"""Lines of progress that wait to be read; further ones are dropped."""
+_PLAIN = re.compile(r"[A-Za-z0-9 !#$&()+,.;=@^_`{}~-]+")
+_MODES = get_args(Mode)
+
+
+class ExportBody(BaseModel):
+    """What to export; what is left out means everything."""
+
+    user_id: str
+    app_id: UUID | None = Field(default=None, description="Only what this app wrote.")
+    from_date: Seconds | None = None
+    to_date: Seconds | None = None
+    include_vectors: bool = Field(
+        default=True,
+        description="With the vectors, so that nothing has to be embedded again where they are brought in.",
+    )
+
+
+class Imported(BaseModel):
+    """What was brought in."""
+
+    message: str = Field(examples=['Import completed into user "alice"'])
+    report: ImportReport
+
+
+_ARCHIVE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The archive, a zip.",
+        "content": {_ZIP: {"schema": {"type": "string", "format": "binary"}}},
+        "headers": {"Content-Disposition": {"schema": {"type": "string"}, "description": "The name of the file."}},
+    }
+}
+_FORM = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            upload.MULTIPART: {
+                "schema": {
+                    "type": "object",
+                    "required": ["file", "user_id"],
+                    "properties": {
+                        "file": {"type": "string", "format": "binary", "description": "The archive; ends in `.zip`."},
+                        "user_id": {"type": "string", "description": "The user into whose memory it goes."},
+                    },
+                }
+            }
+        },
+    }
+}
+_PROGRESS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": Imported,
+        "description": "Brought in. With `Accept: application/x-ndjson` lines of progress, "
+        '`{"stage", "done", "total"}`, and at the end this or `{"error", "detail", "hint"}`.',
+        "content": {_LINES: {"schema": {"type": "string"}}},
+    },
+    415: {"model": Problem, "description": "The body is no multipart/form-data, or is compressed."},
+}
+
+
+@router.post("/export", response_class=Response, responses=documented(403, 404) | _ARCHIVE)
+async def export_backup(
+    services: TheServices,
+    asking: TheAsking,
+    wanted: Annotated[
+        ExportBody,
+        Body(
+            openapi_examples={
+                "everything": {"value": {"user_id": "default_user"}},
+                "without vectors": {"value": {"user_id": "default_user", "include_vectors": False}},
+            }
+        ),
+    ],
+) -> Response:
+    """Take out everything that a user remembers, deleted memories too, as an archive that `import` brings in again."""
+    caller = await asking.as_owner(wanted.user_id)
+    which = Wanted(wanted.app_id, moment(wanted.from_date), moment(wanted.to_date), wanted.include_vectors)
+    archive = await services.backup.export(caller, which)
+    size = archive.seek(0, 2)
+    headers = {"Content-Length": str(size), "Content-Disposition": _disposition(caller.user)}
+    return StreamingResponse(_pieces(archive), media_type=_ZIP, headers=headers)
+
+
+@router.post(
+    "/import", response_model=Imported, responses=documented(400, 403, 404, 409, 413) | _PROGRESS, openapi_extra=_FORM
+)
+async def import_backup(
+    request: Request,
+    services: TheServices,
+    asking: TheAsking,
+    mode: Annotated[
+        str,
+        Query(
+            description="Of memories that are there: overwrite makes them what the archive says, skip leaves them.",
+            json_schema_extra={"enum": list(_MODES)},
+        ),
+    ] = "overwrite",
+    make_user: Annotated[bool, Query(description="Make the user, if there is none of this name.")] = False,
+) -> Any:
+    """Bring an archive in, all of it or nothing; what is refused for its content is left out and told."""
+    if mode not in _MODES:
+        raise HTTPException(400, "Invalid mode. Must be 'skip' or 'overwrite'.")
+    _may_send(asking)
+    as_lines = _LINES in request.headers.get("accept", "").lower()
+    async with services.backup.upload(asking.principal) as (spool, came):
+        form = await upload.receive(request, "file", spool, came)
+        caller = await _addressed(form, asking, make_user=make_user)
+    if as_lines:
+        lines = _told(services, caller, spool, cast(Mode, mode), sender_of(request.scope).request)
+        return StreamingResponse(lines, media_type=_LINES)
+    try:
+        report = await services.backup.restore(caller, spool, cast(Mode, mode))
+    except BadArchive as error:
+        return problem(400, error.code, error.message, error.hint)
+    return _imported(caller, report)
+
+
+def _may_send(asking: Asking) -> None:
+    """Refuse before anything is read what could not be allowed whoever the form names."""
+    principal = asking.principal
+    principal.must(Scope.WRITE)
+    if principal.app is not None:
+        raise Forbidden("Only the user may import memories.", code="owner_only")
+    if principal.namespaces is not None:
+        words = "Only a credential for all of the user's namespaces may import memories."
+        raise Forbidden(words, code="namespace_not_allowed")
+
+
+async def _addressed(form: upload.Form, asking: Asking, *, make_user: bool) -> Caller:
+    """Whose memory it is for, if what came is taken."""
+    limit = asking.services.settings.limits.backup
+    if not (form.filename or "").lower().endswith(".zip"):
+        raise HTTPException(400, "Expected a zip file.")
+    if form.size > limit:
+        raise TooLarge("file", f"has {form.size:,} bytes; the limit is {limit:,} (limits.backup)")
+    if "user_id" not in form.fields:
+        raise Invalid("user_id", "is required")
+    user = form.fields["user_id"]
+    caller = await (asking.as_new_owner(user) if make_user else asking.as_owner(user))
+    asking.services.backup.may_import(caller)
+    return caller
+
+
+async def _told(services: Services, caller: Caller, spool: Spool, mode: Mode, request_id: str) -> AsyncIterator[bytes]:
+    """The import in lines: how far it is, and what came of it. Who does not read them holds nothing up."""
+    news: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def progress(stage: Stage, done: int, total: int | None) -> None:
+        if news.qsize() < _UNREAD:
+            news.put_nowait(_line({"stage": stage, "done": done, "total": total}))
+
+    size = spool.tell()
+    importing = asyncio.create_task(services.backup.restore(caller, spool, mode, progress), name="import")
+    importing.add_done_callback(lambda _: news.put_nowait(None))
+    try:
+        yield _line({"stage": "receiving", "done": size, "total": size})
+        while (line := await news.get()) is not None:
+            yield line
+        yield _line(_outcome(importing, caller, request_id))
+    finally:
+        # Whoever went away has stopped it: nothing of it stays.
+        importing.cancel()
+        await asyncio.gather(importing, return_exceptions=True)
+
+
+def _outcome(importing: asyncio.Task[ImportReport], caller: Caller, request_id: str) -> dict[str, Any]:
+    try:
+        return _imported(caller, importing.result()).model_dump(mode="json")
+    except OpenMemoryError as error:
+        return {"error": error.code, "detail": error.message, "hint": error.hint}
+    except Exception:
+        log.exception("request %s failed: an import into the memory of a user", request_id)
+        words = f"The request failed; the log tells why under {request_id}."
+        return {"error": "internal_error", "detail": words, "hint": None}
+
+
+def _imported(caller: Caller, report: ImportReport) -> Imported:
+    return Imported(message=f'Import completed into user "{caller.user}"', report=report)
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+
+
+async def _pieces(archive: BinaryIO) -> AsyncIterator[bytes]:
+    try:
+        archive.seek(0)
+        while data := await asyncio.to_thread(archive.read, _PIECE):
+            yield data
+    finally:
+        archive.close()
+
+
+def _disposition(user: str) -> str:
+    """The name of the file; where a header cannot say it, beside a plain one."""
+    name = f"memories_export_{user}.zip"
+    if _PLAIN.fullmatch(user):
+        return f'attachment; filename="{name}"'
+    plain = "".join(each if _PLAIN.fullmatch(each) else "_" for each in name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -1,0 +1,148 @@
+"""Who asks over REST: the services of the application, and the caller that a request names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Path, Query, Request
+
+from openmemory.access import users
+from openmemory.access.caller import Caller
+from openmemory.access.principal import Principal
+from openmemory.errors import Forbidden, NotFound
+from openmemory.memories import checks
+from openmemory.sender import principal_of
+from openmemory.services import Services
+
+
+async def _services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+TheServices = Annotated[Services, Depends(_services)]
+
+
+async def _principal(request: Request) -> Principal:
+    return principal_of(request.scope)
+
+
+ThePrincipal = Annotated[Principal, Depends(_principal)]
+"""What the credential of the request proves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks, before it is known for which user."""
+
+    services: Services
+    principal: Principal
+
+    async def as_owner(self, user: str | None, field: str = "user_id") -> Caller:
+        """A user themself, who must exist; None means the credential's user, or the configured default.
+
+        Raises:
+            Forbidden: the credential does not speak for that user.
+            NotFound: no such user.
+        """
+        if user == "":
+            raise NotFound("User not found", code="user_not_found")
+        if user is not None:
+            checks.name(user, field, self.services.settings.limits)
+        return await self.services.directory.owner(self.principal, user)
+
+    async def as_owner_of(self, what: users.Belonging, id_: UUID, user: str | None) -> Caller:
+        """A user themself, of whom a memory or an app is asked for. Without a name it is the one whose it is, where the
+        credential speaks for every user; else as `as_owner`: OpenMemory's page names no user in some of its calls."""
+        if not user and self.principal.user is None and self.principal.app is None:
+            user = await users.owner_of(self.services.database, what, id_)
+        return await self.as_owner(user or None)
+
+    async def as_new_owner(self, user: str) -> Caller:
+        """A user themself, made on first use."""
+        checks.name(user, "user_id", self.services.settings.limits)
+        return await self.services.directory.owner(self.principal, user, make=True)
+
+    async def as_owner_by_either(self, user: str) -> Caller:
+        """A user themself, by name or by the internal id, which OpenMemory's archive action took."""
+        try:
+            return await self.as_owner(user)
+        except (NotFound, Forbidden):
+            try:
+                name = await users.name_of(self.services.database, UUID(user))
+            except ValueError:
+                name = None
+            if name is None or self.principal.user not in (None, name):
+                raise
+            return await self.services.directory.owner(self.principal, name)
+
+    async def as_app(self, user: str, app: str | None) -> Caller:
+        """An app of a user; both are made on first use. None means the credential's, or the configured default app."""
+        limits = self.services.settings.limits
+        checks.name(user, "user_id", limits)
+        if app is not None:
+            checks.name(app, "app", limits)
+        return await self.services.directory.speaking(self.principal, user, app)
+
+
+async def _asking(services: TheServices, principal: ThePrincipal) -> Asking:
+    return Asking(services, principal)
+
+
+TheAsking = Annotated[Asking, Depends(_asking)]
+
+_USER = Query(description="The user's name.", examples=["default_user"])
+UserName = Annotated[str, _USER]
+
+
+async def _owner(asking: TheAsking, user_id: UserName) -> Caller:
+    return await asking.as_owner(user_id)
+
+
+async def _owner_or_default(
+    asking: TheAsking,
+    user_id: Annotated[str | None, Query(description="The user's name; left out: the default user.")] = None,
+) -> Caller:
+    return await asking.as_owner(user_id or None)
+
+
+MemoryId = Annotated[UUID, Path(description="The memory's id.")]
+AppId = Annotated[UUID, Path(description="The app's id.")]
+_WHOSE = Query(description="The user's name; left out: whose it is, or with a user's own credential that user.")
+
+
+async def _owner_of_memory(
+    asking: TheAsking, memory_id: MemoryId, user_id: Annotated[str | None, _WHOSE] = None
+) -> Caller:
+    return await asking.as_owner_of("memory", memory_id, user_id)
+
+
+async def _owner_of_app(asking: TheAsking, app_id: AppId, user_id: Annotated[str | None, _WHOSE] = None) -> Caller:
+    return await asking.as_owner_of("app", app_id, user_id)
+
+
+CaptureId = Annotated[UUID, Path(description="The capture's id.")]
+
+
+async def _owner_of_capture(
+    asking: TheAsking, capture_id: CaptureId, user_id: Annotated[str | None, _WHOSE] = None
+) -> Caller:
+    return await asking.as_owner_of("capture", capture_id, user_id)
+
+
+Owner = Annotated[Caller, Depends(_owner)]
+"""The user that `?user_id=` names."""
+
+OwnerOrDefault = Annotated[Caller, Depends(_owner_or_default)]
+"""The user that `?user_id=` names, or the default user."""
+
+OwnerOfMemory = Annotated[Caller, Depends(_owner_of_memory)]
+"""The user that `?user_id=` names, or whose the memory in the path is."""
+
+OwnerOfApp = Annotated[Caller, Depends(_owner_of_app)]
+"""The user that `?user_id=` names, or whose the app in the path is."""
+
+OwnerOfCapture = Annotated[Caller, Depends(_owner_of_capture)]
+"""The user that `?user_id=` names, or whose the capture in the path is."""

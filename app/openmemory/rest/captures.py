@@ -1,0 +1,58 @@
+"""Captures over REST: what became of texts that a language model was asked about, and taking it back."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated
+
+from fastapi import Query
+
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import CapturePage, CaptureView, Usage
+from openmemory.rest.caller import CaptureId, Owner, OwnerOfCapture, TheServices
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+
+router = Router("/api/v1/captures", "memories")
+
+
+@router.get("", responses=documented(403, 404))
+async def list_captures(
+    services: TheServices,
+    caller: Owner,
+    status: Annotated[list[Status] | None, Query(description="Only these; may be given several times.")] = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> CapturePage:
+    """List what was said and what became of it, newest first. An app sees its own captures."""
+    return await services.captures.list(caller, statuses=status or (), page=page, size=size)
+
+
+@router.get("/usage", responses=documented(403, 404))
+async def get_usage(
+    services: TheServices,
+    caller: Owner,
+    first: Annotated[
+        date | None, Query(alias="from", description="The first day, in UTC; left out: 30 days with the last.")
+    ] = None,
+    last: Annotated[date | None, Query(alias="to", description="The last day, in UTC; left out: today.")] = None,
+) -> Usage:
+    """Tell what captures took of the language model, by day and app, failed attempts included: at most 366 days. It
+    stays when captures are removed. An app sees its own.
+    """
+    return await services.captures.usage(caller, first=first, last=last)
+
+
+@router.get("/{capture_id}", responses=documented(403, 404))
+async def get_capture(services: TheServices, caller: OwnerOfCapture, capture_id: CaptureId) -> CaptureView:
+    """Show one capture: how far it is, what was done and what was not, and what the language model took for it."""
+    return await services.captures.get(caller, capture_id)
+
+
+@router.post("/{capture_id}/undo", responses=documented(403, 404, 409))
+async def undo_capture(services: TheServices, caller: OwnerOfCapture, capture_id: CaptureId) -> CaptureView:
+    """Take back all that was made of a capture, as one step: what was added is deleted, what was changed, superseded or
+    deleted is as it was before. One that still waits is given up. All or nothing: where a memory was changed since,
+    nothing is undone (409).
+    """
+    return await services.captures.undo(caller, capture_id)

@@ -1,0 +1,49 @@
+"""How a refusal tells a client where to get a token, and which (RFC 6750, RFC 9728)."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote, urlsplit
+
+from openmemory.access.keys import looks_like_credential
+from openmemory.config import OAuth, Settings
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+_DOOR = re.compile(r"/mcp(?:/sse|/messages|/(?![Kk][Ee][Yy]/)[^/]+/(?:http|sse)/[^/]+(?:/messages)?)?")
+
+
+def www_authenticate(
+    settings: Settings, *, error: str | None, scope: str | None, path: str, description: str | None = None
+) -> str:
+    """The `WWW-Authenticate` of a refused request to `path`.
+
+    `error` is a code of RFC 6750 and None where no credential was sent; `scope` is what would have been enough, such as
+    "read" or "read write".
+    """
+    parts = {"realm": "openmemory"}
+    if settings.oauth.issuer:
+        base = urlsplit(settings.oauth.resource)
+        parts["resource_metadata"] = f"{base.scheme}://{base.netloc}{WELL_KNOWN}{resource_path(settings.oauth, path)}"
+    if error:
+        parts["error"] = error
+    if description:
+        parts["error_description"] = description
+    if scope and settings.oauth.issuer:
+        parts["scope"] = " ".join(settings.oauth.scope_prefix + one for one in scope.split())
+    return "Bearer " + ", ".join(f'{name}="{_plain(value)}"' for name, value in parts.items())
+
+
+def resource_path(oauth: OAuth, path: str) -> str:
+    """The path of the resource that a token for an address is asked for: of an MCP address itself, of any other that of
+    the service. So nothing else that a client wrote is repeated: it may be a key, misspelt or in the wrong place."""
+    base = urlsplit(oauth.resource).path
+    # A proxy may have cut the path of the service off, or not.
+    path = path.rstrip("/").removeprefix(base)
+    if _DOOR.fullmatch(path) is None or looks_like_credential(path):
+        return base
+    return base + quote(path, safe="/:@!$&'()*+,;=~-._")
+
+
+def _plain(value: str) -> str:
+    """A value without what a quoted string of RFC 6750 must not hold."""
+    return re.sub(r"[^\x20\x21\x23-\x5b\x5d-\x7e]", "'", value)

@@ -1,0 +1,179 @@
+"""What a failure looks like over HTTP: one body for all of them, `{"error", "detail", "hint"}`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from openmemory.access.principal import InsufficientScope
+from openmemory.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    OpenMemoryError,
+    TooLarge,
+    TooMany,
+    Unauthenticated,
+    Unavailable,
+)
+from openmemory.rest.challenge import www_authenticate
+from openmemory.sender import sender_of
+
+
+class Problem(BaseModel):
+    """A request that could not be answered."""
+
+    error: str = Field(description="A stable code for programs.", examples=["memory_not_found"])
+    detail: str = Field(description="What happened, for people.", examples=["Memory not found"])
+    hint: str | None = Field(description="What would work, if that is known.")
+
+
+# TooLarge is an Invalid: the more special one is asked for first.
+_STATUS: tuple[tuple[type[OpenMemoryError], int], ...] = (
+    (NotFound, 404),
+    (TooLarge, 413),
+    (Invalid, 422),
+    (Unauthenticated, 401),
+    (Forbidden, 403),
+    (Conflict, 409),
+    (TooMany, 429),
+    (Unavailable, 503),
+)
+_CODES = {
+    400: "bad_request",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+}
+MEANINGS = {
+    400: "The request contradicts itself or is not JSON.",
+    401: "The credential is missing, wrong or has ended.",
+    403: "Known, but not allowed: a paused app, a missing scope, another user's credential.",
+    404: "No such thing, or not this user's.",
+    409: "Contradicts the present state.",
+    413: "Over a limit; the detail names its setting.",
+    415: "The body is not declared as application/json, or is compressed.",
+    421: "The Host header names no service that is here.",
+    422: "A field cannot be used; the detail names it and says what would be valid.",
+    429: "Too often; `Retry-After` says when there is room again.",
+    503: "Something that is needed does not answer; `Retry-After` says when to try again.",
+}
+"""What each status of a failure means here."""
+SHOWN_PROBLEMS = 5
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The failures of an operation, for its OpenAPI description."""
+    return {status: {"model": Problem, "description": MEANINGS[status]} for status in statuses}
+
+
+def problem(
+    status: int, code: str, detail: str, hint: str | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The answer to a request that failed."""
+    # In ASCII, because a message may repeat input that has no form in UTF-8.
+    body = json.dumps({"error": code, "detail": detail, "hint": hint}).encode()
+    return Response(body, status, headers, media_type="application/json")
+
+
+def add_error_handlers(app: FastAPI, allowed: Mapping[str, str]) -> None:
+    """Answer every expected failure of `app` in the one shape. `allowed` are the methods of each path."""
+    app.state.allowed = allowed
+    app.add_exception_handler(OpenMemoryError, _expected)
+    app.add_exception_handler(RequestValidationError, _not_valid)
+    app.add_exception_handler(HTTPException, _http)
+
+
+async def _expected(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OpenMemoryError)
+    principal = sender_of(request.scope).principal
+    if principal is None:  # an address that is open to all
+        return refused(error)
+    services = request.app.state.services
+    try:
+        ids = [value for value in request.path_params.values() if isinstance(value, UUID)]
+        what = f"{request.method} {getattr(request.scope.get('route'), 'path', '')}"
+        await services.denials.note(principal, error, what, ids)
+    except Unavailable as away:
+        return refused(away)
+    answer = refused(error)
+    if isinstance(error, InsufficientScope):
+        answer.headers["WWW-Authenticate"] = www_authenticate(
+            services.settings, error=error.code, scope=error.scope, path=request.url.path, description=error.message
+        )
+    return answer
+
+
+def refused(error: OpenMemoryError) -> Response:
+    """The answer that tells of an expected failure."""
+    status = next((status for base, status in _STATUS if isinstance(error, base)), 500)
+    headers: dict[str, str] = {}
+    if isinstance(error, Unavailable | TooMany):
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    return problem(status, error.code, error.message, error.hint, headers)
+
+
+async def _not_valid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return problem(422, "invalid", not_valid(error.errors()))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = error.headers
+    if error.status_code == 405:
+        # The framework names the methods of one route, but a path may have several.
+        allowed = request.app.state.allowed.get(getattr(request.scope.get("route"), "path", ""))
+        headers = headers if allowed is None else {"Allow": allowed}
+    code = _CODES.get(error.status_code, "error")
+    hint = "GET /docs lists every path." if error.status_code in (404, 405) else None
+    return problem(error.status_code, code, str(error.detail), hint, headers)
+
+
+def not_valid(errors: Sequence[Any]) -> str:
+    """What pydantic found, as `field: problem; field: problem`. The input itself is not repeated."""
+    shown = [f"{_field(found['loc'])}: {_words(found)}" for found in errors[:SHOWN_PROBLEMS]]
+    if len(errors) > len(shown):
+        shown.append(f"and {len(errors) - len(shown)} more")
+    return "; ".join(shown)
+
+
+def _field(location: Sequence[str | int]) -> str:
+    """`("body", "memories", 3, "text")` as `memories[3].text`."""
+    whole = str(location[0]) if location else "body"
+    path = ""
+    # Parts in parentheses are our names of the alternatives of a union: no part of the input is called so.
+    for part in location[1:] if whole in ("body", "query", "path") else location:
+        if isinstance(part, int):
+            path += f"[{part}]" if path else f"{whole}[{part}]"
+        elif not part.startswith("("):
+            path += f".{part}" if path else part
+    return path or "body"
+
+
+_WORDS = {
+    "missing": "is required",
+    "extra_forbidden": "is not a known field",
+    "model_attributes_type": "must be a JSON object",
+    "model_type": "must be a JSON object",
+    "dict_type": "must be a JSON object",
+}
+
+
+def _words(found: Mapping[str, Any]) -> str:
+    message: str = _WORDS.get(found["type"]) or found["msg"].removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,353 @@
+"""What stands before every door, REST and MCP alike: hosts, origins, the API key, the size of requests, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from openmemory.access.authentication import Authenticator, Given
+from openmemory.access.principal import Door
+from openmemory.access.rates import Rates
+from openmemory.config import Settings
+from openmemory.errors import OpenMemoryError, Unauthenticated
+from openmemory.metrics.traffic import UNMATCHED
+from openmemory.rest import carried, docs, origins, proxies, upload
+from openmemory.rest.carried import Carried
+from openmemory.rest.challenge import WELL_KNOWN, www_authenticate
+from openmemory.rest.errors import problem, refused
+from openmemory.rest.hardening import hardened
+from openmemory.rest.origins import Origins
+from openmemory.sender import Sender, bind
+from openmemory.values import more_than
+
+log = logging.getLogger(__name__)
+
+_OPEN = docs.FILES | {origins.LIVE, "/"}
+_SESSION_POST = re.compile("/mcp/(messages|[^/]*/sse/[^/]*/messages)/?")
+"""Old MCP clients send their key only when they connect. The id of the session they are then given, which nobody can
+guess and which ends with their stream, stands for it; the door that knows the session decides."""
+
+_WITHOUT_POSTGRES = frozenset({"/metrics", "/health", origins.READY, "/api/v1/doctor"})
+"""What tells of an outage while it lasts, and nothing of anybody's memories."""
+
+_LONGEST_ADDRESS = 64
+
+_TYPE_IT = "Type the address yourself."
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_HEADERS = frozenset(
+    {
+        b"content-length", b"content-encoding", b"content-type", b"transfer-encoding", b"x-request-id", b"expect",
+        *origins.HEADERS, *carried.HEADERS,
+    }
+)  # fmt: skip
+
+
+_DRAINED_BYTES, _DRAINED_SECONDS = 64 * 1024 * 1024, 5
+"""How much of a body over the limit is read and dropped: most clients look for an answer only when all is sent, and
+would see a broken connection instead of the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """How large a body may be, by which setting, and how many JSON values it may have. None: it holds no JSON, and is
+    read as it comes."""
+
+    bytes: int
+    setting: str
+    values: int | None
+
+
+class _TooLong(Exception):
+    """The body went over a limit while it was read."""
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One request on its way through: what was read of it, and how far the answer is."""
+
+    path: str
+    headers: dict[bytes, bytes] = field(repr=False)
+    carried: Carried
+    address: str | None
+    added: list[tuple[bytes, bytes]] = field(default_factory=list)
+    shared: bool = False
+    started: bool = False
+    too_long: str | None = None
+    draining: bool = False
+    read: bool = False
+
+
+class Guard:
+    """Pure ASGI middleware: reads the headers once, then passes every message on unbuffered.
+
+    In this order: where the request comes from, the API key, the encoding and the size of the body. Whatever fails
+    unexpectedly behind it is logged under the request's id and answered with that id alone.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: Rates) -> None:
+        self._app = app
+        self._settings = settings
+        limits = settings.limits
+        self._bound = _Bound(limits.body, "limits.body", limits.json_values)
+        self._archives = _Bound(limits.backup + upload.OVERHEAD, "limits.backup", None)
+        self._authenticator = authenticator
+        self._rates = rates
+        self._origins = Origins(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let one request through, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
+        found = carried.taken(scope, headers)
+        exchange = _Exchange(
+            scope["path"],
+            headers,
+            found,
+            scope["client"][0][:_LONGEST_ADDRESS] if scope.get("client") else None,
+        )
+        request_id = exchange.headers.get(b"x-request-id", b"")
+        if not _SANE_ID.fullmatch(request_id):
+            request_id = uuid4().hex.encode()
+        exchange.added.append((b"x-request-id", request_id))
+        exchange.shared = self._origins.known(exchange.headers)
+        exchange.added += self._origins.cors(exchange.headers, exchange.shared)
+        refusal = self._origins.refusal(scope, exchange.headers, exchange.shared)
+        answer = _answering(exchange, send)
+        if refusal is not None:
+            await refusal(scope, receive, answer)
+            return
+        await self._answered(exchange, scope, receive, answer)
+
+    async def _answered(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
+        try:
+            await self._admitted(exchange, scope, receive, answer)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            if exchange.too_long is None:
+                request_id = exchange.added[0][1].decode()
+                # Its route, for the address may hold a key in the wrong place.
+                route = getattr(scope.get("route"), "path", UNMATCHED)
+                log.exception("request %s failed: %s %s", request_id, scope["method"], route)
+                if exchange.started:
+                    raise
+                failure = problem(500, "internal_error", f"The request failed; the log tells why under {request_id}.")
+                await failure(scope, receive, answer)
+                return
+            if not isinstance(error, _TooLong):
+                log.debug("what a request over the limit led to", exc_info=error)
+        if exchange.too_long is not None and not exchange.started:
+            detail, exchange.too_long = exchange.too_long, None
+            await _drain(exchange, receive)
+            await _over_limit(detail)(scope, receive, answer)
+
+    async def _admitted(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
+        refusal = await self._unknown(exchange, scope)
+        bound = self._bound_of(exchange, scope)
+        if refusal is None and (refusal := _encoded(exchange) or _too_large(exchange, bound)) is not None:
+            await _drain(exchange, receive)
+        if refusal is not None:
+            await refusal(scope, receive, answer)
+            return
+        length = exchange.headers.get(b"content-length")
+        few = length is not None and b"transfer-encoding" not in exchange.headers
+        if not few or bound.values is None or int(length or 0) > bound.values:
+            receive = _counting(exchange, receive, bound)
+        await self._app(scope, receive, answer)
+
+    async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
+        """Note on the request who sent it, or refuse it."""
+        path = exchange.path
+        if path in carried.SIGN_OUT and scope["method"] in ("GET", "POST"):
+            return carried.signed_out(scope)
+        # Where a credential is needed anyway, it makes no difference.
+        forwarded = not self._authenticator.required and proxies.passed_on(scope["headers"])
+        is_open = path in _OPEN or path.startswith(WELL_KNOWN)
+        key = exchange.carried.spoken
+        if path == origins.READY and not key:
+            # A probe that proves nothing is nobody's, and told no more than it needs.
+            is_open = self._authenticator.required or forwarded or not self._origins.named(exchange.headers)
+        cookie = exchange.carried.cookie if not key and (self._authenticator.required or forwarded) else None
+        if cookie is not None and not is_open:
+            if not self._origins.vouched(scope, exchange.headers):
+                return problem(
+                    403,
+                    "origin_not_allowed",
+                    "Cookie: counts only for pages of this service, and of origins that are named",
+                    "Send the key as `Authorization: Bearer KEY`, or add the page's origin to http.cors_origins.",
+                )
+            key = (cookie,)
+        given = Given(
+            key,
+            exchange.address,
+            exchange.added[0][1].decode(),
+            forwarded=forwarded,
+            outage=path.rstrip("/") in _WITHOUT_POSTGRES,
+        )
+        if path == "/" and exchange.carried.address and self._signs_in(scope, exchange):
+            return await self._signed_in(exchange, scope, given)
+        if is_open or (not given.credentials and _is_session_post(scope)):
+            bind(scope, Sender(None, exchange.address, given.request))
+            return None
+        try:
+            principal = await self._authenticator.principal(given)
+            if principal.metered:
+                await self._rates.request(principal.id)
+        except OpenMemoryError as error:
+            answer = self._refused(error, path)
+            if cookie is not None and isinstance(error, Unauthenticated):
+                carried.without_cookie(scope, answer)
+            return answer
+        door = Door.MCP if path.startswith("/mcp") else Door.REST
+        sender = replace(principal, door=door, address=exchange.address, request=given.request)
+        repeated = bool(exchange.carried.headers or cookie)
+        bind(scope, Sender(sender, exchange.address, given.request, repeated))
+        return None
+
+    def _signs_in(self, scope: Scope, exchange: _Exchange) -> bool:
+        """Whether a browser opens the address of a key, or a person has answered our own page that asks them."""
+        method = scope["method"]
+        return method == "GET" or (method == "POST" and self._origins.vouched(scope, exchange.headers))
+
+    async def _signed_in(self, exchange: _Exchange, scope: Scope, given: Given) -> Response:
+        """Give a browser the key of the address it was opened with as a cookie, if the key is good."""
+        if not self._origins.vouched(scope, exchange.headers):
+            # Otherwise another site's link could sign somebody in as somebody else, and have their memories.
+            return problem(403, "origin_not_allowed", "key: another site's link cannot sign you in", _TYPE_IT)
+        try:
+            await self._authenticator.principal(given)
+        except OpenMemoryError as error:
+            return self._refused(error, exchange.path)
+        if not origins.told(exchange.headers):
+            return carried.asked(given.credentials[0])
+        return carried.signed_in(scope, given.credentials[0])
+
+    def _refused(self, error: OpenMemoryError, path: str) -> Response:
+        answer = refused(error)
+        if isinstance(error, Unauthenticated):
+            wrong = None if error.code == Unauthenticated.code else "invalid_token"
+            words = None if wrong is None else error.message
+            answer.headers["WWW-Authenticate"] = www_authenticate(
+                self._settings, error=wrong, scope="read write", path=path, description=words
+            )
+        return answer
+
+    def _bound_of(self, exchange: _Exchange, scope: Scope) -> _Bound:
+        """Decided by the head of the request alone: only a form is let in where archives come in."""
+        if scope["method"] != "POST" or exchange.path.removesuffix("/") != upload.ARCHIVES:
+            return self._bound
+        content_type = exchange.headers.get(b"content-type", b"").decode("latin-1")
+        return self._archives if upload.is_multipart(content_type) else self._bound
+
+
+def _too_large(exchange: _Exchange, bound: _Bound) -> Response | None:
+    length = exchange.headers.get(b"content-length")
+    if length is None:
+        return None
+    if not length.isdigit() or len(length) > 19:
+        return problem(400, "bad_request", "Content-Length: must be a number of bytes")
+    if int(length) <= bound.bytes:
+        return None
+    return _over_limit(f"body: has {int(length):,} bytes; the limit is {bound.bytes:,} ({bound.setting})")
+
+
+def _counting(exchange: _Exchange, receive: Receive, bound: _Bound) -> Receive:
+    """Receives like `receive`, until the body goes over a limit: its bytes, or at its end its JSON values."""
+    left = bound.bytes
+    chunks: list[bytes] = []
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        if message["type"] != "http.request" or exchange.draining:
+            return message
+        body = message.get("body", b"")
+        left -= len(body)
+        exchange.read = not message.get("more_body", False)
+        if bound.values is not None:
+            chunks.append(body)
+        if left < 0:
+            exchange.too_long = (
+                f"body: is longer than {bound.bytes:,} bytes; the limit is {bound.bytes:,} ({bound.setting})"
+            )
+        elif exchange.read and bound.values is not None and more_than(bound.values, b"".join(chunks)):
+            exchange.too_long = f"body: has more than {bound.values:,} JSON values (limits.json_values)"
+        if exchange.read or exchange.too_long is not None:
+            chunks.clear()
+        if exchange.too_long is not None:
+            raise _TooLong
+        return message
+
+    return counted
+
+
+def _answering(exchange: _Exchange, send: Send) -> Send:
+    """Sends like `send`, with our headers; nothing, once the request turned out to be too long."""
+
+    async def answer(message: Message) -> None:
+        if exchange.too_long is not None and not exchange.started:
+            return
+        if message["type"] == "http.response.start":
+            exchange.started = True
+            message["headers"] = hardened(message.get("headers", ()), exchange.added, exchange.shared)
+        await send(message)
+
+    return answer
+
+
+async def _drain(exchange: _Exchange, receive: Receive) -> None:
+    if exchange.read or b"expect" in exchange.headers:
+        return  # all was sent, or the client waits to be told before it sends
+    exchange.draining = True
+    left = _DRAINED_BYTES
+    try:
+        async with asyncio.timeout(_DRAINED_SECONDS):
+            while left > 0:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return
+                left -= len(message.get("body", b""))
+    except TimeoutError:
+        return
+
+
+def _encoded(exchange: _Exchange) -> Response | None:
+    """Refuses a compressed body: a few KB of it could become any number of GB."""
+    if b"content-encoding" not in exchange.headers:
+        return None
+    encoding = exchange.headers[b"content-encoding"].strip().lower()
+    if encoding in (b"", b"identity"):
+        return None
+    return problem(
+        415,
+        "unsupported_media_type",
+        f"Content-Encoding: must be left out, not {encoding.decode('latin-1')[:80]!r}",
+        "Send the body uncompressed.",
+        {"Accept-Encoding": "identity", "Connection": "close"},
+    )
+
+
+def _over_limit(detail: str) -> Response:
+    # What is left of the body is not read, so the connection is of no further use.
+    return problem(413, "too_large", detail, headers={"Connection": "close"})
+
+
+def _is_session_post(scope: Scope) -> bool:
+    """Whether a message may be for a session that stands for its credential. A slash in a name, percent-encoded, is no
+    part of the path: the address is looked at as it was sent, as the doors do."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    path = raw.decode("latin-1")
+    return scope["method"] == "POST" and b"session_id=" in scope["query_string"] and bool(_SESSION_POST.fullmatch(path))

@@ -1,0 +1,91 @@
+"""API keys over REST: for administrators."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Body, Query
+from pydantic import BaseModel
+
+from openmemory.access.keys import Key, KeyCreate, KeyCreated
+from openmemory.memories import checks
+from openmemory.rest.caller import ThePrincipal, TheServices
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+from openmemory.rest.schemas import Message
+
+router = Router("/api/v1/keys", "access")
+
+
+class KeyList(BaseModel):
+    """Keys, newest first."""
+
+    keys: list[Key]
+
+
+@router.post("", responses=documented(403), status_code=201)
+async def create_key(
+    services: TheServices,
+    principal: ThePrincipal,
+    new: Annotated[
+        KeyCreate,
+        Body(
+            openapi_examples={
+                "an assistant of one user": {"value": {"name": "claude", "user_id": "alice", "app": "claude"}},
+                "a program that reads one project": {
+                    "value": {
+                        "name": "report",
+                        "user_id": "alice",
+                        "namespaces": ["webshop"],
+                        "scopes": ["read"],
+                        "expires_at": "2027-01-31T12:00:00Z",
+                    }
+                },
+                "a second administrator": {
+                    "value": {"name": "bob", "everyone": True, "scopes": ["read", "write", "admin"]}
+                },
+            }
+        ),
+    ],
+) -> KeyCreated:
+    """Make a key. The answer shows it this once. Needs the scope `admin`."""
+    limits = services.settings.limits
+    for field in ("name", "user_id", "app"):
+        value = getattr(new, field)
+        if value is not None:
+            checks.name(value, field, limits)
+    for namespace in new.namespaces or ():
+        checks.name(namespace, "namespaces", limits)
+    return await services.keys.create(principal, new)
+
+
+@router.get("", responses=documented(403))
+async def list_keys(
+    services: TheServices,
+    principal: ThePrincipal,
+    user_id: Annotated[str | None, Query(description="Only the keys of this user.")] = None,
+    ended: Annotated[bool, Query(description="The revoked and expired ones too.")] = False,
+) -> KeyList:
+    """List the keys, without the keys themselves. Needs the scope `admin`."""
+    if user_id is not None:
+        checks.name(user_id, "user_id", services.settings.limits)
+    return KeyList(keys=await services.keys.list(principal, user=user_id, ended=ended))
+
+
+@router.post("/{key_id}/rotate", responses=documented(403, 404), status_code=201)
+async def rotate_key(
+    services: TheServices,
+    principal: ThePrincipal,
+    key_id: UUID,
+    keep: Annotated[int, Query(ge=0, le=2_592_000, description="Seconds that the old one stays good.")] = 0,
+) -> KeyCreated:
+    """Make another key with the same rights, and end the old one. Needs the scope `admin`."""
+    return await services.keys.rotate(principal, key_id, keep=keep)
+
+
+@router.delete("/{key_id}", responses=documented(403, 404))
+async def revoke_key(services: TheServices, principal: ThePrincipal, key_id: UUID) -> Message:
+    """End a key: within five seconds no process takes it any more. Needs the scope `admin`."""
+    await services.keys.revoke(principal, key_id)
+    return Message(message="Successfully revoked the key")

@@ -1,0 +1,53 @@
+"""How many requests come through every door, and how long they take."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from openmemory.metrics.traffic import UNMATCHED, Traffic
+
+_WENT_AWAY = 499
+"""The status of a request whose client did not wait for one."""
+
+
+class Measure:
+    """Pure ASGI middleware, the outermost: it sees what the guard refuses too."""
+
+    def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
+        self._app = app
+        self._traffic = traffic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let one request through and count it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status, counted = _WENT_AWAY, False
+
+        async def watched(message: Message) -> None:
+            nonlocal status, counted
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if _is_stream(message):
+                    counted = True
+                    self._count(scope, status, started)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            if not counted:
+                self._count(scope, status, started)
+
+    def _count(self, scope: Scope, status: int, started: float) -> None:
+        template: str = getattr(scope.get("route"), "path", UNMATCHED)
+        self._traffic.request(template, scope["method"], status, time.perf_counter() - started)
+
+
+def _is_stream(message: Message) -> bool:
+    return any(
+        name == b"content-type" and value.startswith(b"text/event-stream") for name, value in message.get("headers", ())
+    )

@@ -1,0 +1,352 @@
+"""Memories over REST: list, add, read, change, forget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import Body, Header, HTTPException, Query, Response
+
+from openmemory.access.caller import Caller
+from openmemory.access.principal import Scope
+from openmemory.audit.schemas import AccessLogPage
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import Outcome
+from openmemory.errors import Invalid
+from openmemory.memories import pairs, repository
+from openmemory.memories.idempotency import Once
+from openmemory.memories.list_sql import SORTABLE
+from openmemory.memories.models import State
+from openmemory.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
+from openmemory.rest.caller import MemoryId, Owner, OwnerOfMemory, TheAsking, TheServices
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+from openmemory.rest.schemas import (
+    MemoriesOfUser,
+    MemoryChange,
+    MemoryDetail,
+    MemoryFilter,
+    MemoryPage,
+    MemoryRow,
+    MemoryRowAdded,
+    Message,
+    NewMemoryOfUser,
+    Seconds,
+    listed,
+    moment,
+    parts,
+)
+from openmemory.services import Services
+from openmemory.stats.schemas import CategoryList
+
+NO_LLM = "Stored verbatim: no language model is configured to extract facts."
+
+router = Router("/api/v1/memories", "memories")
+
+_ID = "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"
+
+
+@router.get("", responses=documented(403, 404))
+async def list_memories(
+    *,
+    services: TheServices,
+    caller: Owner,
+    app_id: UUID | None = None,
+    from_date: Seconds | None = None,
+    to_date: Seconds | None = None,
+    categories: Annotated[str | None, Query(description="Names, separated by commas; any of them.")] = None,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=100)] = 50,
+    search_query: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
+    sort_column: Annotated[str | None, Query(description="A column; an unknown one is ignored.")] = None,
+    sort_direction: Annotated[str | None, Query(description="asc or desc.")] = None,
+    namespace: str | None = None,
+    thread_id: str | None = None,
+    kind: str | None = None,
+    state: Annotated[str, Query(description="States, separated by commas: active, paused, archived, deleted.")] = (
+        "active"
+    ),
+    export: Annotated[bool, Query(description="The logs say that they were exported.")] = False,
+) -> MemoryPage:
+    """List a user's memories."""
+    sort, descending = _sorting(sort_column, sort_direction)
+    query = MemoryQuery(
+        states=_states(state),
+        text=search_query or None,
+        app_ids=(app_id,) if app_id else (),
+        namespaces=listed(namespace),
+        threads=listed(thread_id),
+        kinds=listed(kind),
+        categories=tuple(parts(categories)),
+        created_from=moment(from_date),
+        created_to=moment(to_date),
+        sort=sort,
+        descending=descending,
+        page=page,
+        size=size,
+    )
+    return MemoryPage.of(await services.memories.list(caller, query, export=export))
+
+
+_LATER = {"model": Outcome, "description": "Kept; the language model is asked in the background, or again."}
+
+
+@router.post("", responses=documented(403, 409, 413) | {202: _LATER})
+async def add_memory(
+    services: TheServices,
+    asking: TheAsking,
+    response: Response,
+    new: Annotated[
+        NewMemoryOfUser,
+        Body(
+            openapi_examples={
+                "shortest": {"value": {"user_id": "alice", "text": "Alice drinks her coffee black."}},
+                "for two weeks": {
+                    "value": {"user_id": "alice", "text": "The lift is out of order.", "infer": False, "ttl_days": 14}
+                },
+                "by an app, filed": {
+                    "value": {
+                        "user_id": "alice",
+                        "text": "We deploy on Tuesdays.",
+                        "infer": False,
+                        "app": "claude",
+                        "namespace": "webshop",
+                        "kind": "decision",
+                        "categories": ["work"],
+                        "metadata": {"source": "standup"},
+                    }
+                },
+                "pairs": {
+                    "summary": "Merged with what the app knows of these keys",
+                    "value": {"user_id": "alice", "text": "budget=40K | lead=Ada", "namespace": "webshop"},
+                },
+                "a conversation": {
+                    "value": {
+                        "user_id": "alice",
+                        "messages": [
+                            {"role": "user", "content": "I moved from Lisbon to Porto last week."},
+                            {"role": "assistant", "content": "Congratulations!"},
+                        ],
+                        "async": True,
+                    }
+                },
+            }
+        ),
+    ],
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            description="Makes it safe to send the request again: with the same key and body it is done once, and has"
+            " the first answer again, for a week. With another body the key is refused."
+        ),
+    ] = None,
+) -> MemoryRowAdded | Outcome:
+    """Remember one text verbatim: the answer is its row. An identical active one of the same app and namespace is
+    answered instead (`NONE`). `capture.duplicates` tells what becomes of one that says the same in other words, and
+    `capture.pairs` what of `key=value | key=value`: the app's memory with such keys takes the new values (`UPDATE`).
+
+    With `infer` and a language model, facts are extracted from it, and what is remembered already is completed,
+    superseded or deleted accordingly: the answer lists what was done and what was refused. Where that takes long or
+    fails the status is 202 and the text is kept until it was done; `GET /api/v1/captures/{capture_id}` tells how far it
+    is, `POST /api/v1/captures/{capture_id}/undo` takes it back.
+    """
+    caller = await asking.as_app(new.user_id, new.app)
+    _check_said(new)
+    captured = bool(new.infer) and await services.captures.possible()
+    once = None
+    if idempotency_key is not None:
+        request = f"{'capture' if captured else 'memory'} {new.model_dump_json()}"
+        once = Once.of(idempotency_key, request, services.settings.limits)
+    if captured:
+        outcome = await services.captures.add(caller, new.capture(once))
+        response.status_code = 202 if outcome.status in (Status.PENDING, Status.WORKING) else 200
+        return outcome
+    if new.messages:
+        raise Invalid(
+            "messages",
+            "need a language model, with infer=true",
+            code="no_language_model",
+            hint="Choose one (llm.provider in openmemory.toml, or PUT /api/v1/config/mem0/llm), or send texts.",
+        )
+    # The time is set here, so that the row of a new memory is known without reading it back.
+    created_at = new.created_at or datetime.now(UTC)
+    create = services.memories.intake.created(replace(new.create(), created_at=created_at))
+    added = await services.memories.add(caller, create, once)
+    created_at = added.first_at or created_at
+    changed = pairs.told(added.changed) if added.changed else None
+    note = " ".join(part for part in (NO_LLM if new.infer else None, added.note, changed) if part) or None
+    is_new = added.event in (Event.ADD, Event.SUPERSEDE)
+    twin = None if is_new else await _readable(services, caller, added.id)
+    if twin is None:
+        # Of a memory that says the same and that the caller may not see, it is told what the caller has said.
+        return MemoryRowAdded.new(caller, added, create, created_at, note)
+    return MemoryRowAdded.of_twin(twin, added, note)
+
+
+@router.delete("", responses=documented(403, 404, 413))
+async def delete_memories(
+    services: TheServices,
+    asking: TheAsking,
+    which: Annotated[
+        MemoriesOfUser, Body(openapi_examples={"one": {"value": {"memory_ids": [_ID], "user_id": "alice"}}})
+    ],
+) -> Message:
+    """Delete memories softly; `actions/restore` brings them back. All or none."""
+    caller = await asking.as_owner(which.user_id)
+    count = await services.memories.delete(caller, which.memory_ids)
+    return Message(message=f"Successfully deleted {count} memories")
+
+
+@router.post("/filter", responses=documented(400, 403, 404))
+async def filter_memories(
+    services: TheServices,
+    asking: TheAsking,
+    wanted: Annotated[
+        MemoryFilter,
+        Body(
+            openapi_examples={
+                "newest first": {"value": {"user_id": "alice", "page": 1, "size": 20}},
+                "sorted": {"value": {"user_id": "alice", "sort_column": "memory", "sort_direction": "asc"}},
+            }
+        ),
+    ],
+) -> MemoryPage:
+    """List a user's active and paused memories, and the archived ones on demand."""
+    sort, descending = _filter_sorting(wanted)
+    caller = await asking.as_owner(wanted.user_id)
+    archived = (State.ARCHIVED,) if wanted.show_archived else ()
+    query = MemoryQuery(
+        states=(State.ACTIVE, State.PAUSED, *archived),
+        text=wanted.search_query or None,
+        app_ids=tuple(wanted.app_ids or ()),
+        category_ids=tuple(wanted.category_ids or ()),
+        created_from=moment(wanted.from_date),
+        created_to=moment(wanted.to_date),
+        sort=sort,
+        descending=descending,
+        page=wanted.page,
+        size=wanted.size,
+    )
+    return MemoryPage.of(await services.memories.list(caller, query))
+
+
+@router.get("/categories", responses=documented(403, 404))
+async def list_categories(services: TheServices, caller: Owner) -> CategoryList:
+    """List the categories of a user's active and paused memories. Times are UTC without an offset."""
+    return await services.stats.categories(caller)
+
+
+@router.get("/{memory_id}", responses=documented(403, 404))
+async def get_memory(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> MemoryDetail:
+    """Show one memory, in whatever state it is."""
+    return MemoryDetail.of(await services.memories.get(caller, memory_id))
+
+
+@router.put("/{memory_id}", responses=documented(403, 404, 409, 413))
+async def update_memory(
+    services: TheServices,
+    asking: TheAsking,
+    memory_id: MemoryId,
+    change: Annotated[
+        MemoryChange,
+        Body(
+            openapi_examples={
+                "text": {"value": {"user_id": "alice", "memory_content": "Alice drinks tea."}},
+                "categories": {"value": {"user_id": "alice", "categories": ["food"]}},
+                "for a month": {"value": {"user_id": "alice", "ttl_days": 30}},
+                "for ever again": {"value": {"user_id": "alice", "expires_at": None}},
+            }
+        ),
+    ],
+) -> MemoryRow:
+    """Change the text, metadata, categories or expiry of one memory; its vector follows, its history keeps the old
+    text."""
+    update = change.update()
+    if update == MemoryUpdate():
+        raise Invalid("memory_content", "must be given, or metadata, categories, expires_at or ttl_days")
+    caller = await asking.as_owner(change.user_id)
+    return MemoryRow.of(await services.memories.update(caller, memory_id, update, field="memory_content"))
+
+
+@router.get("/{memory_id}/history", responses=documented(403, 404))
+async def get_history(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> History:
+    """Show all states and texts that one memory has had, oldest first."""
+    return await services.memories.history(caller, memory_id)
+
+
+@router.get("/{memory_id}/related", responses=documented(403, 404))
+async def list_related(
+    services: TheServices,
+    caller: OwnerOfMemory,
+    memory_id: MemoryId,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+) -> MemoryPage:
+    """List the memories that share categories with one, five on a page, those that share most first."""
+    return MemoryPage.of(await services.memories.related(caller, memory_id, page=page))
+
+
+@router.get("/{memory_id}/access-log", responses=documented(403, 404))
+async def get_access_log(
+    services: TheServices,
+    caller: OwnerOfMemory,
+    memory_id: MemoryId,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    page_size: Annotated[int, Query(ge=1, le=100)] = 10,
+) -> AccessLogPage:
+    """Show who accessed one memory, newest first. Times are UTC without an offset."""
+    return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size)
+
+
+def _check_said(new: NewMemoryOfUser) -> None:
+    if new.messages and new.text:
+        raise Invalid("messages", "must be left out where text is given")
+    if new.messages is not None and not new.messages:
+        raise Invalid("messages", "must hold at least one message")
+    if new.messages is None and "text" not in new.model_fields_set:
+        raise Invalid("text", "is required, or messages")
+
+
+async def _readable(services: Services, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
+    """A memory that the caller wrote again, if they may see it. No access of its own, so not logged."""
+    if Scope.READ not in caller.principal.scopes:
+        return None
+    async with services.database.statement() as tx:
+        return await repository.get(tx, caller, memory_id)
+
+
+def _states(text: str) -> tuple[State, ...]:
+    try:
+        states = tuple(State(part) for part in parts(text))
+    except ValueError:
+        states = ()
+    if not states:
+        raise Invalid("state", f"must be one or more, separated by commas, of {', '.join(State)}")
+    return states
+
+
+def _sorting(column: str | None, direction: str | None) -> tuple[str, bool]:
+    descending = _descending(direction)
+    if descending is None:
+        raise Invalid("sort_direction", "must be asc or desc")
+    if column not in SORTABLE:
+        return "created_at", True
+    # Upwards unless told otherwise, as OpenMemory sorted.
+    return column, bool(direction) and descending
+
+
+def _filter_sorting(wanted: MemoryFilter) -> tuple[str, bool]:
+    if not wanted.sort_column or not wanted.sort_direction:
+        return "created_at", True
+    descending = _descending(wanted.sort_direction)
+    if wanted.sort_column not in ("memory", "app_name", "created_at"):
+        raise HTTPException(400, "Invalid sort column")
+    if descending is None:
+        raise HTTPException(400, "Invalid sort direction")
+    return wanted.sort_column, descending
+
+
+def _descending(direction: str | None) -> bool | None:
+    known: dict[str | None, Literal[True, False]] = {"asc": False, "desc": True, None: True}
+    return known.get(direction.lower() if direction else None)

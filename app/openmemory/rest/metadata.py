@@ -1,0 +1,50 @@
+"""Where the tokens come from that this service takes (RFC 9728)."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field
+
+from openmemory.config import OAuth
+from openmemory.errors import NotFound
+from openmemory.rest.caller import TheServices
+from openmemory.rest.challenge import WELL_KNOWN, resource_path
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+
+router = Router(WELL_KNOWN, "operation")
+
+
+class ProtectedResource(BaseModel):
+    """What a client needs to know to get a token for an address of this service."""
+
+    resource: str = Field(description="The address, as a token for it is asked for.")
+    authorization_servers: list[str] = Field(description="Who issues tokens for it.")
+    scopes_supported: list[str] = Field(description="What a token may be for.")
+    bearer_methods_supported: list[str] = Field(["header"], description="How a token is sent.")
+    resource_name: str = Field("OpenMemory", description="The name for people.")
+
+
+@router.get("", responses=documented(404))
+async def protected_resource(services: TheServices) -> ProtectedResource:
+    """Say which authorization server issues tokens for this service. Needs no key; 404 without one."""
+    return _described(services.settings.oauth, "")
+
+
+@router.get("/{path:path}", include_in_schema=False)
+async def protected_path(services: TheServices, path: str) -> ProtectedResource:
+    """The same for one address of MCP, such as `/mcp/sse`."""
+    return _described(services.settings.oauth, "/" + path)
+
+
+def _described(oauth: OAuth, path: str) -> ProtectedResource:
+    if not oauth.issuer:
+        raise NotFound("OAuth is off", code="oauth_off", hint="Set oauth.issuer and oauth.resource.")
+    base = urlsplit(oauth.resource)
+    scopes = ["read", "write", *(["admin"] if oauth.admins else [])]
+    return ProtectedResource(
+        resource=f"{base.scheme}://{base.netloc}{resource_path(oauth, path)}",
+        authorization_servers=[oauth.issuer],
+        scopes_supported=[oauth.scope_prefix + scope for scope in scopes],
+    )

@@ -1,0 +1,204 @@
+"""Which names the service answers to, and which web pages may call it: what keeps other sites' pages out of a browser
+that can reach us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from openmemory.access.authentication import credentials_required, is_here
+from openmemory.addresses import parsed
+from openmemory.config import Settings
+from openmemory.rest.errors import problem
+from openmemory.sections import origins
+
+LIVE, READY = "/health/live", "/health/ready"
+PROBES = frozenset({LIVE, READY})
+PAGES = frozenset({"/", "/docs"})
+"""What a link on another site may lead to: nothing there is anybody's, and nothing is noted as read."""
+
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/?#]+)(:[0-9]*)?")
+_REMEMBERED = 100
+"""Host headers that are known to be ours as they are written."""
+_METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+_EXPOSED = b"X-Request-ID, Retry-After, Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate"
+_FOREIGN = frozenset({b"cross-site", b"same-site"})
+"""What browsers tell of requests between two origins; one site is any port of one host, so that is no protection."""
+
+HEADERS = frozenset(
+    {
+        b"host", b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest",
+        b"access-control-request-method", b"access-control-request-headers", b"access-control-request-private-network",
+    }
+)  # fmt: skip
+"""The headers that are looked at here."""
+
+Headers = Mapping[bytes, bytes]
+
+
+class Origins:
+    """In this order: the Host header (against DNS rebinding), preflights, the Origin header, and what a browser asks
+    for without one (pictures, scripts, frames, links) on behalf of another origin's page."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._hosts = _accepted_hosts(settings)
+        self._seen: set[bytes] = set()
+        self._pages = frozenset(each for origin in settings.http.cors_origins for each in origins(origin))
+        self._any = "*" in self._pages
+
+    def known(self, headers: Headers) -> bool:
+        """Whether the request comes from a page that may call."""
+        origin = headers.get(b"origin")
+        return origin is not None and (self._any or origin.decode("latin-1").lower() in self._pages)
+
+    def vouched(self, scope: Scope, headers: Headers) -> bool:
+        """Whether what a browser sends by itself counts: the request comes from a page of ours or of an origin that is
+        named ('*' names none), or from a person who typed the address.
+
+        A browser tells the origin of whatever is no GET. Of a GET it may tell no more than the referrer, over plain
+        HTTP between two machines, and not even that if the page forbids it; then SameSite keeps other sites from
+        sending the cookie.
+        """
+        origin = headers.get(b"origin")
+        if origin is not None:
+            return self._is_ours(scope, headers, origin)
+        reads = scope["method"] in ("GET", "HEAD")
+        site = headers.get(b"sec-fetch-site", b"").lower()
+        if site:
+            return site == b"same-origin" or (reads and site == b"none")
+        referer = headers.get(b"referer")
+        return reads and (referer is None or self._is_ours(scope, headers, _origin_of(referer)))
+
+    def _is_ours(self, scope: Scope, headers: Headers, origin: bytes) -> bool:
+        return origin.decode("latin-1").lower() in self._pages or _is_own(scope, headers, origin)
+
+    def cors(self, headers: Headers, known: bool) -> list[tuple[bytes, bytes]]:
+        """What the answer says about it to the browser. Any page may call without what a browser keeps for us; only one
+        that is named, with it."""
+        if b"origin" not in headers:
+            return []
+        if not known:
+            return [(b"vary", b"Origin")]
+        if self._any:
+            return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", _EXPOSED)]
+        return [
+            (b"vary", b"Origin"),
+            (b"access-control-allow-origin", headers[b"origin"]),
+            (b"access-control-allow-credentials", b"true"),
+            (b"access-control-expose-headers", _EXPOSED),
+        ]
+
+    def refusal(self, scope: Scope, headers: Headers, known: bool) -> Response | None:
+        """The answer to a request that may not come further; None if it may."""
+        return (
+            self._wrong_host(scope["path"], headers)
+            or (self._preflight(headers) if known and scope["method"] == "OPTIONS" else None)
+            or (None if known else self._wrong_origin(scope, headers))
+        )
+
+    def named(self, headers: Headers) -> bool:
+        """Returns True if the Host header is a name of this service."""
+        given = headers.get(b"host", b"")
+        if given in self._seen or self._hosts is None:
+            return True
+        host = given.decode("latin-1").lower()
+        if host not in self._hosts and _without_port(host) not in self._hosts:
+            return False
+        if len(self._seen) < _REMEMBERED:
+            self._seen.add(given)
+        return True
+
+    def _wrong_host(self, path: str, headers: Headers) -> Response | None:
+        if self.named(headers) or path == LIVE:
+            return None
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        # Containers and load balancers probe by address, which they cannot know beforehand, or without a Host. A page
+        # that was rebound comes under a name, the one that it was loaded from.
+        if path == READY and (not host or parsed(_without_port(host).strip("[]")) is not None):
+            return None
+        return problem(
+            421,
+            "host_not_allowed",
+            f"Host: {host[:200]!r} is not a name of this service",
+            "Add the name to http.allowed_hosts.",
+        )
+
+    def _preflight(self, headers: Headers) -> Response | None:
+        if b"access-control-request-method" not in headers:
+            return None
+        wanted = headers.get(b"access-control-request-headers", b"").decode("latin-1")
+        allowed = {
+            "Access-Control-Allow-Methods": _METHODS,
+            "Access-Control-Allow-Headers": wanted or "Content-Type",
+            "Access-Control-Max-Age": "600",
+        }
+        if b"access-control-request-private-network" in headers and not self._any:
+            # A page of the public network calls a private one: for that it must have been named.
+            allowed["Access-Control-Allow-Private-Network"] = "true"
+        return Response(status_code=204, headers=allowed)
+
+    def _wrong_origin(self, scope: Scope, headers: Headers) -> Response | None:
+        origin = headers.get(b"origin")
+        if origin is None:
+            return None if b"sec-fetch-site" not in headers else self._foreign(scope, headers)
+        if _is_own(scope, headers, origin):
+            return None
+        return problem(
+            403,
+            "origin_not_allowed",
+            f"Origin: pages of {origin.decode('latin-1')[:200]!r} may not call this service",
+            "Add the origin to http.cors_origins.",
+        )
+
+    def _foreign(self, scope: Scope, headers: Headers) -> Response | None:
+        if self._any or headers[b"sec-fetch-site"].lower() not in _FOREIGN:
+            return None
+        navigates = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+        if navigates and scope["method"] == "GET" and scope["path"] in PAGES:
+            return None
+        return problem(
+            403,
+            "origin_not_allowed",
+            "Sec-Fetch-Site: a page of another origin made the browser ask for this, without saying which (Origin)",
+            "Type the address yourself, or call with fetch() from an origin of http.cors_origins.",
+        )
+
+
+def told(headers: Headers) -> bool:
+    """Whether a browser says from where it asks: without, a link of any site looks like an address that was typed."""
+    return any(name in headers for name in (b"origin", b"sec-fetch-site", b"referer"))
+
+
+def _origin_of(address: bytes) -> bytes:
+    scheme, separator, rest = address.partition(b"://")
+    return scheme + separator + re.split(rb"[/?#]", rest, maxsplit=1)[0]
+
+
+def _is_own(scope: Scope, headers: Headers, origin: bytes) -> bool:
+    """Whether a page of ours asks, under the very name that it asks for."""
+    scheme, separator, host = origin.lower().partition(b"://")
+    # Behind a proxy that ends TLS a page of ours has https where we have http; never the other way round.
+    downgraded = scheme != b"https" and scope.get("scheme") == "https"
+    return bool(separator) and host == headers.get(b"host", b"").lower() and not downgraded
+
+
+def _accepted_hosts(settings: Settings) -> frozenset[str] | None:
+    """The names by which the service may be called; None for any.
+
+    Beyond loopback a credential protects, which a page that was rebound does not have; there only a list that is given
+    counts.
+    """
+    given = [name.lower() for name in settings.http.allowed_hosts]
+    if "*" in given or (not is_here(settings.host) and not given and credentials_required(settings)):
+        return None
+    own = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return frozenset([*_LOOPBACK, own.lower(), *given])
+
+
+def _without_port(host: str) -> str:
+    found = _AUTHORITY.fullmatch(host)
+    return found[1].rstrip(".") if found else ""

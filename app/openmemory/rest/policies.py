@@ -1,0 +1,104 @@
+"""Archive policies over REST."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Body, Query
+from pydantic import BaseModel, Field
+
+from openmemory.memories import checks
+from openmemory.memories.checks import MAX_DAYS
+from openmemory.memories.policies import Policy, PolicyCreate
+from openmemory.memories.upcoming import MAX_PAGE_SIZE, UpcomingPage, UpcomingQuery
+from openmemory.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+from openmemory.rest.schemas import Message
+
+router = Router("/api/v1/archive-policies", "memories")
+
+
+class PolicyOfUser(PolicyCreate):
+    """A policy that a user makes."""
+
+    user_id: str = Field(description="The user.")
+
+
+class PolicyList(BaseModel):
+    """The policies of a user, oldest first."""
+
+    policies: list[Policy]
+
+
+@router.post("", responses=documented(403, 404, 409), status_code=201)
+async def create_archive_policy(
+    services: TheServices,
+    asking: TheAsking,
+    new: Annotated[
+        PolicyOfUser,
+        Body(
+            openapi_examples={
+                "everything that nobody touched for a year": {
+                    "value": {"user_id": "alice", "criteria_type": "user", "days_to_archive": 365}
+                },
+                "what one app wrote": {
+                    "value": {
+                        "user_id": "alice",
+                        "criteria_type": "namespace",
+                        "criteria_name": "webshop",
+                        "days_to_archive": 90,
+                    }
+                },
+                "notes that are of use for two weeks": {
+                    "value": {
+                        "user_id": "alice",
+                        "criteria_type": "category",
+                        "criteria_name": "errands",
+                        "days_to_expire": 14,
+                    }
+                },
+            }
+        ),
+    ],
+) -> Policy:
+    """Archive, every hour, what has not changed for so many days (`days_to_archive`), or have it expire so many days
+    after it was made, changed or not (`days_to_expire`). One that does the same to the same gets the new number.
+
+    What is brought back from the archive counts as changed, and lives its days again. Being read is no change. What has
+    expired nobody finds, not even its user in the archive; `actions/restore` brings it back. An `expires_at` of its own
+    goes before a policy by which a memory would expire.
+    """
+    checks.name(new.user_id, "user_id", services.settings.limits)
+    if new.criteria_name is not None:
+        checks.name(new.criteria_name, "criteria_name", services.settings.limits)
+    caller = await asking.as_owner(new.user_id)
+    return await services.policies.create(caller, PolicyCreate.model_validate(new.model_dump(exclude={"user_id"})))
+
+
+@router.get("", responses=documented(403, 404))
+async def list_archive_policies(services: TheServices, caller: OwnerOrDefault) -> PolicyList:
+    """List the archive policies of a user."""
+    return PolicyList(policies=await services.policies.list(caller))
+
+
+@router.get("/upcoming", responses=documented(403, 404))
+async def list_upcoming(
+    services: TheServices,
+    caller: OwnerOrDefault,
+    within_days: Annotated[int, Query(ge=0, le=MAX_DAYS, description="Of how many days to tell.")] = 7,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+    size: Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)] = 50,
+) -> UpcomingPage:
+    """List the memories that will expire or be archived by themselves, soonest first, each once, with what comes first:
+    a policy, or its own `expires_at`. What is due already and waits for the job is among them.
+    """
+    return await services.upcoming.list(caller, UpcomingQuery(within_days, page, size))
+
+
+@router.delete("/{policy_id}", responses=documented(403, 404))
+async def delete_archive_policy(services: TheServices, caller: Owner, policy_id: UUID) -> Message:
+    """End a policy. What it has archived stays archived, and what has expired by it stays expired."""
+    await services.policies.remove(caller, policy_id)
+    return Message(message="Successfully deleted the archive policy")

@@ -1,0 +1,79 @@
+"""How routes are made: each with and without a trailing slash, and taking JSON that every store can hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+
+from openmemory.rest.errors import documented
+
+_BROWSER = ("content-type", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "referer")
+"""Of these headers a browser sends one with every body; an empty type is none that a script forgot."""
+
+
+class JsonRequest(Request):
+    """A request whose body is JSON in the strict sense: UTF-8, no NaN, no halves of surrogate pairs, finite depth."""
+
+    async def json(self) -> Any:
+        """The decoded body.
+
+        Raises:
+            HTTPException: 400, with the position of the first character that is not JSON.
+        """
+        try:
+            return from_json(await self.body(), allow_inf_nan=False)
+        except ValueError as error:
+            raise HTTPException(400, f"body: is not valid JSON: {error}") from None
+
+
+class JsonRoute(APIRoute):
+    """A route that takes its path with and without a trailing slash, and refuses a body of any other type than JSON.
+
+    An absent type is refused too where a browser asks: a web page may send such a body anywhere without permission.
+    Old scripts send their JSON without a type.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + "/?$")
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """What answers a request of this route."""
+        answer = super().get_route_handler()
+        if self.body_field is None:
+            return answer
+
+        async def answer_json(request: Request) -> Response:
+            request = JsonRequest(request.scope, request.receive)
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+                given = repr(kind[:80]) if kind else "none"
+                said = kind or any(name in request.headers for name in _BROWSER)
+                if said and await request.body():
+                    raise HTTPException(415, f"Content-Type: must be application/json, not {given}")
+            return await answer(request)
+
+        return answer_json
+
+
+class Router(APIRouter):
+    """Routes of one feature."""
+
+    def __init__(self, prefix: str, tag: str) -> None:
+        super().__init__(
+            prefix=prefix,
+            tags=[tag],
+            route_class=JsonRoute,
+            strict_content_type=False,  # JsonRoute decides
+            responses=documented(422, 503),
+            generate_unique_id_function=_operation_id,
+        )
+
+
+def _operation_id(route: Any) -> str:
+    return str(route.name)

@@ -1,0 +1,70 @@
+"""Results that do not agree: memories of pairs (`key=value`) that give the same key different values. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from openmemory.memories.injection import LABEL
+from openmemory.memories.pairs import parsed
+
+
+class Result(Protocol):
+    """What is asked of a result."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def memory(self) -> str: ...
+    @property
+    def updated_at(self) -> datetime: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def app_name(self) -> str: ...
+    @property
+    def labels(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """The value that a memory gives a key, by which app and when."""
+
+    value: str
+    id: UUID
+    app: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A key with different values in one namespace: the one that was written last, and the others, newest first."""
+
+    key: str
+    namespace: str
+    current: Statement
+    previous: list[Statement]
+
+
+def conflicts(results: Sequence[Result]) -> list[Disagreement]:
+    """The keys to which the results give different values, in the order of the results.
+
+    Namespaces are projects, whose values have nothing to do with each other. What reads like orders to an assistant has
+    no say: a planted text must not be what holds now.
+    """
+    said: defaultdict[tuple[str, str], list[Statement]] = defaultdict(list)
+    for result in results:
+        if LABEL not in result.labels:
+            for key, value in (parsed(result.memory) or {}).items():
+                one = Statement(value, result.id, result.app_name, result.updated_at)
+                said[key, result.namespace].append(one)
+    found = []
+    for (key, namespace), statements in said.items():
+        current, *older = sorted(statements, key=lambda one: one.at, reverse=True)
+        if previous := [one for one in older if one.value != current.value]:
+            found.append(Disagreement(key, namespace, current, previous))
+    return found

@@ -1,0 +1,292 @@
+"""Why a search answered as it did: for each result the terms that add up to its score, and what the question was taken
+for. Pure: computed afterwards, from what the rounds of the search looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import Field
+
+from openmemory.index.port import Hit
+from openmemory.search.dated import FRESH, THEN, Recency
+from openmemory.search.fusion import (
+    BOUNDS,
+    DENSE_WEIGHT,
+    FEW,
+    LABELLED_SHARE,
+    TILT,
+    Fused,
+    Share,
+    between,
+    share,
+)
+from openmemory.search.late import Told
+from openmemory.search.lexical import LexicalHit, Thread
+from openmemory.search.periods import Period
+from openmemory.search.threads import BESIDE, THREAD, Link
+
+
+@dataclass(slots=True)
+class Term:
+    """One part of a score: `adds` is the product of the other three."""
+
+    adds: Annotated[float, Field(description="What it adds to the score.")]
+    weight: float
+    value: Annotated[float, Field(description="What was found, normalised.")]
+    scale: Annotated[float, Field(description="What everything was multiplied by so that no score is above 1.")]
+
+
+@dataclass(slots=True)
+class Arm(Term):
+    """What one way of looking says of a memory."""
+
+    rank: Annotated[int | None, Field(description="Place in its list, from 1; null: it did not find the memory.")]
+    score: Annotated[float | None, Field(description="As it gave it: BM25, a cosine, MaxSim, or what a reranker says.")]
+
+
+@dataclass(slots=True)
+class Lender:
+    """A memory that stands nearby in the same thread, and lends a share of its own score."""
+
+    id: UUID
+    distance: Annotated[int, Field(description="How many memories of the thread it stands away.")]
+    share: float
+    score: Annotated[float, Field(description="The lender's, of words and meaning alone.")]
+
+
+@dataclass(slots=True)
+class Beside(Term):
+    """What neighbours lend, which is its value."""
+
+    lenders: list[Lender]
+
+
+@dataclass(slots=True)
+class Explanation:
+    """Why a result has its score: the sum of what the terms add, less the penalty."""
+
+    formula: Annotated[str, Field(description="The sum with its numbers: weight·value·scale of each term.")]
+    words: Arm
+    meaning: Arm
+    beside: Beside
+    thread: Annotated[Term, Field(description="Its thread holds the words.")]
+    time: Annotated[Term, Field(description="It was written at a time that the query names.")]
+    recency: Annotated[Term, Field(description="It is new (search.recency).")]
+    late: Annotated[
+        Arm | None,
+        Field(
+            description="What the question's words say, each as the model understands it (search.late_interaction): on "
+            "the scale of the scores, and as MaxSim; null: not compared."
+        ),
+    ]
+    reranker: Annotated[Arm | None, Field(description="What the second stage says; null: it was not asked.")]
+    penalty: Annotated[float, Field(description="Taken off because the memory reads like orders to an assistant.")]
+
+
+@dataclass(slots=True)
+class DenseShare:
+    """How much meaning weighs against words in this search, and why."""
+
+    weight: float
+    vectors: Annotated[int, Field(description="Neighbours by meaning that were looked at, 50 at most.")]
+    meaning_stands_out: Annotated[
+        float, Field(description="By how many standard deviations the best cosine lies above the mean of its list.")
+    ]
+    words_stand_out: Annotated[float, Field(description="The same of BM25.")]
+    bounded: Annotated[bool, Field(description="It would lie outside of the bounds.")]
+    formula: str
+
+
+@dataclass(slots=True)
+class TimeRead:
+    """A time that the query names, up to but not including its end; null: open there."""
+
+    start: datetime | None
+    end: datetime | None
+
+
+@dataclass(slots=True)
+class RerankedBy:
+    """The second stage: its part of the scores, and how many results it read."""
+
+    name: str
+    weight: float
+    read: int
+
+
+@dataclass(slots=True)
+class AnswerExplanation:
+    """What the question was taken for, and what was weighed how."""
+
+    embedded: Annotated[
+        str | None, Field(description="What the model was asked; null: it was not asked, or did not answer.")
+    ]
+    left_out: Annotated[
+        list[str], Field(description="Words that most of the memories hold, so that the model is not asked for them.")
+    ]
+    dense_share: Annotated[DenseShare | None, Field(description="null: nothing was ranked.")]
+    floor: Annotated[
+        float | None,
+        Field(description="Cosine below which a memory that holds no word is dropped; null: none, or not applied."),
+    ]
+    times: list[TimeRead]
+    candidates: Annotated[
+        dict[str, int],
+        Field(description="How many memories each arm found that the caller may read, in the last round."),
+    ]
+    recency: Annotated[float | None, Field(description="Half-life of the recency in days; null: it is off.")]
+    as_of: Annotated[datetime | None, Field(description="The time as of which it was answered; null: now.")] = None
+    reranker: Annotated[RerankedBy | None, Field(description="null: there is none, or it did not answer.")] = None
+
+
+@dataclass
+class Round:
+    """What one round of a search ranked, all of it readable by the caller: lists of both arms, best first; `fused`,
+    before threads and times; what the threads, the times and the tokens said; and what `heard` multiplied by."""
+
+    dense: Sequence[Hit]
+    words: Sequence[LexicalHit]
+    fused: Sequence[Fused] = ()
+    links: Sequence[Link] = ()
+    heard: float = 1.0
+    moments: Mapping[UUID, datetime] = field(default_factory=dict)
+    times: Sequence[Period] = ()
+    recency: Recency | None = None
+    late: Mapping[UUID, Told] = field(default_factory=dict)
+    then: float = THEN
+    """What being written at a named time weighs."""
+
+    @cached_property
+    def share(self) -> Share:
+        return share(self.dense, self.words)
+
+    @cached_property
+    def ranks(self) -> tuple[dict[UUID, int], dict[UUID, int]]:
+        """Places by words and by meaning, from 1."""
+        words = {hit.id: place for place, hit in enumerate(self.words, 1)}
+        return words, {hit.id: place for place, hit in enumerate(self.dense, 1)}
+
+    @cached_property
+    def bounds(self) -> tuple[float, float, float]:
+        """The highest BM25, the nearest and the farthest cosine."""
+        cosines = [hit.score for hit in self.dense]
+        return max((hit.score for hit in self.words), default=0.0), max(cosines, default=0.0), min(cosines, default=0.0)
+
+    @cached_property
+    def lenders(self) -> dict[UUID, list[Lender]]:
+        """What lends to each memory."""
+        known = {hit.id: hit for hit in self.fused}
+        found: dict[UUID, list[Lender]] = {}
+        for link in self.links:
+            if link.neighbour is not None:
+                hit = known[link.hit].lowered() if link.labelled else known[link.hit]
+                lender = Lender(link.hit, link.step, BESIDE[link.step - 1], hit.score)
+                found.setdefault(link.neighbour, []).append(lender)
+        return found
+
+    @cached_property
+    def threads(self) -> dict[UUID, float]:
+        """Which share of the most that a thread holds of the words, the thread of each memory holds."""
+        together = {hit.thread: hit.together for hit in self.words if hit.thread is not None}
+        most = max(together.values(), default=0.0)
+        thread_of: dict[UUID, Thread] = {}
+        for link in self.links:
+            thread_of[link.hit] = link.thread
+            if link.neighbour is not None:
+                thread_of[link.neighbour] = link.thread
+        return {id_: together.get(thread, 0.0) / most for id_, thread in thread_of.items()} if most > 0 else {}
+
+
+def explained(hit: Fused, of: Round, reranker: Arm | None = None) -> Explanation:
+    """Why a result has its score. `of` is the last round that ranked it."""
+    highest, nearest, farthest = of.bounds
+    by_words, by_meaning = of.ranks
+    weight = of.share.weight
+    # Times and recency come in when threads have been heard, so what that multiplied by is not upon them.
+    scale, later = hit.scale, hit.scale / of.heard
+    moment = of.moments.get(hit.id)
+    ranked = hit.time > 0 or hit.recency > 0
+    close = max((time.closeness(moment) for time in of.times), default=0.0) if moment is not None and ranked else 0.0
+    fresh = of.recency.of(moment) if of.recency is not None and moment is not None and ranked else 0.0
+    lenders = of.lenders.get(hit.id, [])
+    lent = sum(lender.share * lender.score for lender in lenders)
+    terms: dict[str, Term] = {
+        "words": Arm(
+            hit.lexical,
+            1 - weight,
+            0.0 if hit.bm25 is None else between(hit.bm25, 0.0, highest),
+            scale,
+            by_words.get(hit.id) if hit.bm25 is not None else None,
+            hit.bm25,
+        ),
+        "meaning": Arm(
+            hit.dense,
+            weight,
+            0.0 if hit.cosine is None else between(hit.cosine, farthest, nearest),
+            scale,
+            # What lay below the floor was dropped, and comes in as a neighbour alone.
+            by_meaning.get(hit.id) if hit.cosine is not None else None,
+            hit.cosine,
+        ),
+        "beside": Beside(hit.beside, 1.0, lent, scale, lenders),
+        "thread": Term(hit.thread, THREAD, of.threads.get(hit.id, 0.0), scale),
+        "time": Term(hit.time, of.then, close, later),
+        "recency": Term(hit.recency, FRESH, fresh, later),
+    }
+    late = _late(hit, of.late.get(hit.id))
+    stages = {name: arm for name, arm in (("late", late), ("reranker", reranker)) if arm is not None}
+    return Explanation(
+        formula=_formula(hit, terms | stages),
+        penalty=hit.penalty,
+        late=late,
+        reranker=reranker,
+        **terms,  # type: ignore[arg-type]
+    )
+
+
+def _late(hit: Fused, told: Told | None) -> Arm | None:
+    if told is None:
+        return None
+    # What came before is not upon it.
+    return Arm(hit.late, told.weight, told.value, hit.scale / told.scale, told.rank, told.maxsim)
+
+
+def _formula(hit: Fused, terms: Mapping[str, Term]) -> str:
+    parts = [f"{t.weight:.6g}·{t.value:.6g}·{t.scale:.6g} ({name})" for name, t in terms.items() if t.adds]
+    said = " + ".join(parts) or "0"
+    return f"{hit.score:.6g} = " + (f"{LABELLED_SHARE:g}·({said})" if hit.penalty else said)
+
+
+def shared(of: Round) -> DenseShare:
+    """The weight of meaning in a round, and why."""
+    found = of.share
+    if not of.dense or not of.words:
+        formula = f"{found.weight:g}: nothing was found by {'words' if of.dense else 'meaning'}"
+    else:
+        tilted = f"{DENSE_WEIGHT:g} + {TILT:g}·({found.meaning:.6g} - {found.words:.6g})"
+        within = f"{tilted}, within {BOUNDS[0]:g} and {BOUNDS[1]:g}" if found.bounded else tilted
+        formula = f"{found.weight:.6g} = {found.vectors}/({found.vectors} + {FEW})·({within})"
+    return DenseShare(found.weight, found.vectors, found.meaning, found.words, found.bounded, formula)
+
+
+def left_out(query: str, embedded: str) -> list[str]:
+    """The words of a query that the model was not asked for, in their order."""
+    rest = iter(embedded.split())
+    wanted = next(rest, None)
+    missing = []
+    for word in query.replace("\x00", " ").split():
+        if word == wanted:
+            wanted = next(rest, None)
+        else:
+            missing.append(word)
+    return missing
+
+
+def times_read(times: Sequence[Period]) -> list[TimeRead]:
+    """Times as an answer shows them."""
+    return [TimeRead(time.start, time.end) for time in times]

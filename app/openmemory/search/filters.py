@@ -1,0 +1,257 @@
+"""Filters of searches: JSON as clients write it, checked and made a tree. Pure.
+
+The language is that of mem0: conditions on fields, combined by AND, OR and NOT (in upper or lower case).
+
+    {"AND": [{"metadata.project": "webshop"}, {"NOT": [{"kind": "note"}]}, {"created_at": {"gte": "2026-01-31"}}]}
+
+- A field with a value is an equality, with a list "one of these", with "*" "is there"; with an object of operators all
+  of them must hold. An object of several entries is their AND, NOT of a list is "none of these".
+- `metadata.a.b` goes down into objects; `{"metadata": {"a": …}}` is the same as `{"metadata.a": …}`.
+- A missing value equals nothing but null, so `ne`, `nin` and NOT are true of it; `exists` means neither missing nor
+  null.
+- Numbers compare with numbers, times with texts in ISO 8601 (`gt`, `gte`, `lt`, `lte`); one without an offset is UTC, a
+  date is its first moment. `contains` looks for a part of a text, or in a list of the metadata for an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from openmemory import exact_json
+from openmemory.errors import Invalid
+from openmemory.memories import checks
+from openmemory.search.filter_values import ALIASES, METADATA, OWN, RANGED, TEXTS, Kind, Scalar
+
+MAX_DEPTH = 5
+"""Levels of AND, OR and NOT inside each other."""
+MAX_CONDITIONS = 50
+"""Comparisons in one filter."""
+MAX_VALUES = 100
+"""Entries of a list of `in` or `nin`."""
+MAX_TEXT = 4_000
+"""Characters of a text to compare with."""
+MAX_PARTS = 32
+"""Names in a path into the metadata; they are not nested deeper."""
+
+
+class Operator(StrEnum):
+    """How a field is compared. `ne`, `nin` and `*` are said with others and `Not`."""
+
+    EQ = "eq"
+    IN = "in"
+    GT = "gt"
+    GTE = "gte"
+    LT = "lt"
+    LTE = "lte"
+    CONTAINS = "contains"
+    ICONTAINS = "icontains"
+    EXISTS = "exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One comparison. `path` are the names to go down in `metadata`; `values` is one value, for IN one or more, for
+    EXISTS none. It is true or false, never unknown."""
+
+    field: str
+    operator: Operator
+    values: tuple[Scalar, ...] = ()
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """All of these."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """One of these at least."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Not this."""
+
+    part: Node
+
+
+Node = Comparison | All | Either | Not
+
+FIELDS = (*OWN, "metadata.NAME")
+"""What a condition may be about."""
+
+
+def parsed(value: Any, field: str = "filter") -> Node | None:
+    """The tree that a filter's JSON means; None for null and for an empty object, which mean everything.
+
+    Raises:
+        Invalid: an unknown field or operator, a value of a wrong type, too deep, or too many conditions; the message
+            begins with the path inside the filter and says what would be valid.
+    """
+    if value is None or value == {}:
+        return None
+    return _Parser().node(value, field, depth=0)
+
+
+def read(text: str | None, field: str = "filter") -> Node | None:
+    """The same from JSON as text.
+
+    Raises:
+        Invalid: it is no JSON, or as `parsed`.
+    """
+    if text is None or not text.strip():
+        return None
+    checks.storable(text, field)
+    try:
+        value = exact_json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(field, f"is not valid JSON: {str(error)[:100]}") from None
+    return parsed(value, field)
+
+
+class _Parser:
+    """Reads one filter and counts its conditions."""
+
+    def __init__(self) -> None:
+        self._conditions = 0
+
+    def node(self, value: Any, where: str, depth: int) -> Node:
+        if not isinstance(value, Mapping) or not value:
+            raise Invalid(where, 'must be an object of conditions, such as {"metadata.project": "webshop"}')
+        return _all([self._entry(str(name), part, f"{where}.{_shown(name)}", depth) for name, part in value.items()])
+
+    def _entry(self, name: str, value: Any, where: str, depth: int) -> Node:
+        match name.upper():
+            case "AND":
+                return _all(self._parts(value, where, depth + 1))
+            case "OR":
+                return _either(self._parts(value, where, depth + 1))
+            case "NOT":
+                # As in mem0: none of them.
+                return Not(_either(self._parts([value] if isinstance(value, Mapping) else value, where, depth + 1)))
+        if name == "metadata":
+            if not isinstance(value, Mapping) or not value:
+                raise Invalid(where, 'must be an object of names and values, such as {"project": "webshop"}')
+            inside = [(f"metadata.{key}", part, f"{where}.{_shown(key)}") for key, part in value.items()]
+            return _all([self._conditions_on(*each) for each in inside])
+        return self._conditions_on(name, value, where)
+
+    def _parts(self, value: Any, where: str, depth: int) -> list[Node]:
+        if depth > MAX_DEPTH:
+            raise Invalid(where, f"is nested more than {MAX_DEPTH} levels of AND, OR and NOT deep")
+        if not isinstance(value, list) or not value:
+            raise Invalid(where, "must be a list of one condition or more")
+        return [self.node(part, f"{where}[{number}]", depth) for number, part in enumerate(value)]
+
+    def _conditions_on(self, name: str, value: Any, where: str) -> Node:
+        name = ALIASES.get(name, name)
+        path: tuple[str, ...] = ()
+        if name.startswith("metadata."):
+            checks.storable(name, where)
+            path = tuple(name.split(".")[1:])
+            if not all(path) or len(path) > MAX_PARTS:
+                raise Invalid(where, f"must name what to look at, such as metadata.project; {MAX_PARTS} names at most")
+            name, kind = "metadata", METADATA
+        elif name in OWN:
+            kind = OWN[name]
+        else:
+            raise Invalid(where, f"is not a known field; valid are {', '.join(FIELDS)}, and AND, OR, NOT")
+        if value == "*":
+            value = {"exists": True}
+        elif isinstance(value, list):
+            value = {"in": value}
+        elif not isinstance(value, Mapping):
+            self._count(where)
+            return _compared(_About(name, path, kind), "eq", value, where)
+        if not value:
+            raise Invalid(where, f"must hold an operator; valid are {', '.join(kind.operators)}")
+        tests = []
+        for operator, operand in value.items():
+            at = f"{where}.{_shown(operator)}"
+            self._count(at)
+            if operator not in kind.operators:
+                raise Invalid(at, f"is not an operator of this field; valid are {', '.join(kind.operators)}")
+            tests.append(_compared(_About(name, path, kind), operator, operand, at))
+        return _all(tests)
+
+    def _count(self, where: str) -> None:
+        self._conditions += 1
+        if self._conditions > MAX_CONDITIONS:
+            raise Invalid(where, f"is one condition too many; the limit is {MAX_CONDITIONS}")
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What a condition is about."""
+
+    field: str
+    path: tuple[str, ...]
+    kind: Kind
+
+    def test(self, operator: Operator, *values: Scalar) -> Comparison:
+        return Comparison(self.field, operator, values, self.path)
+
+
+def _compared(about: _About, operator: str, operand: Any, where: str) -> Node:
+    if operator in _NEGATED:
+        return Not(_compared(about, _NEGATED[operator], operand, where))
+    if operator == "exists" or (operator == "eq" and operand is None):
+        if operator == "exists" and not isinstance(operand, bool):
+            raise Invalid(where, "must be true or false")
+        there = about.test(Operator.EXISTS)
+        return there if operand else Not(there)
+    if operator == "in":
+        if not isinstance(operand, list) or not 1 <= len(operand) <= MAX_VALUES:
+            raise Invalid(where, f"must be a list of 1 to {MAX_VALUES} values")
+        values = [_checked(about.kind, one, f"{where}[{number}]") for number, one in enumerate(operand)]
+        return about.test(Operator.IN, *values)
+    if operand == "" and operator in ("contains", "icontains"):
+        raise Invalid(where, "must not be empty")
+    return about.test(Operator(operator), _checked(_of(about, operator), operand, where))
+
+
+_NEGATED = {"ne": "eq", "nin": "in"}
+
+
+def _of(about: _About, operator: str) -> Kind:
+    """What the operator compares the field with."""
+    if about.field != "metadata":
+        return about.kind
+    if operator == "contains":
+        return METADATA  # a list may hold numbers
+    if operator == "icontains":
+        return TEXTS
+    return METADATA if operator == "eq" else RANGED
+
+
+def _checked(kind: Kind, value: Any, where: str) -> Scalar:
+    checked = kind.checked(value)
+    if checked is None:
+        raise Invalid(where, f"must be {kind.values}")
+    if isinstance(checked, str):
+        checks.storable(checked, where)
+        if len(checked) > MAX_TEXT:
+            raise Invalid(where, f"has {len(checked):,} characters; the limit is {MAX_TEXT:,}")
+    return checked
+
+
+def _all(parts: list[Node]) -> Node:
+    return parts[0] if len(parts) == 1 else All(tuple(parts))
+
+
+def _either(parts: list[Node]) -> Node:
+    return parts[0] if len(parts) == 1 else Either(tuple(parts))
+
+
+def _shown(name: Any) -> str:
+    """A name as a message repeats it."""
+    text = str(name)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,0 +1,218 @@
+"""Lexical retrieval: the memories that hold the words of a query, by BM25, then those that hold parts of its words."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from functools import partial as partial_of
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    DateTime,
+    Float,
+    Integer,
+    Select,
+    Subquery,
+    Text,
+    Uuid,
+    bindparam,
+    column,
+    literal_column,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from openmemory.database import Tx
+from openmemory.index.entries import array_of
+from openmemory.memories.models import Memory
+from openmemory.prepared import Prepared, bound
+from openmemory.search import ruled
+from openmemory.search.bm25 import SLOTS, LexicalFilter, Shape, alike, bm25, partial
+from openmemory.search.spelling import lexemes, meant, quoted, unknown
+
+PARTIAL = 0.5
+"""What the best match of a part of a word, or of a misspelt one, counts against the last match of a whole word."""
+
+
+class Thread(NamedTuple):
+    """A thread that holds a memory. Those of the same name in two namespaces are two."""
+
+    namespace: str
+    id: str
+
+
+class LexicalHit(NamedTuple):
+    """A memory found by its words. `score` is BM25 (> 0, unbounded).
+
+    `terms` are the lexemes or parts that matched, where they were asked for. `partial` hits hold no whole word.
+    `together` is what all the words say that the memories of its `thread` hold, as if these were one.
+    """
+
+    id: UUID
+    score: float
+    terms: tuple[str, ...] = ()
+    partial: bool = False
+    thread: Thread | None = None
+    together: float = 0.0
+
+
+async def search(
+    connection: Tx,
+    query: str,
+    where: LexicalFilter,
+    limit: int,
+    *,
+    enough: int | None = None,
+    readable: ColumnElement[bool] | None = None,
+    parameters: dict[str, Any] | None = None,
+    traced: bool = False,
+    kept: bool = True,
+) -> list[LexicalHit]:
+    """The active, unexpired memories that say what the query says, best first, at most `limit`.
+
+    `readable` is a further predicate over `Memory`, and `parameters` what it binds. It is evaluated from the best
+    candidate on until `limit` have passed. When fewer than `enough` (else `limit`) hold a whole word of the query,
+    memories follow that hold a part of a word, or a word spelt much like one. For a word that none of them holds, the
+    word spelt most like it counts, if there is one. What stands in double quotes is looked for as it stands: whatever
+    holds it comes first. `traced` names the terms that matched.
+    `kept`: a statement with this predicate is kept for the next time.
+    """
+    query = query.replace("\x00", " ")
+    if not re.search(r"\w", query) or limit < 1 or where.nothing:
+        return []
+    phrases = quoted(query)
+    binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | (parameters or {})
+    shape, best = Shape.of(where), _best if kept else _unkept
+    terms, many = _MATCHED if traced else None, lexemes(query)
+    # Best come as many as are asked for, unless something may still put others above them.
+    sql = partial_of(bm25, shape, quoted=bool(phrases), every=bool(phrases) or readable is not None)
+    rows = await best(sql(_slots(many)), terms, readable).rows(connection, binds)
+    if (not rows or rows[0].missing) and (words := unknown(query)):
+        asked = binds | {"needles": words, "missing": rows[0].missing if rows else None}
+        if spelt := meant(await _alike(shape).rows(connection, asked)):
+            statement = best(sql(_slots(many + len(spelt)), spelt=True), terms, readable)
+            rows = await statement.rows(connection, binds | {"spelt": spelt})
+    hits = [_hit(row, traced) for row in rows]
+    if len(hits) >= (limit if enough is None else enough) or not (needles := _needles(query)):
+        return hits
+    known = {"needles": needles, "found": [hit.id for hit in hits]}
+    statement = best(partial(shape), _PARTS if traced else None, readable)
+    rows = await statement.rows(connection, binds | known)
+    # Parts rank after whole words, whatever the scales of the two scores.
+    scale = PARTIAL * hits[-1].score / rows[0].score if hits and rows else PARTIAL
+    parts = [_hit(row, traced)._replace(score=row.score * scale, partial=True) for row in rows]
+    return hits + parts[: limit - len(hits)]
+
+
+def _slots(many: int) -> int:
+    return next((slots for slots in SLOTS if many <= slots), SLOTS[-1])
+
+
+@lru_cache(maxsize=256)
+def _alike(shape: Shape) -> Prepared:
+    return Prepared(bound(alike(shape), _TYPES), plain=True)
+
+
+def _hit(row: Any, traced: bool) -> LexicalHit:
+    id_, score, namespace, thread, together, _, *terms = row
+    terms = tuple(terms[0]) if traced else ()
+    if thread is None:
+        return LexicalHit(id_, score, terms)
+    return LexicalHit(id_, score, terms, thread=Thread(namespace, thread), together=together)
+
+
+_MATCHED = literal_column(
+    "array(select w.lexeme from unnest(memories.words) w where w.lexeme = any(candidates.terms) order by 1)",
+    ARRAY(Text),
+)
+_PARTS = literal_column("candidates.terms", ARRAY(Text))
+
+
+_TYPES: dict[str, Any] = {
+    "in_user": Uuid(),
+    "query": Text(),
+    "limit": Integer(),
+    "in_namespaces": ARRAY(Text),
+    "in_thread": Text(),
+    "in_kinds": ARRAY(Text),
+    "in_apps": ARRAY(Uuid),
+    "in_since": DateTime(timezone=True),
+    "in_until": DateTime(timezone=True),
+    "in_excluded": ARRAY(Uuid),
+    "needles": ARRAY(Text),
+    "found": ARRAY(Uuid),
+    "missing": ARRAY(Text),
+    "spelt": ARRAY(Text),
+    "phrases": ARRAY(Text),
+}
+
+
+@lru_cache(maxsize=256)
+def _candidates(sql: str) -> Subquery:
+    """The statement's rows as a FROM clause, with the types of all it binds."""
+    typed = bound(sql, _TYPES).columns(
+        column("id", Uuid()),
+        column("score", Float()),
+        column("terms", ARRAY(Text)),
+        column("namespace", Text()),
+        column("thread_id", Text()),
+        column("together", Float()),
+        column("missing", ARRAY(Text)),
+    )
+    return typed.subquery("candidates")
+
+
+@lru_cache(maxsize=256)
+def _best(
+    sql: str, terms: ColumnElement[Any] | None, readable: ColumnElement[bool] | None, kept: bool = True
+) -> Prepared:
+    """The first `limit` candidates that `readable` lets through, read one by one in the order of their score."""
+    candidates = _candidates(sql)
+    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together, candidates.c.missing
+    found: Select[Any] = select(candidates.c.id, candidates.c.score, *thread)
+    if terms is not None or readable is not None:
+        row = select(literal_column("1") if terms is None else terms.label("terms"))
+        row = row.where(Memory.id == candidates.c.id)
+        if readable is not None:
+            row = row.where(readable)
+        # OFFSET 0 keeps the planner from joining all candidates before it sorts.
+        one = row.offset(literal_column("0")).correlate(candidates).lateral("one")
+        found = found.select_from(candidates.join(one, true()))
+        if terms is not None:
+            found = found.add_columns(one.c.terms)
+    best = found.order_by(candidates.c.score.desc(), candidates.c.id)
+    return Prepared(best.limit(bindparam("limit", type_=Integer())), kept=kept)
+
+
+_unkept = partial_of(_best.__wrapped__, kept=False)
+
+
+def _binds(where: LexicalFilter) -> dict[str, Any]:
+    return {
+        "in_user": where.user,
+        "in_namespaces": list(where.namespaces),
+        "in_thread": where.thread,
+        "in_kinds": list(where.kinds),
+        "in_apps": list(where.apps),
+        "in_since": where.since,
+        "in_until": where.until,
+        "in_excluded": list(where.excluded),
+        "in_ids": array_of(where.ids or ()),
+        **ruled.binds(where.rules),
+    }
+
+
+def _needles(query: str) -> list[str]:
+    """Words of the query worth finding inside other words, longest first, and the query itself if it is short."""
+    words = {word.strip("-./'_").lower() for word in re.findall(r"[\w\-./']+", query)}
+    worth = {word for word in words if len(word) > 2 or not word.isascii()}
+    whole = query.strip().lower()
+    if " " in whole and len(whole) <= 40:
+        worth.add(whole)
+    return sorted(worth, key=lambda word: (-len(word), word))[:16]
+
+
+__all__ = ["LexicalFilter", "LexicalHit", "search"]

@@ -1,0 +1,136 @@
+"""In which language the words of memories are made, and making them anew when that has changed.
+
+A trigger makes `memories.words` of a text: the lexemes of its words and, without a place and not counted in
+`word_count`, what is written in one (`getuserbyid`), dates in digits and words without their accents. Queries go
+through the same function of PostgreSQL, `lexical_words`. The row of `lexicon` says in which language, for everybody.
+
+Another language takes effect at a start: what is written from then on is in it, and a job goes through what was there,
+a page of ids at a time, noting how far it is. Until it is through, a query is asked in the former language as well, so
+that a memory is found by the words that it has.
+"""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from sqlalchemy import Text, bindparam, text
+
+from openmemory.again import again
+from openmemory.database import Database, Tx
+from openmemory.errors import SetupError
+from openmemory.search import statistics
+
+log = logging.getLogger(__name__)
+
+PAGE = 250
+"""Memories whose words are made anew in one transaction: nobody waits long for one of them."""
+
+COUNT_EVERY = 80
+"""Pages after which words are counted again, as a word is taken for rare while it has not been."""
+
+_KNOWN = text("SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid) ORDER BY 1")
+_LANGUAGE = text("SELECT language FROM lexicon")
+# Who waits for a lock on the table makes all writers wait behind it.
+_BRIEFLY = text("SET LOCAL lock_timeout = '5s'")
+# Who writes meanwhile has not committed yet, or writes in the new language.
+_ALONE = text("LOCK TABLE memories IN SHARE ROW EXCLUSIVE MODE")
+_CHOOSE = text(
+    """
+    UPDATE lexicon SET language = :language, done = NULL, former = CASE WHEN EXISTS (SELECT FROM memories)
+        THEN array_append(array_remove(former, :language), language) ELSE '{}' END
+    WHERE language <> :language
+    """
+).bindparams(bindparam("language", type_=Text))
+
+_LOCK = 0x6F6D6C78
+_TURN = text(f"SELECT pg_try_advisory_xact_lock({_LOCK})")
+_STATE = text("SELECT language, done FROM lexicon WHERE cardinality(former) > 0")
+_PAGE = text(
+    """
+    WITH page AS MATERIALIZED (
+        SELECT id, content FROM memories WHERE CAST(:done AS uuid) IS NULL OR id > :done
+        ORDER BY id LIMIT :page FOR NO KEY UPDATE
+    ), fresh AS MATERIALIZED (
+        SELECT id, lexical_words(CAST(:language AS regconfig), content) AS words FROM page
+    ), made AS (
+        UPDATE memories m SET words = f.words, word_count = length(ts_filter(f.words, '{a,b,c,d}'))
+        FROM fresh f WHERE m.id = f.id AND m.words IS DISTINCT FROM f.words
+    )
+    SELECT id FROM page ORDER BY id DESC LIMIT 1
+    """
+)
+_DONE = text("UPDATE lexicon SET done = :done WHERE language = :language")
+_ENDED = text("UPDATE lexicon SET done = NULL, former = '{}' WHERE language = :language")
+_COUNTED = text("SELECT DISTINCT user_id FROM lexical_statistics")
+
+
+async def choose(database: Database, language: str) -> None:
+    """Make words in this language from now on.
+
+    Raises:
+        SetupError: PostgreSQL has no text search configuration of this name.
+        Unavailable: Postgres does not answer, or writes of others do not end.
+    """
+    async with database.transaction() as tx:
+        known = list((await tx.execute(_KNOWN)).scalars())
+        if language not in known:
+            raise SetupError(
+                f"search.language: {language!r} is no text search configuration of this PostgreSQL; valid are "
+                + ", ".join(known)
+            )
+        if await tx.scalar(_LANGUAGE) == language:
+            return
+        await tx.execute(_BRIEFLY)
+        await tx.execute(_ALONE)
+        await tx.execute(_CHOOSE, {"language": language})
+    log.info("words of memories are in %s from now on; those of before are made anew in the background", language)
+
+
+class Rewording:
+    """Makes the words anew of memories whose words may be of a former language."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def run(self) -> int:
+        """Go on until all are done; how many pages were. Another process that does it already is left alone.
+
+        Raises:
+            Unavailable: Postgres does not answer.
+        """
+        pages = 0
+        while (more := await self._step()) is not None:
+            pages += more
+            if not more or pages % COUNT_EVERY == 0:
+                await self._count()
+        return pages
+
+    @again
+    async def _step(self) -> bool | None:
+        """One page: whether there may be more; None if there is nothing to do, or another process does it."""
+        async with self._database.transaction() as tx:
+            if not await tx.scalar(_TURN):
+                return None
+            state = (await tx.execute(_STATE)).one_or_none()
+            if state is None:
+                return None
+            last: UUID | None = await tx.scalar(_PAGE, {"done": state.done, "language": state.language, "page": PAGE})
+            await self._note(tx, state.language, last)
+        if last is None:
+            log.info("the words of all memories are in %s", state.language)
+        return last is not None
+
+    @staticmethod
+    async def _note(tx: Tx, language: str, last: UUID | None) -> None:
+        if last is None:
+            await tx.execute(_ENDED, {"language": language})
+        else:
+            await tx.execute(_DONE, {"language": language, "done": last})
+
+    async def _count(self) -> None:
+        async with self._database.statement() as tx:
+            users = list((await tx.execute(_COUNTED)).scalars())
+        for user in users:
+            async with self._database.transaction() as tx:
+                await statistics.refresh(tx, user)

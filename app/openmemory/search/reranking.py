@@ -1,0 +1,207 @@
+"""The second stage of a search: a model that reads the question together with each of the best memories.
+
+Off by default. It is another server's work, so it may be away, slow or wrong: then the order of the first stage stands,
+and the answer says so. Only what the caller may read is sent, and it was logged as read before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
+
+import httpx
+
+from openmemory.addresses import parsed
+from openmemory.config import Reranker as RerankerSettings
+from openmemory.egress.clients import Egress
+from openmemory.egress.policy import EgressRefused, Origin
+from openmemory.embeddings.breaker import CircuitBreaker, CircuitOpen
+from openmemory.errors import SetupError
+from openmemory.search.explanation import Arm
+from openmemory.search.fusion import Fused, between
+
+log = logging.getLogger(__name__)
+
+NO_RERANKER = "In the order of the first stage (reranker unavailable)"
+
+LONGEST = 4_000
+"""Characters of a memory that are sent: models of this kind read 512 tokens, few more than 2,000."""
+
+_ANSWER = 1_000_000
+"""Bytes of an answer at most."""
+
+
+_FARTHEST = 1e9
+"""No model says more than this; what does is no number, or infinite."""
+
+
+class RerankerUnavailable(Exception):
+    """It does not answer in time, or answers garbage. Its words hold nothing that is secret."""
+
+
+class Reranker(Protocol):
+    """Scores texts for a question."""
+
+    name: str
+    top_n: int
+    weight: float
+
+    async def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """How well each text answers, on a scale of its own; higher is better.
+
+        Raises:
+            RerankerUnavailable: there is no such answer.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+def open_reranker(settings: RerankerSettings, egress: Egress) -> Reranker | None:
+    """The one that is configured, if any; nothing is sent yet.
+
+    Raises:
+        SetupError: the address must not be reached.
+    """
+    return None if settings.provider == "none" else HttpReranker(settings, egress)
+
+
+class HttpReranker:
+    """Asks a server's `/rerank`.
+
+    `cohere` is the protocol of Cohere and Jina, which vLLM, the server of llama.cpp and LocalAI speak too; `tei` that
+    of Text Embeddings Inference. Either answer is understood in both: a list, or one under `results`, of an `index` and
+    a `relevance_score` or `score`.
+    """
+
+    def __init__(self, settings: RerankerSettings, egress: Egress) -> None:
+        address = settings.base_url.rstrip("/")
+        self._url = address if address.endswith("/rerank") else f"{address}/rerank"
+        try:
+            origin = Origin.of(self._url)
+            if literal := parsed(origin.host):
+                egress.policy.check(origin, [literal], trusted=True)
+        except EgressRefused as error:
+            raise SetupError(f"reranker.base_url: {error}") from None
+        self.name = f"{settings.provider}/{settings.model}" if settings.model else settings.provider
+        self.top_n = settings.top_n
+        self.weight = settings.weight
+        self._settings = settings
+        self._away = False
+        self._host = origin.shown
+        self._client = egress.async_client([self._url], timeout=settings.timeout)
+        self._breaker = CircuitBreaker("reranker", trips_on=RerankerUnavailable)
+
+    async def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """One score for each text, within the configured time; after repeated failures it is not asked for a while."""
+        try:
+            async with self._breaker.guard():
+                found = await self._asked(query, [text[:LONGEST] for text in texts])
+                self._away = False
+                return found
+        except CircuitOpen as refused:
+            raise RerankerUnavailable(str(refused)) from None
+        except RerankerUnavailable as error:
+            if not self._away:
+                log.warning("%s; searches keep the order of their first stage", error)
+            self._away = True
+            raise
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._breaker.close()
+        await self._client.aclose()
+
+    async def _asked(self, query: str, texts: list[str]) -> list[float]:
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                answer = json.loads(await self._sent(query, texts))
+        except TimeoutError:
+            raise self._failed(f"no answer within {self._settings.timeout:g} s") from None
+        except httpx.HTTPError as error:
+            # Only what kind of failure: words of others may quote the key.
+            said = str(error) if isinstance(error, EgressRefused) else type(error).__name__
+            raise self._failed(said) from None
+        except (ValueError, RecursionError):
+            raise self._failed("the answer is no JSON") from None
+        return self._read(answer, len(texts))
+
+    async def _sent(self, query: str, texts: list[str]) -> bytes:
+        body: dict[str, Any] = {"query": query}
+        if self._settings.provider == "tei":
+            body |= {"texts": texts, "truncate": True}
+        else:
+            body |= {"documents": texts, "top_n": len(texts), "return_documents": False}
+            body |= {"model": self._settings.model} if self._settings.model else {}
+        # Uncompressed, because a megabyte may unfold to a gigabyte.
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Content-Type": "application/json"}
+        if key := self._settings.api_key.get_secret_value():
+            headers["Authorization"] = f"Bearer {key}"
+        # A lone surrogate, which JSON can carry, is escaped and does no harm.
+        content = json.dumps(body).encode()
+        async with self._client.stream("POST", self._url, content=content, headers=headers) as response:
+            if response.status_code != 200:
+                raise self._failed(f"answered {response.status_code}")
+            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                raise self._failed("the answer is compressed although it must not be")
+            found = bytearray()
+            async for part in response.aiter_raw():
+                found += part
+                if len(found) > _ANSWER:
+                    raise self._failed(f"the answer is larger than {_ANSWER:,} bytes")
+            return bytes(found)
+
+    def _read(self, answer: Any, count: int) -> list[float]:
+        listed = answer.get("results") if isinstance(answer, dict) else answer
+        found: dict[int, float] = {}
+        for one in listed if isinstance(listed, list) else ():
+            said: dict[str, Any] = one if isinstance(one, dict) else {}
+            index, score = said.get("index"), said.get("relevance_score", said.get("score"))
+            known = type(index) is int and isinstance(score, int | float) and abs(score) <= _FARTHEST
+            if not known or index in found:
+                raise self._failed("a result without an index or a score, or one twice")
+            found[int(index)] = float(score)  # type: ignore[arg-type]
+        if sorted(found) != list(range(count)):
+            raise self._failed(f"scores for {len(found)} texts where {count} were sent")
+        return [found[place] for place in range(count)]
+
+    def _failed(self, what: str) -> RerankerUnavailable:
+        return RerankerUnavailable(f"reranker {self._host}: {what}")
+
+
+class Reranked(NamedTuple):
+    """What the second stage made of the first: the hits in their new order, and what it said of each that it read."""
+
+    hits: list[Fused]
+    arms: Mapping[UUID, Arm]
+
+
+def reranked(hits: Sequence[Fused], scores: Sequence[float], weight: float, labelled: Iterable[UUID]) -> Reranked:
+    """The hits of the first stage, best first and not lowered yet, with the `scores` of the first of them.
+
+        score = (1 - weight) · score + weight · (said - min(said)) / (max(said) - min(said))
+
+    within 0 and 1, and what is `labelled` keeps its share of that. The ends are those of what is not labelled, or a
+    planted text could make all others look alike. What was not read has nothing of the second part, and so stays behind
+    what was.
+    """
+    said = dict(zip((hit.id for hit in hits), scores, strict=False))
+    lowered = set(labelled)
+    ends = [score for id_, score in said.items() if id_ not in lowered] or list(said.values())
+    low, high = min(ends), max(ends)
+    places = {id_: place for place, id_ in enumerate(sorted(said, key=lambda id_: -said[id_]), 1)}
+    arms, found = {}, []
+    for hit in hits:
+        first = hit.scaled(1 - weight)
+        if (score := said.get(hit.id)) is not None:
+            value = min(max(between(score, low, high), 0.0), 1.0)
+            arms[hit.id] = Arm(weight * value, weight, value, 1.0, places[hit.id], score)
+            first = first._replace(score=first.score + weight * value, reranked=weight * value)
+        found.append(first.lowered() if hit.id in lowered else first)
+    return Reranked(sorted(found, key=lambda hit: -hit.score), arms)

@@ -1,0 +1,294 @@
+"""Searching: candidates by meaning and by words, fused, read back through `readable_by`, and logged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from openmemory.access import journal
+from openmemory.access.caller import Caller
+from openmemory.access.journal import Event
+from openmemory.access.rates import Rates
+from openmemory.access.rulebook import Rulebook
+from openmemory.again import again
+from openmemory.config import Settings
+from openmemory.database import Database
+from openmemory.errors import Invalid
+from openmemory.index.space import Spaces
+from openmemory.memories import checks
+from openmemory.memories.injection import LABEL, anywhere, instructs
+from openmemory.search import periods
+from openmemory.search.arms import CANDIDATES, Arms, Means
+from openmemory.search.bm25 import SLOTS
+from openmemory.search.conflicts import conflicts
+from openmemory.search.explanation import AnswerExplanation, Arm, RerankedBy, Round, explained, times_read
+from openmemory.search.found import Found
+from openmemory.search.fusion import Fused
+from openmemory.search.periods import Period, names_a_time
+from openmemory.search.readback import readback
+from openmemory.search.reranking import NO_RERANKER, Reranked, Reranker, RerankerUnavailable, reranked
+from openmemory.search.schemas import Method, ScoreParts, SearchAnswer, SearchQuery, SearchResult
+from openmemory.search.spelling import lexemes
+from openmemory.search.written import written
+
+log = logging.getLogger(__name__)
+
+SPARE = 5
+"""Candidates that are read back beyond the limit at first, for those that the caller may not read."""
+
+WIDENING = 4
+"""How many times more candidates are asked for while the caller may read too few of those that were found."""
+
+MANY_WORDS = f"The query is long: at most its {SLOTS[-1]} rarest words are looked for"
+MANY_TIMES = f"The query names many times: only the first {periods.MOST} words for a time are read"
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+"""The earliest time as of which a search may be answered."""
+
+FLOOD = 500
+"""Candidates beyond which no more are asked for because labelled memories fill the lists: who plants a memory must not
+make every search read everything."""
+
+
+class Search:
+    """Finds memories."""
+
+    def __init__(
+        self,
+        database: Database,
+        spaces: Spaces,
+        settings: Settings,
+        rates: Rates,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._reranker = reranker
+        self._database = database
+        self._settings = settings
+        self._rates = rates
+        self._means = Means(database, spaces, settings, Rulebook())
+        self.answered: Counter[tuple[Method, str | None]] = Counter()
+        """Answers since the start, by method and note."""
+
+    async def search(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
+        """The memories nearest to the query that the caller may read, best first, each access logged.
+
+        A caller who may read k relevant memories gets k of them, however many others had to be passed over. One that
+        is labelled as giving orders to assistants is put lower, and displaces no better one. Without the embedder or
+        the index the answer comes from text search, and says so. A query that holds nothing but a time is answered
+        with what was written then, newest first.
+
+        Raises:
+            Invalid: the query or a filter cannot be used.
+            TooMany: an assistant's app searches too often.
+            Unavailable: Postgres does not answer.
+        """
+        caller.may_read()
+        limit = self._checked(query)
+        pace = asyncio.ensure_future(self._rates.search(caller))
+        if query.as_of is not None:
+            query = _earlier(query, query.as_of)
+        reached = caller.reached(query.namespaces)
+        if reached is None:
+            await pace
+            async with self._database.statement() as tx:
+                await journal.record(tx, caller, Event.MEMORY_SEARCH)
+            nothing = SearchAnswer(results=[], search_method=Method.HYBRID)
+            if query.explain:
+                nothing.explanation = _unranked(query)
+            return nothing
+        query = replace(query, namespaces=reached)
+        times: list[Period] = []
+        cut = [MANY_WORDS] if lexemes(query.text) > SLOTS[-1] else []
+        if names_a_time(query.text):
+            read, _ = await asyncio.gather(
+                asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC)), pace
+            )
+            if read.alone and (answer := await self._then(caller, query, read.times, limit)) is not None:
+                return answer
+            times = read.times
+            cut += [MANY_TIMES] if read.cut else []
+        arms = Arms(self._means, caller, query, times)
+        asked = max(CANDIDATES, 3 * limit)
+        strict = False
+        found = Found(limit if self._reranker is None else max(limit, self._reranker.top_n))
+        with closing(arms):
+            while True:
+                dense, words, _ = await asyncio.gather(
+                    arms.dense(asked), arms.words(asked, enough=limit, strict=strict), pace
+                )
+                method = Method.HYBRID if dense.answered else Method.LEXICAL
+                ranked = await arms.ranked(dense.hits, words)
+                found.ranked(ranked, arms.round)
+                await self._read(caller, query, ranked, method, found)
+                below = arms.floor is not None and bool(dense.hits) and dense.hits[-1].score < arms.floor
+                exhausted = (below or len(dense.hits) < asked) and len(words) < asked
+                sure = asked > FLOOD or not found.doubtful(words, cut=len(words) >= asked)
+                if (found.enough and sure) or (exhausted and (strict or all(hit.id in found.rows for hit in words))):
+                    break
+                asked *= WIDENING
+                strict = True
+        if not found.logged:
+            await self._log(caller, method)
+        again, note = await self._read_again(query, found)
+        answer = self._answer(found, method, again.hits[:limit], again.arms)
+        self.answered[method, dense.note or note] += 1
+        answer.note = "; ".join(said for said in (dense.note, note, *cut) if said) or None
+        if query.explain:
+            answer.explanation = arms.explanation(answered=dense.answered)
+            if self._reranker is not None and note is None:
+                answer.explanation.reranker = RerankedBy(self._reranker.name, self._reranker.weight, len(again.arms))
+        return answer
+
+    async def _read_again(self, query: SearchQuery, found: Found) -> tuple[Reranked, str | None]:
+        """The best of what was found in the order of the second stage, if there is one that answers; else in the first
+        one's, and why."""
+        hits, reranker = found.best(), self._reranker
+        if reranker is None or not hits:
+            return Reranked(hits, {}), None
+        texts = [found.rows[hit.id].content for hit in hits[: reranker.top_n]]
+        try:
+            scores = await reranker.scores(query.text, texts)
+        except RerankerUnavailable as error:
+            log.debug("not reranked: %s", error)
+            return Reranked(hits, {}), NO_RERANKER
+        labelled = (hit.id for hit in hits if hit.penalty)
+        return reranked([found.fused[hit.id] for hit in hits], scores, reranker.weight, labelled), None
+
+    def _answer(
+        self, found: Found, method: Method, best: Sequence[Fused], arms: Mapping[UUID, Arm] | None = None
+    ) -> SearchAnswer:
+        """These hits with what was read of them, and with their explanations if there are some."""
+        results = []
+        for hit in best:
+            results.append(_result(found.rows[hit.id], hit))
+            if (last := found.rounds.get(hit.id)) is not None:
+                results[-1].explanation = explained(hit, last, (arms or {}).get(hit.id))
+        return SearchAnswer(results, method, conflicts=conflicts(results))
+
+    async def _log(self, caller: Caller, method: Method) -> None:
+        """Note a search that read nothing: one that did has noted it where it read."""
+        async with self._database.statement() as tx:
+            await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
+
+    async def _then(self, caller: Caller, query: SearchQuery, times: list[Period], limit: int) -> SearchAnswer | None:
+        """What was written at a time, newest first. All of it is as near to the question: no arm is asked. None if
+        nothing was: a memory may still tell of that time in its words."""
+        async with self._database.statement() as tx:
+            some = await written(tx, caller, query, times, limit)
+        if not some:
+            return None
+        found = Found(limit)
+        hits = [Fused(one.id, 1.0, 0.0, 0.0, None, None, time=1.0) for one in some]
+        last = Round([], [], moments=dict(some), times=times, then=1.0) if query.explain else None
+        found.ranked(hits, last)
+        await self._read(caller, query, hits, Method.TIME, found)
+        if not found.logged:
+            await self._log(caller, Method.TIME)
+        self.answered[Method.TIME, None] += 1
+        answer = self._answer(found, Method.TIME, found.best())
+        if query.explain:
+            answer.explanation = _unranked(query, times)
+        return answer
+
+    async def _read(
+        self, caller: Caller, query: SearchQuery, ranked: list[Fused], method: Method, found: Found
+    ) -> None:
+        """Read hits that were not tried yet back, best first, until none of the rest can be among the best."""
+        hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
+        start, count = 0, found.limit + SPARE
+        while start < len(hits) and (wanted := found.wanted(hits[start][1])):
+            some = hits[start : start + count]
+            rows = await self._readback(caller, query, some, limit=wanted, method=method)
+            found.logged = True
+            if query.as_of is not None:
+                rows = await asyncio.to_thread(self._labelled, rows)
+            found.rows |= {row.id: row for row in rows}
+            # The statement stopped at the last of as many as it was asked for.
+            tried = rows[-1].position if len(rows) == wanted else len(some)
+            found.tried.update(id_ for id_, _ in some[:tried])
+            start, count = start + tried, len(hits)
+
+    @again
+    async def _readback(
+        self, caller: Caller, query: SearchQuery, some: list[tuple[UUID, float]], *, limit: int, method: Method
+    ) -> Sequence[Any]:
+        async with self._database.statement() as tx:
+            return await readback(tx, caller, query, some, limit=limit, method=method)
+
+    def _labelled(self, rows: Sequence[Any]) -> list[Any]:
+        """Rows with labels of texts that may be earlier ones: those that are stored are of today's."""
+        if self._settings.capture.injection == "store":
+            return [row._replace(labels=[]) for row in rows]
+        orders = (instructs(row.content) or anywhere(row.metadata_) for row in rows)
+        return [row._replace(labels=[LABEL] if told else []) for row, told in zip(rows, orders, strict=True)]
+
+    def _checked(self, query: SearchQuery) -> int:
+        limits = self._settings.limits
+        checks.text(query.text, "query", limits.query, "limits.query")
+        checks.narrowing(query, limits)
+        if query.limit is None:
+            return self._settings.search.limit
+        return checks.between(query.limit, "limit", 1, self._settings.search.max_limit)
+
+
+def _unranked(query: SearchQuery, times: Sequence[Period] = ()) -> AnswerExplanation:
+    """What there is to say of an answer for which no arm was asked."""
+    return AnswerExplanation(
+        embedded=None,
+        left_out=[],
+        dense_share=None,
+        floor=None,
+        times=times_read(times),
+        candidates={"words": 0, "meaning": 0},
+        recency=None,
+        as_of=query.as_of,
+    )
+
+
+def _earlier(query: SearchQuery, as_of: datetime) -> SearchQuery:
+    """A query that is answered as of a time looks at nothing that was written later."""
+    as_of = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
+    if not EARLIEST <= as_of <= datetime.now(UTC):
+        raise Invalid("as_of", "must lie between 1970 and now")
+    as_of = as_of.astimezone(UTC)
+    until = as_of if query.created_to is None else min(query.created_to, as_of)
+    return replace(query, as_of=as_of, created_to=until)
+
+
+def _result(row: Any, hit: Fused) -> SearchResult:
+    """A row read back as a result. The database has checked it already."""
+    return SearchResult(
+        id=row.id,
+        memory=row.content,
+        hash=row.hash,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        score=hit.score,
+        parts=ScoreParts(
+            dense=hit.dense,
+            lexical=hit.lexical,
+            beside=hit.beside,
+            thread=hit.thread,
+            time=hit.time,
+            cosine=hit.cosine,
+            bm25=hit.bm25,
+            penalty=hit.penalty,
+            recency=hit.recency,
+            reranked=hit.reranked,
+            late=hit.late,
+        ),
+        metadata=row.metadata_,
+        categories=row.categories,
+        namespace=row.namespace,
+        thread_id=row.thread_id,
+        kind=row.kind,
+        app_name=row.app_name,
+        labels=row.labels,
+    )

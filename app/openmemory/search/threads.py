@@ -1,0 +1,149 @@
+"""What a thread tells of its memories: what answers a question often stands beside what repeats its words.
+
+Somebody asks, somebody else answers; and a thread in which all words of a question fall is the one that it is about,
+even if no single memory holds them together. So a memory gains from its neighbours in its thread, by their scores, and
+from the words of the whole thread.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import (
+    Select,
+    Text,
+    Uuid,
+    bindparam,
+    cast,
+    column,
+    func,
+    literal_column,
+    select,
+    true,
+    tuple_,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.orm import aliased
+
+from openmemory.access.caller import Caller, Default
+from openmemory.access.readable import readable_by
+from openmemory.database import Tx
+from openmemory.index.entries import array_of
+from openmemory.memories.injection import LABEL
+from openmemory.memories.models import Memory
+from openmemory.prepared import Prepared
+from openmemory.search.fusion import Fused, within_one
+from openmemory.search.lexical import LexicalHit, Thread
+
+BESIDE = (0.3, 0.15)
+"""Which share of its score a hit adds to those next to it, and to those after them."""
+
+THREAD = 0.5
+"""What the words of a whole thread add at most: to the memories of the thread that holds most of them."""
+
+HEARD = 15
+"""Hits, from the best on, that their neighbours gain from, and that gain from their threads."""
+
+
+class Link(NamedTuple):
+    """A hit in a thread and one that stands `step` memories from it there; without a neighbour `step` is 0."""
+
+    hit: UUID
+    thread: Thread
+    labelled: bool
+    neighbour: UUID | None
+    step: int
+
+
+def heard(ranked: Sequence[Fused], links: Iterable[Link], words: Iterable[LexicalHit]) -> list[Fused]:
+    """The hits and their neighbours, with what their threads add, best first; equal scores keep their order.
+
+        score = fused + Σ over neighbours of BESIDE[distance - 1] · their fused + THREAD · together / max(together)
+
+    and all divided by the best of these scores if that is above 1. What is labelled as giving orders adds what it keeps
+    of its score. Neighbours that neither arm found come in with what is added alone.
+    """
+    known = {hit.id: hit for hit in ranked}
+    thread_of: dict[UUID, Thread] = {}
+    beside: dict[UUID, float] = defaultdict(float)
+    for link in links:
+        thread_of[link.hit] = link.thread
+        if link.neighbour is not None:
+            thread_of[link.neighbour] = link.thread
+            hit = known[link.hit].lowered() if link.labelled else known[link.hit]
+            beside[link.neighbour] += BESIDE[link.step - 1] * hit.score
+    if not thread_of:
+        return list(ranked)
+    together = {hit.thread: hit.together for hit in words if hit.thread is not None}
+    most = max(together.values(), default=0.0)
+    found = [*ranked, *(Fused(id_, 0.0, 0.0, 0.0, None, None) for id_ in thread_of.keys() - known.keys())]
+    raised = []
+    for hit in found:
+        if (thread := thread_of.get(hit.id)) is None:
+            raised.append(hit)
+            continue
+        near, added = beside.get(hit.id, 0.0), THREAD * together.get(thread, 0.0) / most if most > 0 else 0.0
+        raised.append(hit._replace(score=hit.score + near + added, beside=near, thread=added))
+    return within_one(raised)
+
+
+async def links(tx: Tx, caller: Caller, hits: Sequence[UUID]) -> list[Link]:
+    """The neighbours of those hits that stand in a thread, as far as the caller may read both."""
+    rows = await _links(caller.owner, caller.default).rows(tx, {**caller.parameters, "hits": array_of(hits)})
+    return [link(row) for row in rows]
+
+
+def link(row: Sequence[Any]) -> Link:
+    """A row of `linked`."""
+    hit, namespace, thread, labels, neighbour, step = row
+    return Link(hit, Thread(namespace, thread), LABEL in labels, neighbour, step or 0)
+
+
+@cache
+def _links(owner: bool, default: Default) -> Prepared:
+    return Prepared(linked(owner, default), plain=True)
+
+
+def linked(owner: bool, default: Default) -> Select[Any]:
+    """The columns of `Link`, with namespace and thread apart and the labels, of what is bound as `hits`."""
+    caller = Caller.anyone(owner=owner, default=default)
+    hits = (
+        func.unnest(cast(bindparam("hits", type_=Text), ARRAY(Uuid)))
+        .table_valued(column("id", Uuid), name="hits")
+        .render_derived()
+    )
+    near = union_all(*(select(*_near(caller, backwards).subquery().c) for backwards in (True, False))).lateral("near")
+    return (
+        select(Memory.id, Memory.namespace, Memory.thread_id, Memory.labels, near.c.id, near.c.step)
+        .select_from(hits)
+        .join(Memory, Memory.id == hits.c.id)
+        .join(near, true(), isouter=True)
+        .where(Memory.thread_id.is_not(None), readable_by(caller, Memory))
+    )
+
+
+def _near(caller: Caller, backwards: bool) -> Select[Any]:
+    """Those just before a memory of a thread, or just after it, with their distances."""
+    other = aliased(Memory)
+    here, there = tuple_(Memory.created_at, Memory.id), tuple_(other.created_at, other.id)
+    order: list[Any] = [other.created_at, other.id]
+    if backwards:
+        order = [key.desc() for key in order]
+    return (
+        select(other.id, func.row_number().over(order_by=order).label("step"))
+        .where(
+            other.user_id == Memory.user_id,
+            other.thread_id == Memory.thread_id,
+            other.namespace == Memory.namespace,
+            there < here if backwards else there > here,
+            readable_by(caller, other),
+        )
+        .order_by(*order)
+        .limit(literal_column(str(len(BESIDE))))
+        .correlate(Memory)
+    )

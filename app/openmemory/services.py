@@ -1,0 +1,383 @@
+"""The composition root: the only place that reads settings and builds the product from its parts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from openmemory import migrate
+from openmemory.access.apps import Apps
+from openmemory.access.authentication import beyond_loopback, credentials_required, is_here
+from openmemory.access.denials import Denials
+from openmemory.access.directory import Directory
+from openmemory.access.grants import Grants
+from openmemory.access.keys import Keys
+from openmemory.access.rates import Rates
+from openmemory.audit.service import Audit
+from openmemory.backup.service import Backup
+from openmemory.capture import queue
+from openmemory.capture.extraction import Extractor
+from openmemory.capture.service import Captures
+from openmemory.capture.worker import Worker
+from openmemory.config import Settings, environment
+from openmemory.configuration.embedders import Embedders
+from openmemory.configuration.service import Configuration
+from openmemory.configuration.trials import Trials
+from openmemory.database import Database, most_connections
+from openmemory.egress.clients import Egress
+from openmemory.embedded.folder import DataFolder, default_data_dir
+from openmemory.embedded.postgres import EmbeddedPostgres
+from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.errors import SetupError
+from openmemory.health import Health
+from openmemory.index import marks
+from openmemory.index.deliver import Deliverer
+from openmemory.index.keeper import Keeper, Parts, Wanted
+from openmemory.index.lease import Lease, leased
+from openmemory.index.models import Kind
+from openmemory.index.monitor import IndexMonitor
+from openmemory.index.port import Connected, IndexUnavailable, VectorIndex
+from openmemory.index.rebuild import Rebuild
+from openmemory.index.reconcile import Reconciler
+from openmemory.index.recut import Recut
+from openmemory.index.space import Deadlines, Spaces
+from openmemory.llm.providers import Llms
+from openmemory.memories.archiving import Archiving
+from openmemory.memories.described import Descriptions
+from openmemory.memories.filing import Filing
+from openmemory.memories.indexed import IndexedMemories
+from openmemory.memories.maintenance import Maintenance
+from openmemory.memories.models import Memory
+from openmemory.memories.policies import Policies
+from openmemory.memories.service import Memories
+from openmemory.memories.upcoming import Upcoming
+from openmemory.search import lexicon
+from openmemory.search.lexicon import Rewording
+from openmemory.search.reranking import open_reranker
+from openmemory.search.service import Search
+from openmemory.stats.service import Stats
+
+if TYPE_CHECKING:
+    from openmemory.access.tokens import Tokens
+
+log = logging.getLogger(__name__)
+
+VERSION = version("openmemory-server")
+
+INDEX_FOLDER = "qdrant"
+"""Where in the data folder the built-in index is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The data folder, and where PostgreSQL is. `shared`: other processes may serve the same PostgreSQL.
+
+    `index_socket`: the unix socket on which another process serves the built-in index; None: this one opens it.
+    `index_lease`: who this service is to the index lease; None: nobody else can want it.
+    `local_key`: the credential of those who may read the folder. `database` may hold a password.
+    """
+
+    folder: Path
+    database: str = field(repr=False)
+    shared: bool
+    index_socket: Path | None = None
+    index_lease: str | None = None
+    local_key: str | None = field(default=None, repr=False)
+
+
+class Opened(NamedTuple):
+    """What `open_stores` opened: the folder that this process owns, and what is in it."""
+
+    folder: DataFolder
+    stores: Stores
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Every use case of the product, and the parts that adapters need."""
+
+    settings: Settings
+    stores: Stores
+    database: Database
+    directory: Directory
+    memories: Memories
+    captures: Captures
+    capturing: Worker
+    backup: Backup
+    policies: Policies
+    upcoming: Upcoming
+    archiving: Archiving
+    filing: Filing
+    descriptions: Descriptions
+    apps: Apps
+    search: Search
+    stats: Stats
+    grants: Grants
+    keys: Keys
+    audit: Audit
+    configuration: Configuration
+    embedders: Embedders
+    trials: Trials
+    rates: Rates
+    denials: Denials
+    health: Health
+    reconciler: Reconciler
+    rebuild: Rebuild
+    recut: Recut
+    rewording: Rewording
+    deliverer: Deliverer
+    maintenance: Maintenance
+    monitor: IndexMonitor
+    spaces: Spaces
+    tokens: Tokens | None
+
+    @property
+    def index(self) -> VectorIndex:
+        """The index that searches use now."""
+        return self.spaces.serving.index
+
+    @property
+    def embedder(self) -> CachedEmbedder:
+        """The model that searches use now."""
+        return self.spaces.serving.embedder
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may serve the same PostgreSQL."""
+        return self.stores.shared
+
+    async def warm(self) -> None:
+        """Load the model and open the index now rather than when they are first needed, which meets a failure again."""
+        with suppress(IndexUnavailable):
+            await self.index.open()
+
+
+def data_dir(settings: Settings) -> Path:
+    """Where the built-in stores live."""
+    return Path(settings.data_dir).expanduser().absolute() if settings.data_dir else default_data_dir()
+
+
+@asynccontextmanager
+async def open_stores(
+    settings: Settings, *, listen: str = "", workers: int = 1, serving: bool = False
+) -> AsyncIterator[Opened]:
+    """Own the data folder, start the built-in PostgreSQL if no other is named, and bring the schema up to date.
+
+    `listen` is the address that a second owner of the data folder is told; `workers` how many processes will serve;
+    `serving` whether others will be let in.
+
+    Raises:
+        SetupError: the data folder or PostgreSQL cannot be used as configured, or serves with another index; or others
+            would be let in, and nobody has a credential.
+    """
+    async with AsyncExitStack() as stack:
+        folder = DataFolder.claim(data_dir(settings), listen=listen)
+        stack.callback(folder.release)
+        url = settings.database.url.get_secret_value()
+        alone = not url  # on a PostgreSQL that is ours as long as the folder is
+        if alone:
+            postgres = EmbeddedPostgres(folder, connections=most_connections(settings.database, processes=workers))
+            await postgres.start()
+            stack.push_async_callback(postgres.stop)
+            url = postgres.url
+        await migrate.upgrade(url, only_ours=("database", "url") in settings.inherited.values)
+        database = Database(url, settings.database)
+        stack.push_async_callback(database.close)
+        await lexicon.choose(database, settings.search.language)
+        if alone:
+            async with database.transaction() as tx:
+                await marks.end_leases(tx)
+                await queue.end_leases(tx)
+        lease = None if alone else await stack.enter_async_context(leased(database, built_in=not settings.qdrant.url))
+        if serving:
+            await _refuse_to_stand_open(settings, database)
+        shared = workers > 1 or not alone
+        yield Opened(folder, Stores(folder.path, url, shared, index_lease=lease, local_key=folder.local_key()))
+
+
+async def _refuse_to_stand_open(settings: Settings, database: Database) -> None:
+    """Where every request needs a credential there must be one, or the service is of no use to anybody."""
+    if not credentials_required(settings) or settings.access.api_key.get_secret_value() or settings.oauth.issuer:
+        return
+    if not await Keys(database, Directory(database, settings.access)).exist():
+        where = f" --data-dir {settings.data_dir}" if settings.data_dir else ""
+        raise SetupError(
+            f"{_what_asks(settings)}: every request needs a credential, and there is no key yet; make the first "
+            f"administrator's with `openmemory keys create --admin NAME{where}`, then start again"
+        )
+
+
+def _what_asks(settings: Settings) -> str:
+    """The setting by which credentials are needed."""
+    if not is_here(settings.host):
+        return f"host {settings.host!r} lets other machines in"
+    if beyond_loopback(settings):
+        return f"http.allowed_hosts {', '.join(settings.http.allowed_hosts)!r} lets other machines in"
+    if settings.http.trusted_proxies:
+        return f"http.trusted_proxies {', '.join(settings.http.trusted_proxies)!r} lets other machines in"
+    return f"access.require is {settings.access.require!r}"
+
+
+@asynccontextmanager
+async def open_services(
+    settings: Settings, *, listen: str = "", stores: Stores | None = None
+) -> AsyncIterator[Services]:
+    """Open the stores, bring the schema up to date, and start delivering; close everything in the end.
+
+    `listen`: see `open_stores`; `stores`: what another process has opened for this one.
+
+    Raises:
+        SetupError: the data folder or PostgreSQL cannot be used as configured.
+    """
+    async with AsyncExitStack() as stack:
+        if stores is None:
+            stores = (await stack.enter_async_context(open_stores(settings, listen=listen))).stores
+        database = Database(stores.database, settings.database)
+        stack.push_async_callback(database.close)
+        egress = Egress(settings.egress.allow)
+        configuration = Configuration(database, settings, egress, environment())
+        embedders = Embedders(
+            database,
+            configuration.baseline,
+            stores.folder,
+            egress,
+            environment(),
+            tokenwise=settings.search.late_interaction,
+        )
+        llms = Llms(stores.folder, egress, environment())
+        stack.push_async_callback(llms.close)
+        lease = Lease(stores.index_lease)
+        keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first(), lease))
+        stack.push_async_callback(keeper.close)
+        await keeper.follow()
+        spaces = keeper.spaces
+        source = IndexedMemories()
+        sources = {Kind.MEMORY: source}
+        deliverer = Deliverer(database, spaces, sources, lease)
+        directory = Directory(database, settings.access)
+        await directory.caller(None, None)
+        maintenance = Maintenance(database)
+        rates, keys = Rates(database, settings.rates), Keys(database, directory)
+        tokens = _tokens(settings, egress)
+        if tokens is not None:
+            stack.push_async_callback(tokens.close)
+        reranker = open_reranker(settings.reranker, egress)
+        if reranker is not None:
+            stack.push_async_callback(reranker.close)
+        reconciler = Reconciler(database, spaces, deliverer, source, keeper.monitor)
+        memories = Memories(
+            database,
+            directory,
+            deliverer,
+            limits=settings.limits,
+            maintenance=maintenance,
+            rates=rates,
+            keys=keys,
+            capture=settings.capture,
+            spaces=spaces,
+        )
+        search = Search(database, spaces, settings, rates, reranker)
+        capturing = Worker(
+            database,
+            Extractor(database, configuration, llms, search, settings),
+            deliverer,
+            intake=memories.intake,
+            maintenance=maintenance,
+            settings=settings,
+        )
+        services = Services(
+            settings=settings,
+            stores=stores,
+            database=database,
+            directory=directory,
+            memories=memories,
+            captures=Captures(database, capturing, deliverer, intake=memories.intake, rates=rates, settings=settings),
+            capturing=capturing,
+            backup=Backup(
+                database,
+                memories,
+                deliverer,
+                spaces,
+                folder=stores.folder,
+                limits=settings.limits,
+                maintenance=maintenance,
+                version=VERSION,
+            ),
+            policies=Policies(database),
+            upcoming=Upcoming(database),
+            archiving=Archiving(database, directory, deliverer),
+            filing=Filing(database, directory, spaces, deliverer, settings=settings.categories),
+            descriptions=Descriptions(database, intake=memories.intake, limits=settings.limits),
+            maintenance=maintenance,
+            apps=Apps(database),
+            search=search,
+            stats=Stats(database, rates),
+            grants=Grants(database, Memory),
+            keys=keys,
+            audit=Audit(database, settings.audit),
+            configuration=configuration,
+            embedders=embedders,
+            trials=Trials(configuration, embedders, llms),
+            rates=rates,
+            denials=Denials(database, rates),
+            health=Health(database, spaces, reconciler, VERSION),
+            reconciler=reconciler,
+            rewording=Rewording(database),
+            recut=Recut(database, spaces, deliverer, sources),
+            rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
+            deliverer=deliverer,
+            monitor=keeper.monitor,
+            spaces=spaces,
+            tokens=tokens,
+        )
+        stack.push_async_callback(lambda: keeper.monitor.settle(spaces.serving))
+        deliverer.start()
+        stack.push_async_callback(deliverer.stop)
+        capturing.start()
+        stack.push_async_callback(capturing.stop)
+        yield services
+
+
+def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
+    if not settings.oauth.issuer:
+        return None
+    from openmemory.access.tokens import Tokens  # with cryptography, which takes its time
+
+    return Tokens.of(settings.oauth, settings.limits, egress)
+
+
+def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wanted, lease: Lease) -> Parts:
+    def index(collection: str, dimension: int, on_connected: Connected) -> VectorIndex:
+        qdrant = settings.qdrant
+        if qdrant.url or stores.index_socket:
+            from openmemory.index.qdrant import QdrantIndex
+
+            return QdrantIndex(
+                qdrant.url,
+                socket=stores.index_socket,
+                api_key=qdrant.api_key.get_secret_value(),
+                collection=collection,
+                alias=qdrant.collection,
+                dimension=dimension,
+                timeout=qdrant.timeout,
+                on_connected=on_connected,
+            )
+        from openmemory.index.edge import EdgeIndex
+
+        folder = stores.folder / INDEX_FOLDER
+        return EdgeIndex(folder, collection=collection, dimension=dimension, on_connected=on_connected)
+
+    return Parts(
+        alias=settings.qdrant.collection,
+        wanted=wanted,
+        configured=embedders.configured,
+        embedder=embedders.recorded,
+        index=index,
+        deadlines=Deadlines(embedder=settings.embedder.timeout, index=settings.qdrant.timeout),
+        lease=lease,
+    )

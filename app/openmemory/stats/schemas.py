@@ -1,0 +1,104 @@
+"""The shapes of what is told about a user's memories as a whole, and about those of one app."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from openmemory.memories.models import State
+from openmemory.memories.schemas import OfRecord
+from openmemory.times import NaiveTime
+
+
+class AppRow(BaseModel):
+    """An app as it is stored. Times are UTC without an offset."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: UUID
+    owner_id: UUID = Field(description="The user's internal id.")
+    name: str
+    description: str | None
+    metadata_: dict[str, Any]
+    is_active: bool
+    created_at: NaiveTime
+    updated_at: NaiveTime
+
+
+class Profile(BaseModel):
+    """How much there is of a user."""
+
+    total_memories: int = Field(description="Memories that are not deleted.")
+    total_apps: int
+    apps: list[AppRow]
+
+
+class CategoryRow(BaseModel):
+    """A category as it is stored. Times are UTC without an offset."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: UUID
+    name: str
+    description: str | None
+    created_at: NaiveTime
+    updated_at: NaiveTime
+
+
+class CategoryList(BaseModel):
+    """The categories of a user's memories, by name."""
+
+    categories: list[CategoryRow]
+    total: int
+
+
+class MemoryOfApp(OfRecord):
+    """A memory among those of the app that wrote it. Its time is UTC without an offset."""
+
+    id: UUID
+    content: str
+    created_at: NaiveTime
+    state: State
+    app_id: UUID
+    categories: list[str]
+    metadata_: dict[str, Any]
+
+
+class AccessedMemory(OfRecord):
+    """A memory among those that an app accessed. Its time is UTC without an offset."""
+
+    id: UUID
+    content: str
+    created_at: NaiveTime
+    state: State
+    app_id: UUID
+    app_name: str
+    categories: list[str]
+    metadata_: dict[str, Any]
+
+
+class Accessed(BaseModel):
+    """A memory, and how often the app accessed it."""
+
+    memory: AccessedMemory
+    access_count: int
+
+
+class AppMemories(BaseModel):
+    """A page of what an app wrote, newest first."""
+
+    total: int
+    page: int
+    page_size: int
+    memories: list[MemoryOfApp]
+
+
+class AppAccesses(BaseModel):
+    """A page of what an app accessed, most often first."""
+
+    total: int
+    page: int
+    page_size: int
+    memories: list[Accessed]

@@ -1,0 +1,105 @@
+"""What a user's memories amount to: in all, by category, and by the app that wrote or accessed them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import select
+
+from openmemory.access import journal
+from openmemory.access.apps import must_be_theirs
+from openmemory.access.caller import Caller
+from openmemory.access.journal import Event
+from openmemory.access.models import App
+from openmemory.access.rates import Rates
+from openmemory.database import Database
+from openmemory.memories import checks, listing, ranked
+from openmemory.memories.listing import Look, Slice
+from openmemory.memories.models import State
+from openmemory.memories.repository import KEPT_STATES
+from openmemory.memories.schemas import MemoryQuery
+from openmemory.memories.service import MAX_PAGE_SIZE
+from openmemory.stats import queries
+from openmemory.stats.schemas import (
+    Accessed,
+    AccessedMemory,
+    AppAccesses,
+    AppMemories,
+    AppRow,
+    CategoryList,
+    CategoryRow,
+    MemoryOfApp,
+    Profile,
+)
+
+
+class Stats:
+    """Counts and lists that need no query. Those about apps are for the user alone, never for an app."""
+
+    def __init__(self, database: Database, rates: Rates) -> None:
+        self._database = database
+        self._rates = rates
+
+    async def profile(self, caller: Caller) -> Profile:
+        """How many memories the user has that are not deleted, and all of their apps, by name.
+
+        Raises:
+            Forbidden: an app asks.
+        """
+        caller.must_be_owner("see how much there is")
+        caller.may_read()
+        columns = (App.id, App.owner_id, App.name, App.description, App.metadata_.label("metadata_"), App.is_active)
+        query = select(*columns, App.created_at, App.updated_at).where(App.owner_id == caller.user_id)
+        total = await listing.total(self._database, caller, MemoryQuery(states=KEPT_STATES))
+        async with self._database.transaction() as tx:
+            apps = [AppRow.model_validate(row) for row in await tx.execute(query.order_by(App.name, App.id))]
+            await journal.record(tx, caller, Event.STATS_READ)
+        return Profile(total_memories=total, total_apps=len(apps), apps=apps)
+
+    async def categories(self, caller: Caller) -> CategoryList:
+        """The categories of the memories that the caller may read and that are neither archived nor deleted."""
+        caller.may_read()
+        await self._rates.search(caller)
+        states = (State.ACTIVE, State.PAUSED) if caller.owner else (State.ACTIVE,)
+        async with self._database.planned() as tx:
+            rows = [CategoryRow.model_validate(row) for row in await queries.categories(tx, caller, states)]
+            await journal.record(tx, caller, Event.CATEGORY_LIST)
+        return CategoryList(categories=rows, total=len(rows))
+
+    async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
+        """What one app wrote and what is not deleted, newest first.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: no such app of this user.
+        """
+        offset = _start(caller, page, page_size)
+        query = MemoryQuery(states=KEPT_STATES, app_ids=(app_id,))
+        async with self._database.statement() as tx:
+            await must_be_theirs(tx, caller, app_id)
+        records, total = await listing.page(self._database, Look(caller), query, Slice(offset, page_size))
+        memories = [MemoryOfApp.of(record) for record in records]
+        return AppMemories(total=total, page=page, page_size=page_size, memories=memories)
+
+    async def app_accessed(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppAccesses:
+        """What one app accessed, in whatever state it is, most often first.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: no such app of this user.
+        """
+        offset = _start(caller, page, page_size)
+        async with self._database.statement() as tx:
+            await must_be_theirs(tx, caller, app_id)
+        found, total = await ranked.accessed(self._database, caller, app_id, Slice(offset, page_size))
+        memories = [Accessed(memory=AccessedMemory.of(record), access_count=count) for record, count in found]
+        return AppAccesses(total=total, page=page, page_size=page_size, memories=memories)
+
+
+def _start(caller: Caller, page: int, page_size: int) -> int:
+    """The offset of a page that the caller may ask for."""
+    caller.must_be_owner("see what their apps wrote and read")
+    caller.may_read()
+    checks.between(page, "page", 1, 1_000_000)
+    checks.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
+    return (page - 1) * page_size
