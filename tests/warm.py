@@ -289,7 +289,7 @@ def _main() -> None:
     door.close()
     if arguments is not None:
         sys.argv[1:] = arguments
-        runpy.run_module("app", run_name="__main__", alter_sys=True)
+        runpy.run_module("openmemory", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
