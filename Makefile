@@ -52,7 +52,7 @@ audit: .venv/.build ## look for known vulnerabilities in the locked packages; ne
 	@$(UV) tool run pip-audit -r requirements.lock --disable-pip --no-deps -s osv
 
 lock: .venv/.build ## renew the lock files after a change of pyproject.toml; ARGS=--upgrade takes newer versions
-	@$(call compile,requirements-build.lock,--group build)
+	@$(call compile,requirements-build.lock,--group build -c requirements.lock)
 	@$(call compile,requirements.lock,pyproject.toml)
 	@$(call compile,requirements-dev.lock,pyproject.toml --extra dev -c requirements.lock)
 
@@ -107,7 +107,7 @@ INSTALL_WITH = pip install --quiet --only-binary :all: --require-hashes
 	@$(BIN)/python -m $(INSTALL_WITH) --disable-pip-version-check -r requirements-build.lock
 	@pwd -P > $@
 
-.venv/.runtime: .venv/.build requirements.lock pyproject.toml
+.venv/.runtime: .venv/.build requirements.lock pyproject.toml setup.py tools/int8_graph.py
 	@$(call install,requirements.lock)
 	@$(UV_HERE) $(UV) pip install --quiet --offline --no-deps --no-build-isolation --editable . || \
 		$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .

