@@ -7,21 +7,21 @@ import os
 from sqlalchemy import text
 
 from alembic import context
-from openmemory.tables import metadata
+from openmemory.schema.tables import metadata
 
 LOCK = 0x6F6D6D67
 
 
 def url() -> str:
     """The database that the program names, or OPENMEMORY_DATABASE_URL for the command line."""
-    from openmemory.database import normal_url
+    from openmemory.database.engine import normal_url
 
     return context.config.attributes.get("url") or normal_url(os.environ["OPENMEMORY_DATABASE_URL"])
 
 
 def run() -> None:
     """Bring the database to the wanted revision in one transaction."""
-    from openmemory.migrate import engine_of
+    from openmemory.schema.migrate import engine_of
 
     engine = engine_of(url())
     with engine.begin() as connection:

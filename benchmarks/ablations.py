@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
-from openmemory.index import edge
-from openmemory.search import arms, bm25, focus, fusion, late, lexical, service, threads
+from openmemory.index.engine import index
+from openmemory.search import bm25, candidates, fusion, late_interaction, lexical, query_terms, service, threads
 
 
 def forget_statements() -> None:
@@ -25,13 +25,13 @@ def _constant(name: str, value: float) -> Iterator[None]:
 
 
 ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "no focus": lambda: patch.object(focus, "LONGEST", 0),
+    "no focus": lambda: patch.object(query_terms, "LONGEST", 0),
     "no neighbours": lambda: patch.object(threads, "BESIDE", (0.0, 0.0)),
     "no thread": lambda: patch.object(threads, "THREAD", 0.0),
-    "no late interaction": lambda: patch.object(late, "MOST", 0.0),
+    "no late interaction": lambda: patch.object(late_interaction, "MOST", 0.0),
     "no times": lambda: patch.object(service, "names_a_time", lambda _: False),
-    "no windows": lambda: patch.object(edge, "best", lambda first, _, limit: list(first)[:limit]),
-    "no floor": lambda: patch.object(arms, "FLOORS", {}),
+    "no windows": lambda: patch.object(index, "best", lambda first, _, limit: list(first)[:limit]),
+    "no floor": lambda: patch.object(candidates, "FLOORS", {}),
     "no tilt": lambda: patch.object(fusion, "TILT", 0.0),
     "no proximity": lambda: _constant("NEAR", 0.0),
     "no spelling": lambda: patch.object(lexical, "unknown", lambda _: []),

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from openmemory.categories import classifier
+from openmemory.categories.classifier import Known
+from openmemory.categories.taxonomy import SUBJECTS
+from openmemory.config.sections import Categories
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import Embedder
-from openmemory.memories import classifying
-from openmemory.memories.classifying import Known
-from openmemory.memories.subjects import SUBJECTS
-from openmemory.sections import Categories
 
 LABELLED = Path(__file__).parents[1] / "tests" / "memories" / "categories.jsonl"
 
@@ -50,7 +50,7 @@ class Measured(NamedTuple):
     """The labelled memories as the model sees them; `seconds`: of the decisions alone, for all of them."""
 
     known: Known
-    sure: classifying.Matrix
+    sure: classifier.Matrix
     seconds: float
 
 
@@ -63,13 +63,13 @@ def cases(path: Path = LABELLED) -> list[Case]:
 async def measure(embedder: Embedder, labelled: Sequence[Case]) -> Measured:
     """Ask the model for the categories' vectors and the memories', and how sure each category is of each."""
     phrases = await embedder.documents([phrase for subject in SUBJECTS for phrase in subject.phrases])
-    known = classifying.known(SUBJECTS, np.stack([classifying.of_windows(each.windows) for each in phrases]))
+    known = classifier.known(SUBJECTS, np.stack([classifier.of_windows(each.windows) for each in phrases]))
     texts = await embedder.documents([case.text for case in labelled])
-    vectors = np.stack([classifying.of_windows(each.windows) for each in texts])
+    vectors = np.stack([classifier.of_windows(each.windows) for each in texts])
     begun = time.perf_counter()
-    sure = classifying.confidences(vectors, [case.text for case in labelled], known)
+    sure = classifier.confidences(vectors, [case.text for case in labelled], known)
     for row in sure:
-        classifying.choose(row, known, threshold=0.5, most=2)
+        classifier.choose(row, known, threshold=0.5, most=2)
     return Measured(known, sure.astype(np.float32), time.perf_counter() - begun)
 
 
@@ -78,7 +78,7 @@ def figures(measured: Measured, labelled: Sequence[Case], settings: Categories) 
     known, sure = measured.known, measured.sure
     best = [known.subjects[int(row.argmax())].name in case.right for row, case in zip(sure, labelled, strict=True)]
     chosen = [
-        [each.name for each in classifying.choose(row, known, threshold=settings.threshold, most=settings.most)]
+        [each.name for each in classifier.choose(row, known, threshold=settings.threshold, most=settings.most)]
         for row in sure
     ]
     judged = [name in case.right for case, names in zip(labelled, chosen, strict=True) for name in names]
@@ -124,7 +124,7 @@ async def main() -> None:
             )
     if arguments.mistakes:
         for case, row in zip(labelled, measured.sure, strict=True):
-            names = classifying.choose(row, measured.known, threshold=default.threshold, most=default.most)
+            names = classifier.choose(row, measured.known, threshold=default.threshold, most=default.most)
             if wrong := [f"{each.name} {each.confidence:.2f}" for each in names if each.name not in case.right]:
                 print(f"{', '.join(wrong)}; right: {', '.join(case.right) or 'none'}; {case.text}")
     missed = Counter(

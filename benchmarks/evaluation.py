@@ -28,8 +28,8 @@ from benchmarks import folds
 from benchmarks.ablations import ABLATIONS
 from benchmarks.collections import MEASURES, Collection, Document, Question, interval, mean, measured, read
 from benchmarks.service import temporary_folder
-from openmemory.access.caller import Caller
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
+from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import fusion, lexical, statistics

@@ -23,9 +23,9 @@ from sqlalchemy import text
 
 from benchmarks.seed import USER, questions, seed
 from benchmarks.service import temporary_folder
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
+from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.search import lexical
 from openmemory.search.fusion import fuse

@@ -3,7 +3,7 @@
     python -m benchmarks.likeness [FILE] [--wrong]
 
 FILE holds a pair a line: `{"old", "new", "same", "sort"}`; left out: the pairs of the tests, which we have labelled.
-The packaged model tells how near they are. `words` are the guards of `openmemory.memories.likeness` alone, `cosine` the
+The packaged model tells how near they are. `words` are the guards of `openmemory.dedup.similarity` alone, `cosine` the
 threshold alone, `both` what the service does. The guards were written looking at every second pair; `unseen` are the
 others.
 `--wrong` lists what is taken for the same at the service's threshold and is not, and what is missed, of the pairs seen.
@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from openmemory.dedup.similarity import LIKENESS, judged
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import PACKAGED
-from openmemory.memories.likeness import LIKENESS, judged
 
 PAIRS = Path(__file__).parent.parent / "tests" / "capture" / "likeness.jsonl"
 THRESHOLDS = [0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.90, 0.95]

@@ -29,11 +29,11 @@ from sqlalchemy import text
 from benchmarks.seed import USER, questions, seed
 from benchmarks.service import running_service, temporary_folder
 from benchmarks.yardstick import REFERENCE, Yardstick
-from openmemory.config import Settings
-from openmemory.database import Tx
-from openmemory.main import create_app
+from openmemory.config.settings import Settings
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
 from openmemory.memories.models import State
-from openmemory.prepared import Prepared
+from openmemory.server.application import create_app
 from openmemory.services import open_services
 
 APPS = {

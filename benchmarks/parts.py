@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from benchmarks.seed import USER
-from openmemory.access.rulebook import Rulebook
-from openmemory.config import Settings
+from openmemory.access.rule_cache import Rulebook
+from openmemory.config.settings import Settings
 from openmemory.index.port import Filter
-from openmemory.search.arms import CANDIDATES, Arms, Means
+from openmemory.search.candidates import CANDIDATES, Arms, Means
 from openmemory.search.fusion import fuse
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.readback import readback

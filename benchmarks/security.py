@@ -27,14 +27,14 @@ from sqlalchemy import and_, bindparam, literal_column, select
 from benchmarks.seed import USER, questions, seed
 from benchmarks.service import temporary_folder
 from openmemory.access.keys import KeyCreate
-from openmemory.access.principal import LOCAL
-from openmemory.config import Settings
-from openmemory.main import create_app
+from openmemory.config.settings import Settings
+from openmemory.identity.principal import LOCAL
+from openmemory.identity.request import Sender, bind
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.rest.api import include_rest
-from openmemory.search import readback, then
+from openmemory.search import as_of, readback
 from openmemory.search.filter_sql import by_shape
-from openmemory.sender import Sender, bind
+from openmemory.server.application import create_app
 from openmemory.services import Services, open_services
 
 SEARCH, MEMORIES = "/api/v1/memories/search", "/api/v1/memories"
@@ -52,7 +52,7 @@ def _silent(_: Any) -> Any:
 def without(*, rules: bool = False, audit: bool = False) -> Any:
     """Compiles the statement of a search without these parts while the block runs."""
     with (
-        patch.object(then, "readable_by", _mine if rules else then.readable_by),
+        patch.object(as_of, "readable_by", _mine if rules else as_of.readable_by),
         patch.object(readback.journal, "inserted", _silent if audit else readback.journal.inserted),
         patch.object(readback, "_statement", by_shape(readback._statement.__wrapped__)),  # type: ignore[attr-defined]
     ):

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
+from openmemory.embeddings.chunks import stored_as
 from openmemory.embeddings.local import TOKENIZER
 from openmemory.embeddings.port import CODE, Codes
-from openmemory.embeddings.windows import stored_as
+from openmemory.identity.caller import Caller
 from openmemory.index import tokens
 from openmemory.index.models import Kind
 from openmemory.memories.schemas import MemoryCreate

@@ -28,17 +28,17 @@ from sqlalchemy import text
 from benchmarks.outage import outage
 from benchmarks.seed import USER, questions, seed, texts
 from benchmarks.service import temporary_folder
-from openmemory.cli.server import settle
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.index.collections import payload_of
-from openmemory.index.edge import EdgeIndex
-from openmemory.index.engine import CHUNK, buffer
+from openmemory.index.engine.calls import CHUNK, buffer
+from openmemory.index.engine.index import EdgeIndex
 from openmemory.index.models import Kind
 from openmemory.index.port import Point
-from openmemory.index.repair import Repair
-from openmemory.index.writing import Writer
-from openmemory.memories.indexed import IndexedMemories
+from openmemory.index.sync.repair import Repair
+from openmemory.index.sync.writer import Writer
+from openmemory.memories.index_source import IndexedMemories
 from openmemory.search.schemas import SearchQuery
+from openmemory.server.processes import settle
 from openmemory.services import INDEX_FOLDER, Services, open_services
 
 RUNS = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from openmemory.config import Database as DatabaseSettings
-from openmemory.database import Database
+from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.database.engine import Database
 from openmemory.services import Services
 
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.services import open_stores
 
 _DATABASE = "postgres"

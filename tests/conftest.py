@@ -15,9 +15,9 @@ import certifi
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
-from openmemory.config import Settings
-from openmemory.sections import Categories
+from openmemory.config.sections import Categories
+from openmemory.config.settings import Settings
+from openmemory.identity.caller import Caller
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
 

@@ -12,10 +12,10 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
-from openmemory.access.principal import LOCAL, Door
-from openmemory.again import again
+from openmemory.database.retry import again
 from openmemory.errors import Overtaken
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import LOCAL, Door
 from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.services import Services
@@ -65,7 +65,7 @@ async def test_a_write_that_met_a_deadlock_is_done_again_and_succeeds(
 ) -> None:
     low, high = await two_memories(services, owner)
     before, targets = services.memories.written["paused"], []
-    with caplog.at_level(logging.DEBUG, "openmemory.again"):
+    with caplog.at_level(logging.DEBUG, "openmemory.database.retry"):
         # The one that waits longest looks for a deadlock first and is its victim: ours, unless the machine is slow.
         for _ in range(5):
             targets.append(State.PAUSED)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from openmemory.config import Settings, keys, load
+from openmemory.config.settings import Settings, keys, load
 from openmemory.errors import SetupError
 
 

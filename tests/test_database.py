@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from openmemory.config import Database as DatabaseSettings
-from openmemory.database import Database, reaching
-from openmemory.driver import Heart
+from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.database.engine import Database, reaching
+from openmemory.database.liveness import Heart
 from openmemory.errors import Unavailable
 from openmemory.services import Services
 from tests.breaking import cut_in_the_middle, end_all_of, named
@@ -66,7 +66,7 @@ async def test_a_connection_that_breaks_in_use_makes_the_older_ones_of_both_pool
 
 
 async def test_an_outage_is_told_once_without_the_password(refused: Database, caplog) -> None:
-    with caplog.at_level(logging.WARNING, "openmemory.database"):
+    with caplog.at_level(logging.WARNING, "openmemory.database.engine"):
         for _ in range(5):
             with pytest.raises(Unavailable, match="does not answer"):
                 async with refused.transaction():
@@ -83,12 +83,12 @@ async def test_the_return_of_postgres_is_told_if_its_outage_was(database: Databa
         async with database.transaction() as tx:
             await tx.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
-    with caplog.at_level(logging.WARNING, "openmemory.database"):
+    with caplog.at_level(logging.WARNING, "openmemory.database.engine"):
         for _ in range(3):
             with pytest.raises(Unavailable):
                 await break_one()
             await backend(database)
-    told = [record.getMessage() for record in caplog.records if record.name == "openmemory.database"]
+    told = [record.getMessage() for record in caplog.records if record.name == "openmemory.database.engine"]
     assert len(told) == 2, told
     assert told[0].startswith("PostgreSQL does not answer: ")
     assert told[1].startswith("PostgreSQL answers again, after ")

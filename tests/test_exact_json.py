@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from openmemory import exact_json
+from openmemory.serialization import exact_json
 from openmemory.services import Services
 
 LONG = (2**64, 2**64 - 1, -(2**63), -(2**63) - 1, 10**30, -(10**40) + 1, int("9" * 4000))

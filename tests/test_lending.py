@@ -9,10 +9,10 @@ import anyio
 import pytest
 from sqlalchemy import exc, text
 
-from openmemory.config import Database as DatabaseSettings
-from openmemory.database import Database
+from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Database
 from openmemory.errors import Unavailable
-from openmemory.prepared import Prepared
 from openmemory.services import Services
 from tests.breaking import cut_in_the_middle, end, end_all_of, named
 
@@ -78,7 +78,7 @@ async def test_a_kept_connection_that_is_old_is_opened_anew(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await backend(database)
-    monkeypatch.setattr("openmemory.database._OLD", 0)
+    monkeypatch.setattr("openmemory.database.engine._OLD", 0)
     assert await backend(database) != before
 
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from openmemory import logs
-from openmemory.config import Log
+from openmemory.config.settings import Log
+from openmemory.telemetry import logging as logs
 
 
 def test_what_a_client_sends_to_a_session_is_not_repeated_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:

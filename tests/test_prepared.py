@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import Text, Uuid, bindparam, exc, literal, select, text
 
-from openmemory.config import Database as DatabaseSettings
-from openmemory.database import Database
+from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Database
 from openmemory.memories.models import Memory, State
-from openmemory.prepared import Prepared
 from openmemory.services import Services
 
 

@@ -33,10 +33,10 @@ _ROOT = Path(__file__).parents[1]
 _LENGTH = struct.Struct("!I")
 _NUMBER = struct.Struct("!i")
 _MODULES = (
-    *(f"openmemory.cli.{name}" for name in (
-        "commands", "client", "finding", "hosting", "output", "server", "sockets", "web", "workers",
-    )),
-    "openmemory.index.edge", "openmemory.index.qdrant", "openmemory.main", "httpx", "psycopg", "uvloop",
+    *(f"openmemory.cli.{name}" for name in ("commands", "client", "finding", "output")),
+    *(f"openmemory.server.{name}" for name in ("application", "hosting", "processes", "sockets", "web", "workers")),
+    "openmemory.index.engine.index", "openmemory.index.qdrant", "httpx", "psycopg",
+    "uvloop",
 )  # fmt: skip
 """None of them may start a thread when it is imported: a fork would be without it."""
 

@@ -1,3 +1,3 @@
-from openmemory.no_telemetry import turn_off
+from openmemory.config.vendor_telemetry import turn_off
 
 turn_off()

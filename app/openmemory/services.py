@@ -10,52 +10,52 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from openmemory import migrate
 from openmemory.access.apps import Apps
 from openmemory.access.authentication import beyond_loopback, credentials_required, is_here
-from openmemory.access.denials import Denials
 from openmemory.access.directory import Directory
 from openmemory.access.grants import Grants
 from openmemory.access.keys import Keys
-from openmemory.access.rates import Rates
+from openmemory.access.rate_limits import Rates
+from openmemory.audit.refusals import Denials
 from openmemory.audit.service import Audit
 from openmemory.backup.service import Backup
 from openmemory.capture import queue
 from openmemory.capture.extraction import Extractor
 from openmemory.capture.service import Captures
 from openmemory.capture.worker import Worker
-from openmemory.config import Settings, environment
-from openmemory.configuration.embedders import Embedders
-from openmemory.configuration.service import Configuration
-from openmemory.configuration.trials import Trials
-from openmemory.database import Database, most_connections
+from openmemory.categories.assignment import Filing
+from openmemory.categories.descriptions import Descriptions
+from openmemory.config.settings import Settings, environment
+from openmemory.database.engine import Database, most_connections
 from openmemory.egress.clients import Egress
 from openmemory.embedded.folder import DataFolder, default_data_dir
 from openmemory.embedded.postgres import EmbeddedPostgres
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.errors import SetupError
-from openmemory.health import Health
-from openmemory.index import marks
-from openmemory.index.deliver import Deliverer
-from openmemory.index.keeper import Keeper, Parts, Wanted
+from openmemory.health.service import Health
+from openmemory.index.generations.backfill import Recut
+from openmemory.index.generations.rebuild import Rebuild
+from openmemory.index.generations.watcher import Keeper, Parts, Wanted
 from openmemory.index.lease import Lease, leased
 from openmemory.index.models import Kind
 from openmemory.index.monitor import IndexMonitor
 from openmemory.index.port import Connected, IndexUnavailable, VectorIndex
-from openmemory.index.rebuild import Rebuild
-from openmemory.index.reconcile import Reconciler
-from openmemory.index.recut import Recut
 from openmemory.index.space import Deadlines, Spaces
+from openmemory.index.sync import outbox
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.reconcile import Reconciler
 from openmemory.llm.providers import Llms
-from openmemory.memories.archiving import Archiving
-from openmemory.memories.described import Descriptions
-from openmemory.memories.filing import Filing
-from openmemory.memories.indexed import IndexedMemories
-from openmemory.memories.maintenance import Maintenance
+from openmemory.memories.analyze import Maintenance
+from openmemory.memories.index_source import IndexedMemories
+from openmemory.memories.lifecycle.archiving import Archiving
+from openmemory.memories.lifecycle.policies import Policies
+from openmemory.memories.lifecycle.upcoming import Upcoming
 from openmemory.memories.models import Memory
-from openmemory.memories.policies import Policies
 from openmemory.memories.service import Memories
-from openmemory.memories.upcoming import Upcoming
+from openmemory.saved_settings.embedders import Embedders
+from openmemory.saved_settings.service import Configuration
+from openmemory.saved_settings.trials import Trials
+from openmemory.schema import migrate
 from openmemory.search import lexicon
 from openmemory.search.lexicon import Rewording
 from openmemory.search.reranking import open_reranker
@@ -63,7 +63,7 @@ from openmemory.search.service import Search
 from openmemory.stats.service import Stats
 
 if TYPE_CHECKING:
-    from openmemory.access.tokens import Tokens
+    from openmemory.access.oauth.tokens import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ async def open_stores(
         await lexicon.choose(database, settings.search.language)
         if alone:
             async with database.transaction() as tx:
-                await marks.end_leases(tx)
+                await outbox.end_leases(tx)
                 await queue.end_leases(tx)
         lease = None if alone else await stack.enter_async_context(leased(database, built_in=not settings.qdrant.url))
         if serving:
@@ -346,7 +346,7 @@ async def open_services(
 def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
     if not settings.oauth.issuer:
         return None
-    from openmemory.access.tokens import Tokens  # with cryptography, which takes its time
+    from openmemory.access.oauth.tokens import Tokens  # with cryptography, which takes its time
 
     return Tokens.of(settings.oauth, settings.limits, egress)
 
@@ -367,7 +367,7 @@ def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wan
                 timeout=qdrant.timeout,
                 on_connected=on_connected,
             )
-        from openmemory.index.edge import EdgeIndex
+        from openmemory.index.engine.index import EdgeIndex
 
         folder = stores.folder / INDEX_FOLDER
         return EdgeIndex(folder, collection=collection, dimension=dimension, on_connected=on_connected)

@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from openmemory.access.apps import Apps
-from openmemory.access.caller import Caller
 from openmemory.errors import Forbidden, NotFound
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
 

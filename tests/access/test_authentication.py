@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from openmemory.access.authentication import beyond_loopback, credentials_required, is_here
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 
 
 @pytest.mark.parametrize(

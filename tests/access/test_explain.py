@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
 from openmemory.errors import Forbidden, NotFound
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
 from tests.access.test_readable import APPS, CATEGORIES, NAMESPACES, memories_of, rule

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from openmemory.access.issuer import Issuer, metadata_urls
-from openmemory.access.jwks import FRESH, PAUSE, STALE, Keys, parse
-from openmemory.access.tokens import Tokens
-from openmemory.config import Limits, OAuth
+from openmemory.access.oauth.issuer import Issuer, metadata_urls
+from openmemory.access.oauth.jwks import FRESH, PAUSE, STALE, Keys, parse
+from openmemory.access.oauth.tokens import Tokens
+from openmemory.config.settings import Limits, OAuth
 from openmemory.egress.clients import Egress
 from openmemory.errors import SetupError, Unauthenticated, Unavailable
 from tests.access.authorization_server import AuthorizationServer

@@ -11,8 +11,8 @@ from sqlalchemy import select, text, update
 from openmemory.access import keys as keys_module
 from openmemory.access.keys import KeyCreate, Keys
 from openmemory.access.models import ApiKey
-from openmemory.access.principal import LOCAL, Scope
 from openmemory.errors import Forbidden, Invalid, NotFound, Unavailable
+from openmemory.identity.principal import LOCAL, Scope
 from openmemory.services import Services
 
 NOBODY = replace(LOCAL, scopes=frozenset({Scope.READ, Scope.WRITE}))
@@ -145,8 +145,8 @@ async def test_erasing_a_user_ends_their_keys(services, new_user):
 
 
 async def test_without_postgres_a_key_that_was_good_is_still_known_but_no_other(services, new_user, monkeypatch):
-    from openmemory.config import Database as DatabaseSettings
-    from openmemory.database import Database
+    from openmemory.config.settings import Database as DatabaseSettings
+    from openmemory.database.engine import Database
 
     made = await services.keys.create(LOCAL, KeyCreate(name="k", user_id=new_user))
     keys = Keys(services.database, services.directory)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from openmemory.access.principal import LOCAL, Door
-from openmemory.access.rates import Pace, Rates, periods_until_room
-from openmemory.config import Rates as RateSettings
+from openmemory.access.rate_limits import Pace, Rates, periods_until_room
+from openmemory.config.settings import Rates as RateSettings
 from openmemory.errors import TooMany
+from openmemory.identity.principal import LOCAL, Door
 from openmemory.services import Services
 
 FIVE = Pace("things", "rates.things", 5)

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
 from openmemory.access.readable import readable_by
 from openmemory.errors import Forbidden, NotFound
+from openmemory.identity.caller import Caller
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery
 from openmemory.search.schemas import SearchQuery

@@ -18,10 +18,10 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import HMACAlgorithm
 
-from openmemory.access.issuer import Issuer
-from openmemory.access.jwks import Keys
-from openmemory.access.tokens import LARGEST, REMEMBERED, TokenClaims, Tokens
-from openmemory.config import Limits, OAuth
+from openmemory.access.oauth.issuer import Issuer
+from openmemory.access.oauth.jwks import Keys
+from openmemory.access.oauth.tokens import LARGEST, REMEMBERED, TokenClaims, Tokens
+from openmemory.config.settings import Limits, OAuth
 from openmemory.egress.clients import Egress
 from openmemory.errors import Unauthenticated
 from tests.access.authorization_server import AuthorizationServer
@@ -422,12 +422,12 @@ async def test_other_libraries_tokens_are_taken(server: AuthorizationServer, tok
 def test_only_a_service_with_an_issuer_loads_what_verifies_tokens(oauth: dict[str, str], short_folder: Path) -> None:
     code = (
         "import asyncio, sys\n"
-        "from openmemory.config import Settings\n"
+        "from openmemory.config.settings import Settings\n"
         "from openmemory.services import open_services\n"
         "async def main():\n"
         f"    settings = Settings.model_validate({{'data_dir': {str(short_folder / 'oauth')!r}, 'oauth': {oauth!r}}})\n"
         "    async with open_services(settings) as services:\n"
-        "        print(type(services.tokens).__name__, 'openmemory.access.tokens' in sys.modules)\n"
+        "        print(type(services.tokens).__name__, 'openmemory.access.oauth.tokens' in sys.modules)\n"
         "asyncio.run(main())\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from openmemory.access import users
-from openmemory.access.caller import Caller
+from openmemory.identity.caller import Caller
 from openmemory.services import Services
 
 

@@ -39,5 +39,5 @@ def tree(root: Path) -> dict[str, str]:
                 found[file.relative_to(root).as_posix()] = file.read_text(encoding="utf-8")
             except UnicodeDecodeError:
                 continue
-    assert "app/openmemory/config.py" in found
+    assert "app/openmemory/config/settings.py" in found
     return found

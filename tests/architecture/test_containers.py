@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from openmemory.config import Settings, load
+from openmemory.config.settings import Settings, load
 
 SECRETS = {"OPENMEMORY_ACCESS_API_KEY", "POSTGRES_PASSWORD", "QDRANT_API_KEY"}
 VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")

@@ -12,11 +12,11 @@ import pytest
 
 PACKAGE = "app/openmemory"
 
-PROTOCOLS = {"__main__", "cli", "jobs", "main", "mcp", "metrics", "rest", "web"}
-"""Modules of the package that may know a protocol, beside features that may not."""
+PROTOCOLS = {"__main__", "cli", "importers", "jobs", "mcp", "rest", "server", "telemetry", "web"}
+"""Packages that may know a protocol, beside features that may not."""
 
-INNOCENT = {"logs", "times"}
-"""Modules of the package that every layer may use, protocols too, so that no contract names them."""
+TOP = {"__init__.py", "__main__.py", "errors.py", "services.py"}
+"""Modules that belong to no package."""
 
 STARTERS = {
     "create_subprocess_exec", "create_subprocess_shell", "execv", "execve", "execvp", "execvpe", "fork", "forkpty",
@@ -57,7 +57,11 @@ def test_every_feature_is_held_to_know_no_protocol(root: Path, pyproject: dict[s
     modules = {
         path.stem for path in (root / PACKAGE).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
     }
-    assert modules - {"__init__"} - PROTOCOLS - INNOCENT == held
+    assert modules - {"__init__"} - PROTOCOLS == held
+
+
+def test_every_module_has_a_package(root: Path) -> None:
+    assert {path.name for path in (root / PACKAGE).glob("*.py")} == TOP
 
 
 def test_only_embedded_starts_processes_without_importing_subprocess_too(root: Path) -> None:
@@ -84,11 +88,11 @@ def test_the_environment_is_read_for_settings_alone(root: Path) -> None:
     assert {
         name
         for name in readers
-        if name != "app/openmemory/config.py" and not name.startswith("app/openmemory/embedded/")
+        if name != "app/openmemory/config/settings.py" and not name.startswith("app/openmemory/embedded/")
     } <= {
         # These set what dependencies take from the environment alone.
         "app/openmemory/embeddings/providers.py",
-        "app/openmemory/no_telemetry.py",
+        "app/openmemory/config/vendor_telemetry.py",
     }
 
 

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.backup.service import Backup
-from openmemory.config import Settings
-from openmemory.main import create_app
+from openmemory.config.settings import Settings
+from openmemory.server.application import create_app
 from openmemory.services import VERSION, Services
 from tests.capture.conftest import inferring, llm_server, model
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from openmemory.access.keys import KeyCreate
-from openmemory.access.principal import LOCAL, Scope
+from openmemory.identity.principal import LOCAL, Scope
 from openmemory.services import Services
 from tests.backup.archives import EXPORT, IMPORT, Upstream, export, send, tables_of
 from tests.backup.conftest import MakeClient

@@ -12,10 +12,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, CaptureView, Turn
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
+from openmemory.identity.caller import Caller
 from openmemory.memories.idempotency import Once
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
 from openmemory.capture.schemas import CaptureCreate
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
+from openmemory.identity.caller import Caller
+from openmemory.index.generations.backfill import Recut
 from openmemory.index.models import Kind
-from openmemory.index.recut import Recut
-from openmemory.memories.indexed import IndexedMemories
+from openmemory.memories.index_source import IndexedMemories
+from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.models import State
-from openmemory.memories.policies import PolicyCreate
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.services import Services, open_services
 from tests.backup.archives import (

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from openmemory.backup import service, turns
-from openmemory.backup.turns import Turns, paced
+from openmemory.backup import admission, service
+from openmemory.backup.admission import Turns, paced
 from openmemory.errors import Unavailable
 from tests.backup.archives import Upstream, new_id, send, zipped
 
@@ -54,14 +54,14 @@ async def test_a_turn_that_does_not_come_is_told_and_held_against_nobody() -> No
 
 
 async def test_what_comes_fast_enough_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "GRACE", 0.1)
+    monkeypatch.setattr(admission, "GRACE", 0.1)
     async with paced() as came:
-        came(turns.LEAST)
+        came(admission.LEAST)
         await asyncio.sleep(0.3)
 
     async def stall() -> None:
         async with paced() as came:
-            came(turns.LEAST // 10)
+            came(admission.LEAST // 10)
             await asyncio.sleep(5)
 
     with pytest.raises(Unavailable) as refused:

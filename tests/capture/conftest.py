@@ -14,11 +14,11 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
 from openmemory.capture import worker
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Outcome
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
+from openmemory.identity.caller import Caller
 from openmemory.memories.idempotency import Once
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services, open_services

@@ -11,12 +11,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
-from openmemory.access.principal import Principal, Scope
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.errors import Conflict, Forbidden, Invalid, NotFound
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Principal, Scope
 from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.search.schemas import SearchQuery

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.access.caller import Caller
 from openmemory.capture.answers import LABEL, operations
+from openmemory.identity.caller import Caller
 from openmemory.llm.port import Reply
 from openmemory.services import Services
 from tests.capture.conftest import Say, does, numbers, operation

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
-from openmemory.access.principal import LOCAL
 from openmemory.capture import queue, worker
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate
-from openmemory.configuration.schemas import OpenMemoryConfig
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery
+from openmemory.saved_settings.schemas import OpenMemoryConfig
 from openmemory.services import Services
 from tests.capture.conftest import Done, Say, TakeOver, does, operation
 from tests.llm.server import Answer, LlmServer, says

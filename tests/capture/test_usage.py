@@ -12,12 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
-from openmemory.access.principal import Principal
 from openmemory.capture import queue, usage, worker
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Principal
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
 from tests import warm

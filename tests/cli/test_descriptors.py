@@ -10,7 +10,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 ASK = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
-from openmemory.cli.descriptors import room_for
+from openmemory.server.descriptors import room_for
 print(room_for({wanted}), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 

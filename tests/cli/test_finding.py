@@ -13,14 +13,14 @@ import pytest
 
 from openmemory.cli import finding
 from openmemory.cli.finding import reachable_service, stop_service
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.embedded.folder import DataFolder, running_service
 from openmemory.errors import NotFound, Unavailable
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 START = (
-    "import sys; from openmemory.cli.finding import find_or_start; from openmemory.config import Settings\n"
+    "import sys; from openmemory.cli.finding import find_or_start; from openmemory.config.settings import Settings\n"
     "print(find_or_start(Settings(data_dir=sys.argv[1]), ['--data-dir', sys.argv[1], '--port', sys.argv[2]]))"
 )
 
@@ -83,7 +83,7 @@ CLOSED = """
 import encodings.idna, os, sys  # the first, because what Python is installed in may be closed to others too
 from pathlib import Path
 from openmemory.cli.finding import reachable_service
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.errors import SetupError
 folder, port = Path(sys.argv[1]), int(sys.argv[2])
 os.setuid(65534) if os.geteuid() == 0 else (folder / "openmemory.lock").chmod(0)

@@ -15,9 +15,9 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.cli.client import Client
-from openmemory.cli.migrating.run import Migration, Wanted
 from openmemory.errors import NotFound, SetupError
-from openmemory.index.front import Front
+from openmemory.importers.run import Migration, Wanted
+from openmemory.index.engine.rest_api import Front
 from openmemory.services import Services
 from tests.cli.installation import Installation, household
 from tests.cli.old_server import OldServer

@@ -19,11 +19,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from openmemory.cli.migrating import archive, sqlite_file
-from openmemory.cli.migrating.report import show
-from openmemory.cli.migrating.run import Migration, Wanted
-from openmemory.cli.migrating.staging import TABLES, Staging
 from openmemory.errors import Invalid, SetupError, Unavailable
+from openmemory.importers import archive, sqlite_file
+from openmemory.importers.report import show
+from openmemory.importers.run import Migration, Wanted
+from openmemory.importers.staging import TABLES, Staging
 from tests.cli.installation import Installation, household
 
 
@@ -393,7 +393,7 @@ async def test_an_export_of_mem0_becomes_memories_apps_threads_and_categories(tm
 
 
 async def test_the_fields_of_mem0_are_kept(tmp_path: Path) -> None:
-    from openmemory.cli.migrating.mem0 import Mem0
+    from openmemory.importers.mem0 import Mem0
 
     staging = Staging(tmp_path)
     mem0 = Mem0(staging, user="default_user")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from openmemory.backup.format import BadArchive
-from openmemory.cli.migrating import old_server
-from openmemory.cli.migrating.left_out import LeftOut
+from openmemory.importers import old_server
+from openmemory.importers.left_out import LeftOut
 
 TABLES = json.dumps({"user": {"user_id": "a"}, "memories": [], "export_meta": {"version": "1"}}).encode()
 

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from openmemory.cli.sockets import PortTaken, listen, url_of
 from openmemory.errors import SetupError
+from openmemory.server.sockets import PortTaken, listen, url_of
 
 
 def test_an_unknown_host_is_refused_by_name() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from openmemory.cli.sockets import listen
-from openmemory.cli.web import Server, public
-from openmemory.cli.wire import HEAD, HEADERS, TARGET
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
+from openmemory.server.http_bounds import HEAD, HEADERS, TARGET
+from openmemory.server.sockets import listen
+from openmemory.server.web import Server, public
 
 DEADLINE = 10.0
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

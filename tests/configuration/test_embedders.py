@@ -13,10 +13,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from openmemory.config import Settings
-from openmemory.main import create_app
+from openmemory.config.settings import Settings
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.schemas import Method, SearchQuery
+from openmemory.server.application import create_app
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from openmemory.access.principal import LOCAL
-from openmemory.config import EmbedderSettings, Settings
-from openmemory.configuration.document import Baseline, Stored, settled, shown
-from openmemory.configuration.providers import canonical, expanded
-from openmemory.configuration.schemas import LLMProvider, OpenMemoryConfig
-from openmemory.configuration.service import Configuration
+from openmemory.config.settings import EmbedderSettings, Settings
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.providers import ProviderEmbedder
 from openmemory.errors import Invalid
+from openmemory.identity.principal import LOCAL
+from openmemory.saved_settings.document import Baseline, Stored, settled, shown
+from openmemory.saved_settings.providers import canonical, expanded
+from openmemory.saved_settings.schemas import LLMProvider, OpenMemoryConfig
+from openmemory.saved_settings.service import Configuration
 from openmemory.services import Services
 
 KEY = "sk-0123456789"

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from openmemory.access.principal import LOCAL, Principal, Scope
-from openmemory.config import Settings
-from openmemory.configuration.embedders import Embedders
-from openmemory.configuration.schemas import ConfigPatch
-from openmemory.configuration.service import Configuration
-from openmemory.configuration.trials import Trials
+from openmemory.config.settings import Settings
 from openmemory.egress.clients import Egress
 from openmemory.errors import Forbidden, Invalid
+from openmemory.identity.principal import LOCAL, Principal, Scope
 from openmemory.llm.providers import Llms
+from openmemory.saved_settings.embedders import Embedders
+from openmemory.saved_settings.schemas import ConfigPatch
+from openmemory.saved_settings.service import Configuration
+from openmemory.saved_settings.trials import Trials
 from openmemory.services import Services
 from tests.llm.server import Answer, LlmServer, says
 

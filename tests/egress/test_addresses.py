@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.addresses import Allowed, hands_out_credentials, is_loopback, meant, network_of, not_public, web_url
+from openmemory.config.addresses import (
+    Allowed,
+    hands_out_credentials,
+    is_loopback,
+    meant,
+    network_of,
+    not_public,
+    web_url,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from openmemory.embeddings.breaker import CircuitBreaker, CircuitOpen, State
+from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen, State
 
 
 class Clock:

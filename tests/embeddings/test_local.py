@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmemory.embeddings import local
+from openmemory.embeddings.chunks import MAX_WINDOWS
 from openmemory.embeddings.local import (
     BATCH_TOKENS,
     MODEL,
@@ -27,7 +28,6 @@ from openmemory.embeddings.local import (
     partition,
 )
 from openmemory.embeddings.port import EmbedderUnavailable
-from openmemory.embeddings.windows import MAX_WINDOWS
 
 LONG = "The quarterly report lists revenue, costs and staff of every office in Europe. " * 40
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openmemory.embeddings.chunks import BY_TOKENS, spans
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import CODE
 from openmemory.embeddings.tokens import MOST, coded, cosines, counting, owned, rotation, rounded, thinned
-from openmemory.embeddings.windows import BY_TOKENS, spans
 
 SPOKEN = "The ferry leaves the harbour before the rain comes. "
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.embeddings.windows import BY_CHARACTERS, BY_TOKENS, Cutting, of_text, spans
+from openmemory.embeddings.chunks import BY_CHARACTERS, BY_TOKENS, Cutting, of_text, spans
 
 TENS = Cutting(window=10, overlap=5, longest=20, slack=3, most=4, unit="letters")
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.ablations import ABLATIONS
 from benchmarks.collections import Document
 from benchmarks.evaluation import store
-from openmemory.access.caller import Caller
+from openmemory.identity.caller import Caller
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 

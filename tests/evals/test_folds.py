@@ -44,12 +44,13 @@ def test_a_difference_is_paired():
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_is_undone_afterwards(name: str):
-    from openmemory.index import edge
-    from openmemory.search import arms, bm25, focus, fusion, late, lexical, service, threads
+    from openmemory.index.engine import index
+    from openmemory.search import bm25, candidates, fusion, late_interaction, lexical, query_terms, service, threads
 
     def ingredients() -> tuple[object, ...]:
-        return (focus.LONGEST, arms.FLOORS, service.names_a_time, threads.BESIDE, threads.THREAD, fusion.TILT,
-                bm25.NEAR, lexical.unknown, fusion.dense_share, late.MOST, edge.best)  # fmt: skip
+        return (query_terms.LONGEST, candidates.FLOORS, service.names_a_time, threads.BESIDE, threads.THREAD,
+                fusion.TILT, bm25.NEAR, lexical.unknown, fusion.dense_share, late_interaction.MOST,
+                index.best)  # fmt: skip
 
     before = ingredients()
     with ABLATIONS[name]():

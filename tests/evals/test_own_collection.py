@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.collections import mean, measured, read
 from benchmarks.evaluation import Asked, store
-from openmemory.access.caller import Caller
+from openmemory.identity.caller import Caller
 from openmemory.services import Services
 
 FLOORS = {

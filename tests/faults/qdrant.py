@@ -63,6 +63,6 @@ def free_port() -> int:
 if __name__ == "__main__":
     import uvicorn
 
-    from openmemory.index.front import Front
+    from openmemory.index.engine.rest_api import Front
 
     uvicorn.run(Front(Path(sys.argv[1])), port=int(sys.argv[2]), log_level="warning", timeout_graceful_shutdown=3)

@@ -28,14 +28,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
 from openmemory.errors import Conflict
-from openmemory.index.entries import Entry
+from openmemory.identity.caller import Caller
 from openmemory.index.port import Document, Point
+from openmemory.index.sync.entries import Entry
+from openmemory.memories.lifecycle.states import ALLOWED
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
-from openmemory.memories.transitions import ALLOWED
 from openmemory.search.schemas import Method, SearchQuery
 from tests.faults.histories import live
 from tests.faults.world import STEPS, Crash, World, opened

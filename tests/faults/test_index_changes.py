@@ -31,17 +31,17 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
-from openmemory.cli.hosting import hosted_index
-from openmemory.config import Settings
-from openmemory.index import marks
+from openmemory.config.settings import Settings
+from openmemory.identity.caller import Caller
 from openmemory.index.collections import collection_name
-from openmemory.index.edge import EdgeIndex
-from openmemory.index.front import Front
+from openmemory.index.engine.index import EdgeIndex
+from openmemory.index.engine.rest_api import Front
 from openmemory.index.port import Filter
-from openmemory.index.reconcile import SyncRunning
+from openmemory.index.sync import outbox
+from openmemory.index.sync.reconcile import SyncRunning
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
+from openmemory.server.hosting import hosted_index
 from openmemory.services import INDEX_FOLDER, Services, Stores, open_services, open_stores
 from tests.clusters import furnish
 from tests.faults.embedding_server import EmbeddingServer
@@ -107,7 +107,7 @@ class Installation:
         services = await self._open.enter_async_context(open_services(settings, stores=self._stores))
         await services.deliverer.stop()
         async with services.database.transaction() as tx:
-            await marks.end_leases(tx)
+            await outbox.end_leases(tx)
         return services
 
     async def close(self) -> None:

@@ -13,10 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from openmemory.config import Settings
-from openmemory.index import marks
-from openmemory.index.deliver import Deliverer
-from openmemory.index.entries import Entries
+from openmemory.config.settings import Settings
 from openmemory.index.lease import Lease
 from openmemory.index.models import Kind
 from openmemory.index.monitor import IndexMonitor
@@ -30,9 +27,12 @@ from openmemory.index.port import (
     VectorIndex,
     Watermark,
 )
-from openmemory.index.reconcile import Reconciler, SyncStatistics
 from openmemory.index.space import Space, Spaces
-from openmemory.memories.indexed import IndexedMemories
+from openmemory.index.sync import outbox
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.entries import Entries
+from openmemory.index.sync.reconcile import Reconciler, SyncStatistics
+from openmemory.memories.index_source import IndexedMemories
 from openmemory.search.service import Search
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
@@ -146,12 +146,12 @@ class World:
     async def restart(self) -> None:
         """What a start does with the claims of a process that died."""
         async with self.services.database.transaction() as tx:
-            await marks.end_leases(tx)
+            await outbox.end_leases(tx)
 
     async def mark(self, ids: Sequence[UUID]) -> None:
         """Mark memories, whether they exist or not."""
         async with self.services.database.transaction() as tx:
-            await marks.mark_dirty(tx, Kind.MEMORY, ids)
+            await outbox.mark_dirty(tx, Kind.MEMORY, ids)
 
     async def sync(self) -> SyncStatistics:
         """A sync when the index answers and every pause after a failure is over."""

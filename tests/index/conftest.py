@@ -15,8 +15,8 @@ from qdrant_client import AsyncQdrantClient
 from sqlalchemy import text
 
 from openmemory.index.collections import collection_name
-from openmemory.index.edge import EdgeIndex
-from openmemory.index.front import Front
+from openmemory.index.engine.index import EdgeIndex
+from openmemory.index.engine.rest_api import Front
 from openmemory.index.port import Connected, Document, Point, Vector
 from openmemory.index.qdrant import QdrantIndex
 from openmemory.services import Services

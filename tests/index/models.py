@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
-from openmemory.access.caller import Caller
-from openmemory.config import Settings
-from openmemory.health import Collection
+from openmemory.config.settings import Settings
+from openmemory.health.service import Collection
+from openmemory.identity.caller import Caller
 from openmemory.index.models import Kind
 from openmemory.index.space import Space
 from openmemory.memories.schemas import MemoryCreate

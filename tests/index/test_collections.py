@@ -11,8 +11,8 @@ import pytest
 
 from openmemory.index.collections import collection_name, entry_of, is_plain, payload_of, readable_payload_of
 from openmemory.index.conditions import label
-from openmemory.index.entries import Entries, Entry
 from openmemory.index.port import Point
+from openmemory.index.sync.entries import Entries, Entry
 
 ID = UUID(int=7)
 

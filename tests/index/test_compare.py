@@ -8,8 +8,8 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.index.compare import compare
-from openmemory.index.entries import Entries, Entry
+from openmemory.index.sync.diff import compare
+from openmemory.index.sync.entries import Entries, Entry
 
 ENTRIES = st.builds(Entry, st.integers(1, 40).map(lambda n: UUID(int=n)), st.sampled_from([UUID(int=1), UUID(int=2)]),
                     st.integers(1, 3))  # fmt: skip

@@ -8,17 +8,17 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, select, text
 
-from openmemory.access.caller import Caller
-from openmemory.config import Settings
-from openmemory.database import Tx
+from openmemory.config.settings import Settings
+from openmemory.database.engine import Tx
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import Document, EmbedderUnavailable, Question
-from openmemory.index import marks
-from openmemory.index.deliver import Deliverer
-from openmemory.index.marks import Claimed
+from openmemory.identity.caller import Caller
 from openmemory.index.models import IndexMark, Kind
 from openmemory.index.space import Space, Spaces
-from openmemory.memories.indexed import IndexedMemories
+from openmemory.index.sync import outbox
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.outbox import Claimed
+from openmemory.memories.index_source import IndexedMemories
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import Services, open_services
@@ -69,7 +69,7 @@ async def undisturbed(services: Services, deliver_all) -> AsyncIterator[None]:
 
 async def claim_of(tx: Tx, memory_id: UUID) -> list[Claimed]:
     """Claim what is due and keep the mark of one memory: other tests leave theirs."""
-    return [mark for mark in await marks.claim(tx, limit=1000, lease=300) if mark.id == memory_id]
+    return [mark for mark in await outbox.claim(tx, limit=1000, lease=300) if mark.id == memory_id]
 
 
 async def mark_of(services: Services, memory_id) -> IndexMark | None:
@@ -131,14 +131,14 @@ async def test_an_embedder_that_is_away_loses_nothing_and_delivery_resumes(servi
 async def test_a_flag_raised_while_its_delivery_runs_stays_raised(services: Services, app_caller: Caller):
     added = await services.memories.add(app_caller, MemoryCreate(text="I drive a Fiat."))
     async with services.database.transaction() as tx:
-        claimed = await marks.claim(tx, limit=1000, lease=60)
+        claimed = await outbox.claim(tx, limit=1000, lease=60)
     await services.memories.update(app_caller, added.id, MemoryUpdate(text="I drive a Volvo."))
     async with services.database.transaction() as tx:
-        assert added.id not in {mark.id for mark in await marks.claim(tx, limit=1000, lease=60)}
+        assert added.id not in {mark.id for mark in await outbox.claim(tx, limit=1000, lease=60)}
     async with services.database.transaction() as tx:
-        await marks.settle(tx, claimed)
+        await outbox.settle(tx, claimed)
     async with services.database.transaction() as tx:
-        again = await marks.claim(tx, limit=1000, lease=0)
+        again = await outbox.claim(tx, limit=1000, lease=0)
     assert added.id in {mark.id for mark in again}
 
 
@@ -146,9 +146,9 @@ async def test_a_flag_raised_while_its_delivery_runs_stays_raised(services: Serv
 async def test_a_lease_that_ran_out_is_taken_over(services: Services, app_caller: Caller):
     added = await services.memories.add(app_caller, MemoryCreate(text="I ski."))
     async with services.database.transaction() as tx:
-        await marks.claim(tx, limit=1000, lease=0)
+        await outbox.claim(tx, limit=1000, lease=0)
     async with services.database.transaction() as tx:
-        assert added.id in {mark.id for mark in await marks.claim(tx, limit=1000, lease=0)}
+        assert added.id in {mark.id for mark in await outbox.claim(tx, limit=1000, lease=0)}
 
 
 @pytest.mark.usefixtures("undisturbed")
@@ -173,7 +173,7 @@ async def test_the_pause_after_failures_grows_and_is_bounded(services: Services,
     async with services.database.transaction() as tx:
         claimed = await claim_of(tx, added.id)
         await tx.execute(text("UPDATE index_marks SET attempts = :n WHERE id = :id"), {"n": attempts, "id": added.id})
-        await marks.postpone(tx, claimed, "why", base=0.5, ceiling=300)
+        await outbox.postpone(tx, claimed, "why", base=0.5, ceiling=300)
         pause = await tx.scalar(
             text("SELECT extract(epoch FROM due_at - now()) FROM index_marks WHERE id = :id"), {"id": added.id}
         )
@@ -187,7 +187,7 @@ async def test_a_kept_vector_of_another_size_is_made_anew(services: Services, ap
     await services.deliverer.drain()
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE embeddings SET vector = '\\x00000000' WHERE id = :id"), {"id": added.id})
-        await marks.mark_dirty(tx, Kind.MEMORY, [added.id])
+        await outbox.mark_dirty(tx, Kind.MEMORY, [added.id])
     done = await services.deliverer.drain()
     assert (done.failed, done.embedded >= 1) == (0, True)
     assert await mark_of(services, added.id) is None
@@ -201,10 +201,10 @@ async def test_a_flag_raised_while_settling_waits_is_due_at_once(services: Servi
 
     async def settled() -> None:
         async with services.database.transaction() as tx:
-            await marks.settle(tx, claimed)
+            await outbox.settle(tx, claimed)
 
     async with services.database.transaction() as tx:
-        await marks.mark_dirty(tx, Kind.MEMORY, [added.id])
+        await outbox.mark_dirty(tx, Kind.MEMORY, [added.id])
         settling = asyncio.create_task(settled())
         async with services.database.statement() as watching:
             blocked = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
@@ -224,14 +224,14 @@ async def test_raising_a_flag_ends_the_pause_after_a_failure_but_no_lease(servic
 
     async def due() -> bool:
         async with services.database.transaction() as tx:
-            await marks.mark_dirty(tx, Kind.MEMORY, [added.id])
+            await outbox.mark_dirty(tx, Kind.MEMORY, [added.id])
             return bool(await tx.scalar(select(IndexMark.due_at <= func.now()).where(IndexMark.id == added.id)))
 
     async with services.database.transaction() as tx:
         claimed = await claim_of(tx, added.id)
     assert await due() is False
     async with services.database.transaction() as tx:
-        await marks.postpone(tx, claimed, "away", base=100)
+        await outbox.postpone(tx, claimed, "away", base=100)
     assert await due() is True
 
 
@@ -255,8 +255,8 @@ async def test_what_a_stopped_process_had_claimed_is_delivered_by_the_next_start
 async def test_the_end_of_all_leases_ends_no_pause_after_a_failure(services: Services, app_caller: Caller):
     added = await services.memories.add(app_caller, MemoryCreate(text="I weave."))
     async with services.database.transaction() as tx:
-        await marks.postpone(tx, await claim_of(tx, added.id), "away", base=100)
-        await marks.end_leases(tx)
+        await outbox.postpone(tx, await claim_of(tx, added.id), "away", base=100)
+        await outbox.end_leases(tx)
         assert not await claim_of(tx, added.id)
 
 
@@ -266,11 +266,11 @@ async def test_a_mark_that_another_process_settled_meanwhile_is_raised_again(ser
     async with services.database.transaction() as tx:
         slow = await claim_of(tx, added.id)
         # Its lease ends, another process takes it over and is done first.
-        await marks.end_leases(tx)
-        await marks.settle(tx, await claim_of(tx, added.id))
+        await outbox.end_leases(tx)
+        await outbox.settle(tx, await claim_of(tx, added.id))
     assert await mark_of(services, added.id) is None
     async with services.database.transaction() as tx:
-        await marks.settle(tx, slow)
+        await outbox.settle(tx, slow)
     assert await mark_of(services, added.id) is not None
 
 
@@ -286,11 +286,11 @@ async def test_a_lease_is_renewed_while_its_holder_works_and_not_when_another_ha
 
     async with services.database.transaction() as tx:
         first = await claim_of(tx, added.id)
-        await marks.renew(tx, first, lease=5000)
+        await outbox.renew(tx, first, lease=5000)
         assert await left(tx) == pytest.approx(5000, abs=1)
-        await marks.end_leases(tx)
+        await outbox.end_leases(tx)
         await claim_of(tx, added.id)
-        await marks.renew(tx, first, lease=5000)
+        await outbox.renew(tx, first, lease=5000)
         assert await left(tx) == pytest.approx(300, abs=1)
 
 
@@ -301,13 +301,13 @@ async def test_what_a_wrong_clock_put_off_for_years_is_delivered(services: Servi
     async with services.database.transaction() as tx:
         claimed = await claim_of(tx, added.id)
         if column == "postponed":
-            await marks.postpone(tx, claimed, "away", base=100)
+            await outbox.postpone(tx, claimed, "away", base=100)
         # As after the server's clock was set back by ten years.
         await tx.execute(
             text("UPDATE index_marks SET due_at = due_at + interval '10 years' WHERE id = :id"), {"id": added.id}
         )
         assert not await claim_of(tx, added.id)
-        await marks.mend_times(tx)
+        await outbox.mend_times(tx)
         assert await claim_of(tx, added.id)
 
 
@@ -316,10 +316,10 @@ async def test_mending_times_ends_no_lease_and_no_pause_of_our_own(services: Ser
     added = await services.memories.add(app_caller, MemoryCreate(text="I kayak."))
     async with services.database.transaction() as tx:
         claimed = await claim_of(tx, added.id)
-        await marks.mend_times(tx)
+        await outbox.mend_times(tx)
         assert not await claim_of(tx, added.id)
-        await marks.postpone(tx, claimed, "away", base=1e9)
-        await marks.mend_times(tx)
+        await outbox.postpone(tx, claimed, "away", base=1e9)
+        await outbox.mend_times(tx)
         assert not await claim_of(tx, added.id)
 
 

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from openmemory.index.collections import collection_name
-from openmemory.index.edge import CHUNK, EdgeIndex
+from openmemory.index.engine.index import CHUNK, EdgeIndex
 from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 
 ALICE = UUID(int=1)
@@ -248,7 +248,7 @@ import asyncio, sys
 from pathlib import Path
 from uuid import UUID
 import numpy as np
-from openmemory.index.edge import EdgeIndex
+from openmemory.index.engine.index import EdgeIndex
 from openmemory.index.port import Point
 
 async def main():

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from openmemory.index import served as served_module
-from openmemory.index.front import LONGEST_BODY, Front
+from openmemory.index.engine import collections as served_module
+from openmemory.index.engine.rest_api import LONGEST_BODY, Front
 from openmemory.index.port import Vector
 from tests.index.serving import served
 

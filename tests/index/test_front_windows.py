@@ -12,7 +12,7 @@ import pytest
 from qdrant_client import AsyncQdrantClient, models
 
 from openmemory.index.conditions import LONG
-from openmemory.index.front import Front
+from openmemory.index.engine.rest_api import Front
 from openmemory.index.port import Vector
 from tests.index.serving import served
 

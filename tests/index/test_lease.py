@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from openmemory.config import Settings
-from openmemory.database import Database
+from openmemory.config.settings import Settings
+from openmemory.database.engine import Database
 from openmemory.errors import SetupError
 from openmemory.index.lease import LOCK, LOST, SERVER, leased
 from openmemory.index.port import IndexUnavailable
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.arms import INDEX_BEHIND, NO_INDEX
+from openmemory.search.candidates import INDEX_BEHIND, NO_INDEX
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import Services, Stores, open_services, open_stores
 from tests.clusters import furnish

@@ -11,9 +11,9 @@ from sqlalchemy import text
 
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import Document
-from openmemory.index import keeper as keeping
-from openmemory.index import writing
 from openmemory.index.collections import collection_name
+from openmemory.index.generations import watcher as keeping
+from openmemory.index.sync import writer
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
@@ -72,7 +72,7 @@ def older_version(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
         if older:
             monkeypatch.setattr(keeping, "collection_name", named)
             monkeypatch.setattr(LocalEmbedder, "documents", one_vector)
-            monkeypatch.setattr(writing, "stored_as", lambda *_: "")
+            monkeypatch.setattr(writer, "stored_as", lambda *_: "")
 
     return be
 
@@ -134,12 +134,12 @@ async def test_kept_vectors_are_read_in_parts_that_fit(folder: Path, monkeypatch
     async with running(folder) as services:
         await services.rebuild.step()
         await added(services, CHAT + LAST, *(f"{CHAT} {n}" for n in range(9)), *(f"fact {n}" for n in range(9)))
-        monkeypatch.setattr(writing, "KEPT_TOGETHER", 20 * 1536)
+        monkeypatch.setattr(writer, "KEPT_TOGETHER", 20 * 1536)
         read = services.reconciler._repair._writer
         sizes: list[int] = []
         write = read.write
 
-        async def watched(space: object, batch: writing.Batch) -> writing.Delivered:
+        async def watched(space: object, batch: writer.Batch) -> writer.Delivered:
             sizes.append(sum(len(point.vectors) for point in batch.points))
             return await write(space, batch)  # type: ignore[arg-type]
 

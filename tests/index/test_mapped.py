@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from openmemory.index.mapped import release_mapped
+from openmemory.index.engine.mapped_memory import release_mapped
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is /proc on Linux only")
 

@@ -16,10 +16,10 @@ from openmemory.index.models import Kind
 from openmemory.index.port import IndexUnavailable, Watermark
 from openmemory.jobs.schedule import scheduled
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.metrics.state import state
-from openmemory.search.arms import INDEX_BEHIND
+from openmemory.search.candidates import INDEX_BEHIND
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import INDEX_FOLDER, Services
+from openmemory.telemetry.process import state
 from tests.faults.qdrant import Qdrant
 from tests.index.models import ann, running
 

@@ -13,8 +13,8 @@ import pytest
 
 from openmemory.access.rules import EVERYTHING, Objects, Rules
 from openmemory.index.collections import watermark_vector
-from openmemory.index.entries import Entry
 from openmemory.index.port import NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
+from openmemory.index.sync.entries import Entry
 from tests.index.conftest import DIMENSION, Store
 
 ALICE, BOB = UUID(int=1), UUID(int=99)

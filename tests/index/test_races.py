@@ -14,15 +14,16 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.database import Tx
-from openmemory.embeddings.breaker import State
+from openmemory.database.engine import Tx
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
-from openmemory.index import generations, marks
+from openmemory.index.generations import registry
 from openmemory.index.port import IndexUnavailable
 from openmemory.index.space import Space
+from openmemory.index.sync import outbox
 from openmemory.jobs.syncing import Syncing
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
+from openmemory.resilience.circuit_breaker import State
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import INDEX_FOLDER, Services
 from tests.faults.embedding_server import EmbeddingServer
@@ -181,7 +182,7 @@ async def test_nothing_is_tried_in_a_hurry_while_it_is_known_to_be_away(
     folder: Path, monkeypatch: pytest.MonkeyPatch, eventually: Any
 ) -> None:
     looks = 0
-    real = marks.next_due
+    real = outbox.next_due
 
     async def counted(tx: Tx) -> float | None:
         nonlocal looks
@@ -194,7 +195,7 @@ async def test_nothing_is_tried_in_a_hurry_while_it_is_known_to_be_away(
         await services.memories.add(caller, MemoryCreate(text="tea"))
         await refused_until_alone(services)
         await due_now(services)
-        monkeypatch.setattr(marks, "next_due", counted)
+        monkeypatch.setattr(outbox, "next_due", counted)
         services.deliverer.start()
 
         async def looked() -> bool:
@@ -217,12 +218,12 @@ async def test_a_collection_that_another_replica_rolled_back_to_stays_open(
         keeper = services.rebuild._keeper
         old, new = services.spaces.serving, await begun(services)
         async with services.database.transaction() as tx:
-            assert await generations.activate(tx, new.collection)
-            await generations.want(tx, LOCAL, old.model, 384, {"provider": "local"})
+            assert await registry.activate(tx, new.collection)
+            await registry.want(tx, LOCAL, old.model, 384, {"provider": "local"})
         await keeper.follow()
         assert (services.spaces.serving, services.spaces.building) == (new, old)
         async with services.database.transaction() as tx:
-            assert await generations.activate(tx, LOCAL)
+            assert await registry.activate(tx, LOCAL)
         await keeper.follow()
         assert services.spaces.serving is old
         assert await services.index.count() == len(ids)
@@ -240,7 +241,7 @@ async def test_removing_an_old_collection_goes_on_where_it_was_cut_off(
             raise Unavailable("The database does not answer.", code="database_unavailable")
 
         with monkeypatch.context() as patch:
-            patch.setattr(generations, step, away)
+            patch.setattr(registry, step, away)
             with pytest.raises(Unavailable):
                 await services.rebuild.step()
         added = await services.memories.add(await ann(services), MemoryCreate(text="tea after the hiccup"))
@@ -272,7 +273,7 @@ async def test_an_erasure_that_a_given_up_collection_missed_reaches_it_with_the_
             await services.memories.erase(caller, [ids[0]])
             assert (await services.deliverer.drain()).failed == 0
         async with services.database.transaction() as tx:
-            await generations.want(tx, LOCAL, services.spaces.serving.model, 384, {"provider": "local"})
+            await registry.want(tx, LOCAL, services.spaces.serving.model, 384, {"provider": "local"})
         await keeper.follow()
         assert services.spaces.retired == [new]
         await services.reconciler.sync(trigger="test")
@@ -307,7 +308,7 @@ async def test_what_changes_while_another_model_takes_over_is_delivered_to_it_to
             await real(gone)
             if services.spaces.serving is old:
                 async with services.database.transaction() as tx:
-                    await generations.activate(tx, new.collection)
+                    await registry.activate(tx, new.collection)
                 await keeper.follow()
 
         monkeypatch.setattr(old.index, "delete", overtaken)
@@ -324,7 +325,7 @@ async def test_a_takeover_whose_answer_is_lost_is_followed_by_a_sync_all_the_sam
     async with running(folder, server) as services:
         asked: list[str] = []
         services.spaces.on_recovery = lambda: asked.append("sync")
-        activate, transaction = generations.activate, services.database.transaction
+        activate, transaction = registry.activate, services.database.transaction
         lost = False
 
         async def losing(tx: Tx, collection: str) -> bool:
@@ -341,7 +342,7 @@ async def test_a_takeover_whose_answer_is_lost_is_followed_by_a_sync_all_the_sam
                 lost = False
                 raise Unavailable("The answer is lost.", code="database_unavailable")
 
-        monkeypatch.setattr(generations, "activate", losing)
+        monkeypatch.setattr(registry, "activate", losing)
         monkeypatch.setattr(services.database, "transaction", cut)
         with pytest.raises(Unavailable):
             await services.rebuild.step()
@@ -383,17 +384,17 @@ async def test_a_lease_is_renewed_though_its_flag_was_raised_again_and_only_by_i
                 return await work(tx)
 
         async def seconds_left() -> float:
-            return float(await on_marks(marks.next_due))
+            return float(await on_marks(outbox.next_due))
 
-        first = await on_marks(lambda tx: marks.claim(tx, limit=10, lease=1))
+        first = await on_marks(lambda tx: outbox.claim(tx, limit=10, lease=1))
         await services.memories.update(caller, memory.id, MemoryUpdate(text="tea, said anew"))
-        await on_marks(lambda tx: marks.renew(tx, first, lease=300))
+        await on_marks(lambda tx: outbox.renew(tx, first, lease=300))
         assert await seconds_left() > 200
         await due_now(services)
-        [second] = await on_marks(lambda tx: marks.claim(tx, limit=10, lease=120))
+        [second] = await on_marks(lambda tx: outbox.claim(tx, limit=10, lease=120))
         assert (second.id, second.attempts) == (memory.id, first[0].attempts)
-        await on_marks(lambda tx: marks.renew(tx, first, lease=0))
-        await on_marks(lambda tx: marks.postpone(tx, first, "late", ceiling=0))
+        await on_marks(lambda tx: outbox.renew(tx, first, lease=0))
+        await on_marks(lambda tx: outbox.postpone(tx, first, "late", ceiling=0))
         assert await seconds_left() > 100
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
-from openmemory.access.caller import Caller
-from openmemory.index.entries import Entry
+from openmemory.identity.caller import Caller
 from openmemory.index.port import Document, Point
-from openmemory.index.reconcile import LOCK, SyncRunning, SyncStatistics
+from openmemory.index.sync.entries import Entry
+from openmemory.index.sync.reconcile import LOCK, SyncRunning, SyncStatistics
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services

@@ -10,10 +10,10 @@ from uuid import UUID
 import httpx
 import pytest
 
-from openmemory.index import room
 from openmemory.index.collections import collection_name
-from openmemory.index.edge import EdgeIndex
-from openmemory.index.front import Front
+from openmemory.index.engine import disk_space
+from openmemory.index.engine.index import EdgeIndex
+from openmemory.index.engine.rest_api import Front
 from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 from tests.faults.disks import disk
 from tests.index.serving import served
@@ -33,7 +33,7 @@ async def test_writes_wait_until_there_is_room_again_and_searches_go_on(
     index = index_in(tmp_path)
     await index.upsert([point(1), point(2)])
     with monkeypatch.context() as patched:
-        patched.setattr(room, "RESERVE", 2**60)
+        patched.setattr(disk_space, "RESERVE", 2**60)
         for write in (index.upsert([point(3)]), index.delete([point(1).id])):
             with pytest.raises(IndexUnavailable, match=r"No space left on device: \d+ MB are free in .*, and \d+ MB"):
                 await write
@@ -53,7 +53,7 @@ async def test_a_large_write_needs_more_room_than_a_small_one(
 ) -> None:
     index = index_in(tmp_path)
     await index.open()
-    monkeypatch.setattr(room, "COPIES", 10**12)
+    monkeypatch.setattr(disk_space, "COPIES", 10**12)
     await index.delete([point(1).id])
     with pytest.raises(IndexUnavailable, match="No space left"):
         await index.upsert([point(1, text="x" * 10_000_000)])
@@ -67,7 +67,7 @@ async def test_the_front_says_it_in_the_words_of_qdrant(
     async with served(Front(tmp_path)) as url, httpx.AsyncClient(base_url=f"{url}/collections/c") as front:
         await front.put("", json={"vectors": {"size": 16, "distance": "Cosine"}})
         await front.put("/points", json={"points": [{"id": 1, "vector": vector}]})
-        monkeypatch.setattr(room, "RESERVE", 2**60)
+        monkeypatch.setattr(disk_space, "RESERVE", 2**60)
         answer = await front.put("/points", json={"points": [{"id": 2, "vector": vector}]})
         assert answer.status_code == 500
         assert "Service internal error: No space left on device" in answer.json()["status"]["error"]

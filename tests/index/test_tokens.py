@@ -11,7 +11,8 @@ from sqlalchemy import text
 
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import Document
-from openmemory.index import recut, tokens
+from openmemory.index import tokens
+from openmemory.index.generations import backfill
 from openmemory.index.models import Kind
 from openmemory.index.tokens import Key
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
@@ -87,7 +88,7 @@ async def old_folder(folder: Path) -> Path:
 async def test_what_an_older_version_kept_gets_its_tokens_a_few_at_a_time(
     old_folder: Path, monkeypatch: pytest.MonkeyPatch, eventually: Any
 ) -> None:
-    monkeypatch.setattr(recut, "TOGETHER", 8)
+    monkeypatch.setattr(backfill, "TOGETHER", 8)
     asked: list[int] = []
     embed = LocalEmbedder.documents
 

@@ -17,8 +17,8 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from openmemory.config import Settings
-from openmemory.index.reconcile import LOCK
+from openmemory.config.settings import Settings
+from openmemory.index.sync.reconcile import LOCK
 from openmemory.services import open_stores
 from tests.clusters import furnish
 from tests.journeys.service import START, Service, until
@@ -32,7 +32,7 @@ FRONT = """
 import sys
 from pathlib import Path
 import uvicorn
-from openmemory.index.front import Front
+from openmemory.index.engine.rest_api import Front
 uvicorn.run(Front(Path(sys.argv[1])), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 """
 

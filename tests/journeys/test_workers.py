@@ -52,7 +52,9 @@ def shared() -> Iterator[Service]:
 def workers(service: Service) -> list[psutil.Process]:
     """The processes that serve."""
     return [
-        child for child in psutil.Process(service.process.pid).children() if "openmemory.cli.worker" in child.cmdline()
+        child
+        for child in psutil.Process(service.process.pid).children()
+        if "openmemory.server.worker" in child.cmdline()
     ]
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from openmemory.cli.sockets import listen
-from openmemory.cli.web import Server, public
-from openmemory.main import create_app
+from openmemory.server.application import create_app
+from openmemory.server.sockets import listen
+from openmemory.server.web import Server, public
 from openmemory.services import Services
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}

@@ -14,8 +14,8 @@ import pytest
 
 from openmemory.access import keys as keys_module
 from openmemory.access.keys import KeyCreate, KeyCreated
-from openmemory.access.principal import LOCAL
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
+from openmemory.identity.principal import LOCAL
 from openmemory.services import Services, open_services, open_stores
 from tests.clusters import furnish
 from tests.mcp.conftest import ACCEPT, serving

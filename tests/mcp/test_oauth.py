@@ -19,10 +19,10 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl
 
 from openmemory.access.keys import KeyCreate
-from openmemory.access.principal import LOCAL
-from openmemory.access.tokens import Tokens
-from openmemory.config import Settings
+from openmemory.access.oauth.tokens import Tokens
+from openmemory.config.settings import Settings
 from openmemory.egress.clients import Egress
+from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.services import Services
 from tests.access.authorization_server import AuthorizationServer

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from openmemory.memories import pairing
+from openmemory.dedup import key_value_merge
 from openmemory.services import Services
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
@@ -29,10 +29,10 @@ async def test_pairs_are_merged_and_the_assistant_is_told_what_changed(call: Cal
         ("budget", "50K", "40K", "claude")
     ]
     told = f"added: floor. changed: budget 50K -> 40K (was @claude {datetime.now(UTC):%Y-%m-%d})"
-    assert answer["note"].endswith(f"{pairing.MERGED} {told}")
+    assert answer["note"].endswith(f"{key_value_merge.MERGED} {told}")
     again = (await call("add_memories", text="LEAD=Ada", infer=False))["structuredContent"]
     held = {"id": memory_id, "memory": "budget=40K | lead=Ada | floor=3", "event": "NONE"}
-    assert again == {"results": [held], "note": pairing.HELD}
+    assert again == {"results": [held], "note": key_value_merge.HELD}
 
 
 async def test_namespaces_and_apps_are_apart(call: Call, remember: Remember):

@@ -15,12 +15,11 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from openmemory.config import Settings
-from openmemory.database import most_connections
+from openmemory.config.settings import Settings
+from openmemory.database.engine import most_connections
 from openmemory.errors import Unavailable
-from openmemory.mcp import relay
 from openmemory.services import Services, Stores, open_services, open_stores
-from openmemory.sessions import presence
+from openmemory.sessions import presence, relay
 from openmemory.sessions.storage import CLASS
 from tests.clusters import furnish
 from tests.journeys.service import Service

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from openmemory.access.caller import Caller
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services
 

@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import Select, select, text
 from sqlalchemy.dialects import postgresql
 
-from openmemory.access.caller import Caller
-from openmemory.memories.archiving import due, parameters
+from openmemory.identity.caller import Caller
+from openmemory.memories.lifecycle.archiving import due, parameters
+from openmemory.memories.lifecycle.policies import CriteriaType, PolicyCreate
+from openmemory.memories.lifecycle.upcoming import UpcomingQuery, statement
 from openmemory.memories.models import Memory
-from openmemory.memories.policies import CriteriaType, PolicyCreate
-from openmemory.memories.upcoming import UpcomingQuery, statement
 from openmemory.services import Services
 
 MANY = 50_000

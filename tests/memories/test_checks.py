@@ -1,8 +1,8 @@
 import pytest
 
-from openmemory.config import Limits
+from openmemory.config.settings import Limits
 from openmemory.errors import Invalid, TooLarge
-from openmemory.memories import checks
+from openmemory.memories import validation
 
 LIMITS = Limits(text=10, metadata=40, name=5)
 
@@ -10,23 +10,23 @@ LIMITS = Limits(text=10, metadata=40, name=5)
 @pytest.mark.parametrize("text", ["", "   ", "\n\t", "\u2003"])
 def test_a_blank_text_is_refused(text: str):
     with pytest.raises(Invalid, match="text: must not be empty or blank"):
-        checks.text(text, "text", 10, "limits.text")
+        validation.text(text, "text", 10, "limits.text")
 
 
 def test_a_text_over_the_limit_is_refused_with_the_setting_that_limits_it():
     with pytest.raises(TooLarge, match=r"has 11 characters; the limit is 10 \(limits.text\)"):
-        checks.text("x" * 11, "text", 10, "limits.text")
+        validation.text("x" * 11, "text", 10, "limits.text")
 
 
 @pytest.mark.parametrize("text", ["a\x00b", "half \ud83d of a pair", "\udc00"])
 def test_what_cannot_be_stored_is_refused(text: str):
     with pytest.raises(Invalid, match=r"NUL|surrogate"):
-        checks.text(text, "text", 100, "limits.text")
+        validation.text(text, "text", 100, "limits.text")
 
 
 @pytest.mark.parametrize("text", ["ok", " padded ", "日本語", "😀", "a\nb"])
 def test_ordinary_texts_pass_unchanged(text: str):
-    assert checks.text(text, "text", 10, "limits.text") == text
+    assert validation.text(text, "text", 10, "limits.text") == text
 
 
 @pytest.mark.parametrize(
@@ -35,16 +35,16 @@ def test_ordinary_texts_pass_unchanged(text: str):
 )
 def test_metadata_that_cannot_be_stored_is_refused(metadata: dict):
     with pytest.raises(Invalid):
-        checks.metadata(metadata, LIMITS)
+        validation.metadata(metadata, LIMITS)
 
 
 def test_metadata_with_numbers_beyond_64_bits_is_weighed_as_it_is_written():
     long = {"n": int("9" * 30)}
-    assert checks.metadata(long, LIMITS) is long
+    assert validation.metadata(long, LIMITS) is long
     with pytest.raises(TooLarge, match=r"metadata: has 41 bytes; the limit is 40 \(limits\.metadata\)"):
-        checks.metadata({"n": int("9" * 35)}, LIMITS)
+        validation.metadata({"n": int("9" * 35)}, LIMITS)
     with pytest.raises(TooLarge, match="nested"):
-        checks.metadata({"n": nested(500, 2**70)}, Limits())
+        validation.metadata({"n": nested(500, 2**70)}, Limits())
 
 
 def nested(levels: int, value: object) -> object:
@@ -58,13 +58,13 @@ def test_metadata_nested_without_end_is_refused_before_it_exhausts_the_stack():
     for _ in range(500):
         value = {"k": value}
     with pytest.raises(TooLarge, match="nested"):
-        checks.metadata(value, Limits())
+        validation.metadata(value, Limits())
 
 
 @pytest.mark.parametrize(("value", "fits"), [(0, False), (1, True), (5, True), (6, False), (10**30, False)])
 def test_numbers_outside_the_range_are_refused_with_the_range(value: int, fits: bool):
     if fits:
-        assert checks.between(value, "page", 1, 5) == value
+        assert validation.between(value, "page", 1, 5) == value
     else:
         with pytest.raises(Invalid, match="page: must be from 1 to 5"):
-            checks.between(value, "page", 1, 5)
+            validation.between(value, "page", 1, 5)

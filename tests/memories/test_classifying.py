@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 
 from benchmarks.categories import Case, cases, figures, measure
+from openmemory.categories import assignment, classifier
+from openmemory.categories.classifier import Choice
+from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject, described
+from openmemory.config.sections import Categories
 from openmemory.embeddings.local import LocalEmbedder
-from openmemory.memories import classifying, filing
-from openmemory.memories.classifying import Choice
-from openmemory.memories.subjects import NAMES, SUBJECTS, Subject, described
-from openmemory.sections import Categories
 
 OWN = Path(__file__).parent / "own_categories.jsonl"
 TOYS = (Subject("a", "x", ("y",)), Subject("b", "z"), Subject("c", "w"))
 
 
-def toy_vectors() -> classifying.Matrix:
+def toy_vectors() -> classifier.Matrix:
     return np.eye(4, dtype=np.float32)
 
 
-def toys() -> classifying.Known:
-    known = classifying.known(TOYS, toy_vectors())
+def toys() -> classifier.Known:
+    known = classifier.known(TOYS, toy_vectors())
     return known._replace(usual=0.0, spread=0.2)
 
 
@@ -39,27 +39,27 @@ def test_the_categories_of_openmemory_are_told_apart():
 def test_the_nearest_category_is_chosen_and_what_is_near_to_none_gets_none():
     known = toys()
     near_b = np.array([[0, 0.1, 0.99, 0.1]], dtype=np.float32)
-    [row] = classifying.confidences(near_b, ["?"], known)
-    assert [choice.name for choice in classifying.choose(row, known, threshold=0.5, most=2)] == ["b"]
+    [row] = classifier.confidences(near_b, ["?"], known)
+    assert [choice.name for choice in classifier.choose(row, known, threshold=0.5, most=2)] == ["b"]
     nowhere = np.array([[0.1, 0.1, 0.1, 0.1]], dtype=np.float32)
-    [row] = classifying.confidences(nowhere, ["?"], known)
-    assert classifying.choose(row, known, threshold=0.5, most=2) == []
+    [row] = classifier.confidences(nowhere, ["?"], known)
+    assert classifier.choose(row, known, threshold=0.5, most=2) == []
 
 
 def test_what_is_about_two_things_gets_both_and_never_more_than_wanted():
     known = toys()
     both = np.array([[0, 0, 0.707, 0.707]], dtype=np.float32)
-    [row] = classifying.confidences(both, ["?"], known)
-    assert {choice.name for choice in classifying.choose(row, known, threshold=0.4, most=2)} == {"b", "c"}
-    assert len(classifying.choose(row, known, threshold=0.4, most=1)) == 1
-    assert classifying.choose(row, known, threshold=0.999, most=5) == []
+    [row] = classifier.confidences(both, ["?"], known)
+    assert {choice.name for choice in classifier.choose(row, known, threshold=0.4, most=2)} == {"b", "c"}
+    assert len(classifier.choose(row, known, threshold=0.4, most=1)) == 1
+    assert classifier.choose(row, known, threshold=0.999, most=5) == []
 
 
 def test_words_add_to_what_the_vector_says():
     subjects = (Subject("a", "x", ("y",)), Subject("b", "z", (), re.compile("alpaca")), Subject("c", "w"))
-    known = classifying.known(subjects, toy_vectors())._replace(usual=0.0, spread=0.2)
+    known = classifier.known(subjects, toy_vectors())._replace(usual=0.0, spread=0.2)
     vague = np.array([[0.0, 0.0, 0.3, 0.3]], dtype=np.float32)
-    without, with_word = classifying.confidences(np.vstack([vague, vague]), ["nothing", "an alpaca"], known)
+    without, with_word = classifier.confidences(np.vstack([vague, vague]), ["nothing", "an alpaca"], known)
     assert with_word[1] > without[1]
     assert with_word[2] < without[2]
 
@@ -68,25 +68,25 @@ def test_confidences_leave_room_for_nothing_at_all():
     known = toys()
     vectors = np.random.default_rng(1).normal(size=(50, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    sure = classifying.confidences(vectors, ["?"] * 50, known)
+    sure = classifier.confidences(vectors, ["?"] * 50, known)
     assert ((sure >= 0) & (sure <= 1)).all()
     assert (sure.sum(axis=1) < 1).all()
     for row in sure:
-        for choice in classifying.choose(row, known, threshold=0.1, most=3):
+        for choice in classifier.choose(row, known, threshold=0.1, most=3):
             assert isinstance(choice, Choice)
             assert 0.1 <= choice.confidence <= 1
 
 
 def test_a_long_text_is_what_its_windows_say_together():
     windows = np.array([[1, 0, 0, 0], [0, 1, 0, 0]], dtype=np.float32)
-    assert classifying.of_windows(windows) == pytest.approx([2**-0.5, 2**-0.5, 0, 0])
+    assert classifier.of_windows(windows) == pytest.approx([2**-0.5, 2**-0.5, 0, 0])
 
 
 def test_vectors_must_be_those_of_the_phrases():
     with pytest.raises(ValueError, match="3 categories with 4 phrases, 3 vectors"):
-        classifying.known(TOYS, toy_vectors()[:3])
+        classifier.known(TOYS, toy_vectors()[:3])
     with pytest.raises(ValueError, match="1 categories"):
-        classifying.known(TOYS[:1], toy_vectors()[:2])
+        classifier.known(TOYS[:1], toy_vectors()[:2])
 
 
 async def test_assigned_categories_are_right_on_the_labelled_set():
@@ -126,18 +126,18 @@ async def test_own_categories_are_assigned_rightly_and_take_little_from_the_othe
     labelled = [*cases(), *(Case(text, (each["name"],)) for each in own for text in each["memories"])]
     embedder = LocalEmbedder()
     try:
-        common = await filing.learned(embedder, SUBJECTS, None)
+        common = await assignment.learned(embedder, SUBJECTS, None)
         subjects = (*SUBJECTS, *(described(each["name"], each["description"]) for each in own))
-        known = await filing.learned(embedder, subjects, common)
+        known = await assignment.learned(embedder, subjects, common)
         texts = await embedder.documents([case.text for case in labelled])
     finally:
         await embedder.close()
     assert (known.usual, known.spread) == (common.usual, common.spread)
-    vectors = np.stack([classifying.of_windows(each.windows) for each in texts])
-    sure = classifying.confidences(vectors, [case.text for case in labelled], known)
+    vectors = np.stack([classifier.of_windows(each.windows) for each in texts])
+    sure = classifier.confidences(vectors, [case.text for case in labelled], known)
     settings, names = Categories(), {each["name"] for each in own}
     chosen = [
-        {each.name for each in classifying.choose(row, known, threshold=settings.threshold, most=settings.most)}
+        {each.name for each in classifier.choose(row, known, threshold=settings.threshold, most=settings.most)}
         for row in sure
     ]
     mine = [(found & names, case.right) for found, case in zip(chosen, labelled, strict=True) if found & names]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from openmemory.access.caller import Caller
 from openmemory.audit.models import MemoryAccessLog
-from openmemory.config import Capture
+from openmemory.config.settings import Capture
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
 from openmemory.memories.changes import text_hash
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.service import Memories

@@ -10,17 +10,17 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from openmemory import tables
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
-from openmemory.access.principal import Scope
-from openmemory.config import Capture
+from openmemory.config.settings import Capture
+from openmemory.dedup import near_duplicates
 from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
 from openmemory.index.port import IndexUnavailable
-from openmemory.memories import duplicates
 from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.service import Memories
+from openmemory.schema import tables
 from openmemory.services import Services
 from tests.mcp.conftest import serving
 
@@ -67,7 +67,7 @@ async def test_merge_keeps_the_one_that_is_there(services: Services, app_caller:
     old = await remembered(services, app_caller)
     before = await services.memories.get(app_caller, old)
     added = await memories("merge").add(app_caller, MemoryCreate(text=NEW))
-    assert added == MemoryAdded(id=old, memory=OLD, event=Event.NONE, note=duplicates.MERGED)
+    assert added == MemoryAdded(id=old, memory=OLD, event=Event.NONE, note=near_duplicates.MERGED)
     assert await active(services, app_caller) == [OLD]
     assert await services.memories.get(app_caller, old) == before
     # It was shown what it had not written itself, so that is in the log.
@@ -166,7 +166,9 @@ async def test_orders_to_an_assistant_change_nothing(services: Services, app_cal
     assert added.event is Event.ADD
 
 
-@pytest.mark.parametrize(("error", "note"), [("embedder", duplicates.NO_EMBEDDER), ("index", duplicates.NO_INDEX)])
+@pytest.mark.parametrize(
+    ("error", "note"), [("embedder", near_duplicates.NO_EMBEDDER), ("index", near_duplicates.NO_INDEX)]
+)
 async def test_without_model_or_index_it_is_stored_and_says_so(
     services: Services, app_caller: Caller, memories: With, monkeypatch: pytest.MonkeyPatch, error: str, note: str
 ):
@@ -189,9 +191,9 @@ async def test_a_model_of_unknown_scale_needs_a_threshold(
     services: Services, app_caller: Caller, memories: With, monkeypatch: pytest.MonkeyPatch
 ):
     await remembered(services, app_caller)
-    monkeypatch.setattr(duplicates, "LIKENESS", {})
+    monkeypatch.setattr(near_duplicates, "LIKENESS", {})
     added = await memories("merge").add(app_caller, MemoryCreate(text=NEW))
-    assert (added.event, added.note) == (Event.ADD, duplicates.NO_LIKENESS)
+    assert (added.event, added.note) == (Event.ADD, near_duplicates.NO_LIKENESS)
     added = await memories("merge", likeness=0.7).add(app_caller, MemoryCreate(text=f"{NEW}!"))
     assert added.event is Event.NONE
 
@@ -256,10 +258,10 @@ async def test_the_doors_tell_what_became_of_it(services: Services, new_user: st
 
     row, said = await say("merge")
     assert (row["id"], row["content"], row["event"]) == (str(old), OLD, "NONE")
-    assert duplicates.MERGED in row["note"]
+    assert near_duplicates.MERGED in row["note"]
     assert "possible_duplicates" not in row
     assert said["results"] == [{"id": str(old), "memory": OLD, "event": "NONE"}]
-    assert duplicates.MERGED in said["note"]
+    assert near_duplicates.MERGED in said["note"]
 
     row, said = await say("ask")
     assert (row["content"], row["event"]) == (NEW, "ADD")

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
-from openmemory.access.principal import Scope
-from openmemory.memories import echoes
+from openmemory.dedup import read_back
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
 from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
@@ -66,7 +66,7 @@ async def test_what_an_app_was_shown_a_moment_ago_is_not_stored_as_its_own(
     else:
         await services.memories.get(cursor, first.id)
     again = await add(cursor)
-    assert (again.event, again.id, again.memory, again.note) == (Event.NONE, first.id, SAID, echoes.ECHO)
+    assert (again.event, again.id, again.memory, again.note) == (Event.NONE, first.id, SAID, read_back.ECHO)
     owner = replace(cursor, owner=True)
     assert (await services.memories.list(owner, MemoryQuery())).total == 1
     log = await services.memories.access_log(owner, first.id)
@@ -85,7 +85,7 @@ async def test_what_nobody_showed_an_app_is_its_own_memory(
 async def test_what_was_shown_long_ago_is_stored(services: Services, claude: Caller, cursor: Caller, add: Add) -> None:
     first = await add(claude)
     await look(services, cursor)
-    await age_accesses(services, first.id, echoes.MINUTES + 1)
+    await age_accesses(services, first.id, read_back.MINUTES + 1)
     assert (await add(cursor)).event is Event.ADD
 
 

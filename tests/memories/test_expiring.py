@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy import select, text
 
-from openmemory.access.caller import Caller
 from openmemory.errors import NotFound
-from openmemory.index.reconcile import alone
-from openmemory.memories import archiving
+from openmemory.identity.caller import Caller
+from openmemory.index.sync.reconcile import alone
+from openmemory.memories.lifecycle import archiving
+from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.models import Memory, State
-from openmemory.memories.policies import PolicyCreate
 from openmemory.memories.schemas import Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.services import Services
 from tests.memories.lives import aged, ended, made, state

@@ -12,20 +12,20 @@ from uuid import UUID
 import pytest
 from sqlalchemy import TextClause, text
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
+from openmemory.categories import assignment, classifier, descriptions, requests
+from openmemory.categories.assignment import Filing, Waiting
+from openmemory.categories.preview import Preview
+from openmemory.categories.taxonomy import NAMES
+from openmemory.config.sections import Categories
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Conflict, Forbidden, Invalid, NotFound
-from openmemory.index.reconcile import alone
+from openmemory.identity.caller import Caller
+from openmemory.index.sync.reconcile import alone
 from openmemory.jobs.on_demand import OnDemand
 from openmemory.jobs.schedule import FIRST_FILING, scheduled
-from openmemory.memories import classifying, described, filing, filing_orders
-from openmemory.memories.filing import Filing, Waiting
-from openmemory.memories.filing_preview import Preview
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
-from openmemory.memories.subjects import NAMES
 from openmemory.search.schemas import SearchQuery
-from openmemory.sections import Categories
 from openmemory.services import Services
 
 HEALTH = "I am allergic to penicillin and take pills for my blood pressure, my doctor says"
@@ -187,10 +187,10 @@ async def test_own_categories_that_are_described_are_assigned_to_their_user_alon
     services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
 ):
     name = f"bees of {new_user}"
-    described = "INSERT INTO categories (name, description) VALUES (:name, :about)"
+    descriptions = "INSERT INTO categories (name, description) VALUES (:name, :about)"
     about = "Keeping bees: hives, honey, swarms, queens and the garden of the beekeeper."
     async with services.database.transaction() as tx:
-        await tx.execute(text(described), {"name": name, "about": about})
+        await tx.execute(text(descriptions), {"name": name, "about": about})
     other = await services.directory.caller(f"{new_user}-other", None, owner=True)
     await remember(owner, "The first hive stands under the apple tree", name)
     mine = await remember(owner, "The bees swarmed and the new hive has a young queen and much honey")
@@ -300,9 +300,9 @@ async def test_what_is_ordered_is_told_and_done_though_its_process_ends(
     await services.descriptions.describe(owner, f"bees of {new_user}", BEES)
     assert await job.waiting(owner) == Waiting(waiting=5, failed=0)
     assert (await job.preview(owner)).total == 5
-    monkeypatch.setattr(filing_orders, "PAGE", 2)
+    monkeypatch.setattr(requests, "PAGE", 2)
     with monkeypatch.context() as patch:
-        patch.setattr(filing_orders, "_DONE", text("SELECT 1 / 0"))
+        patch.setattr(requests, "_DONE", text("SELECT 1 / 0"))
         await job.run()
     assert await job.waiting(owner) == Waiting(waiting=5, failed=0)
     await job.run()
@@ -325,7 +325,7 @@ async def test_an_order_that_comes_while_one_is_taken_up_stays(
     await job.order(owner, again=True)
     [old] = await orders()
     await job.order(owner, again=True)
-    await filing_orders._take(services.database, old)
+    await requests._take(services.database, old)
     assert len(await orders()) == 1
     await job.run()
     assert await orders() == []
@@ -351,7 +351,7 @@ async def test_a_failure_leaves_the_memory_and_is_tried_again(
 ):
     id_ = await remember(owner, HEALTH)
     with monkeypatch.context() as patch:
-        patch.setattr(classifying, "choose", lambda *_, **__: 1 / 0)
+        patch.setattr(classifier, "choose", lambda *_, **__: 1 / 0)
         assert await job.run() == 0
     assert "could not be assigned" in caplog.text
     assert await mark(services, id_) == (1, True, "ZeroDivisionError: division by zero")
@@ -391,7 +391,7 @@ async def test_one_process_files_and_none_where_it_is_off(
     services: Services, owner: Caller, job: Filing, remember: Remember
 ):
     id_ = await remember(owner, HEALTH)
-    async with alone(services.database, filing.LOCK):
+    async with alone(services.database, assignment.LOCK):
         assert await job.run() == 0
     assert await services.filing.run() == 0  # off in the settings of the tests
     assert await filed(services, id_) == {}
@@ -454,11 +454,11 @@ async def test_a_preview_tells_what_has_no_vector_yet(
     await job.run()  # which has it wait, so that other tests do not meet it
 
 
-@pytest.mark.parametrize("statement", [filing._WHOSE, filing._WAITING, filing_orders.MARK, described._OWN])
+@pytest.mark.parametrize("statement", [assignment._WHOSE, assignment._WAITING, requests.MARK, descriptions._OWN])
 async def test_what_waits_is_found_by_an_index(services: Services, owner: Caller, statement: TextClause):
     values = {
-        "limit": 200, "user": owner.user_id, **filing_orders._FIRST._asdict(), "users": [owner.user_id],
-        "known": list(NAMES), "most": described.OWN,
+        "limit": 200, "user": owner.user_id, **requests._FIRST._asdict(), "users": [owner.user_id],
+        "known": list(NAMES), "most": descriptions.OWN,
     }  # fmt: skip
     async with services.database.transaction() as tx:
         await tx.execute(text("SET LOCAL enable_seqscan = off"))
@@ -543,7 +543,7 @@ async def test_many_are_filed_at_a_steady_pace(
     async with services.database.transaction() as tx:
         await tx.execute(text("ANALYZE memories, embeddings, category_marks"))
         bound = {"model": services.spaces.serving.model, "limit": 200, "users": [owner.user_id]}
-        plan = "\n".join(await tx.scalars(text(f"EXPLAIN {filing._DUE.text}"), bound))
+        plan = "\n".join(await tx.scalars(text(f"EXPLAIN {assignment._DUE.text}"), bound))
         assert "idx_category_marks_due" in plan, plan
         assert "Seq Scan on memories" not in plan, plan
         assert "Seq Scan on embeddings" not in plan, plan

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from openmemory.memories.injection import anywhere, instructs
+from openmemory.content_policy.injection import anywhere, instructs
 
 ORDERS = [
     # English: instead of what it was told

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import likeness
+from openmemory.dedup.similarity import LIKENESS, Said, judged
 from openmemory.embeddings.port import PACKAGED
-from openmemory.memories.likeness import LIKENESS, Said, judged
 
 
 @pytest.mark.parametrize(

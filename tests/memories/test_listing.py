@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
-from openmemory.memories import listing
-from openmemory.memories.list_sql import SORTABLE
-from openmemory.memories.listing import Slice
+from openmemory.identity.caller import Caller
+from openmemory.memories.listing import pages as listing
+from openmemory.memories.listing.pages import Slice
+from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.models import SHORT, State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryRecord
 from openmemory.services import Services
@@ -189,7 +189,7 @@ async def test_related_memories_of_many_are_those_of_few(
     services: Services, owner: Caller, world: list[MemoryRecord], monkeypatch: pytest.MonkeyPatch
 ):
     """Levels that hold many are looked at one memory after the other, and read from the nearer end."""
-    from openmemory.memories import ranked
+    from openmemory.memories.listing import ranked
 
     one = next(each for each in world if len(each.categories) == 3 and each.state is State.ACTIVE)
     shared = {

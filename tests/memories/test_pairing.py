@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
-from openmemory.access.principal import Scope
-from openmemory.config import Capture
-from openmemory.memories import pairing
+from openmemory.config.settings import Capture
+from openmemory.dedup import key_value_merge
+from openmemory.dedup.key_values import LONGEST, parsed
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
 from openmemory.memories.models import State
-from openmemory.memories.pairs import LONGEST, parsed
 from openmemory.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.service import Memories
 from openmemory.services import Services
@@ -53,7 +53,7 @@ async def test_new_values_win_and_the_other_keys_stay(services: Services, app_ca
     old = await add(services, app_caller, OLD)
     added = await add(services, app_caller, NEW)
     assert (added.id, added.event, added.memory, added.previous_memory) == (old.id, Event.UPDATE, BOTH, OLD)
-    assert added.note == f"{pairing.MERGED} added: floor."
+    assert added.note == f"{key_value_merge.MERGED} added: floor."
     [changed] = added.changed
     assert (changed.key, changed.old, changed.new, changed.was.app) == ("budget", "50K", "40K", "claude")
     assert await active(services, app_caller) == [BOTH]
@@ -99,7 +99,7 @@ async def test_the_old_value_is_told_with_who_said_it_and_when(services: Service
 async def test_beyond_the_revisions_that_are_looked_at_the_memory_is_told(
     services: Services, app_caller: Caller, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(pairing, "REVISIONS", 3)
+    monkeypatch.setattr(key_value_merge, "REVISIONS", 3)
     old = await add(services, app_caller, OLD)
     for number in range(3):
         await add(services, app_caller, f"deadline={number}")
@@ -114,7 +114,7 @@ async def test_what_says_nothing_new_is_not_stored(services: Services, app_calle
     for said in (OLD, "LEAD=Ada", "lead=Ada | budget=50K"):
         added = await add(services, app_caller, said)
         assert (added.id, added.event, added.changed) == (old.id, Event.NONE, ())
-    assert (added.memory, added.note) == (OLD, pairing.HELD)
+    assert (added.memory, added.note) == (OLD, key_value_merge.HELD)
     assert await services.memories.get(app_caller, old.id) == before
     log = await services.memories.access_log(replace(app_caller, owner=True), old.id, page_size=50)
     assert {"part": "pairs"} in [each.metadata_ for each in log.logs]
@@ -246,7 +246,7 @@ async def test_what_grows_too_large_is_kept_apart_and_says_so(services: Services
     old = await add(services, app_caller, f"a=1 | note={'x' * (LONGEST - 100)}")
     more = f"a=2 | more={'y' * 200}"
     added = await add(services, app_caller, more)
-    assert (added.event, added.memory, added.note) == (Event.ADD, more, pairing.APART)
+    assert (added.event, added.memory, added.note) == (Event.ADD, more, key_value_merge.APART)
     assert (await services.memories.get(app_caller, old.id)).revision == 1
 
 
@@ -254,7 +254,7 @@ async def test_a_union_that_another_memory_says_already_is_not_made_twice(servic
     [twin] = await services.memories.add_many(app_caller, [MemoryCreate(text="a=1 | b=2")])
     [newest] = await services.memories.add_many(app_caller, [MemoryCreate(text="a=1 | b=1")])
     added = await add(services, app_caller, "b=2")
-    assert (added.event, added.note) == (Event.ADD, pairing.APART)
+    assert (added.event, added.note) == (Event.ADD, key_value_merge.APART)
     for one in (twin, newest):
         assert (await services.memories.get(app_caller, one.id)).revision == 1
 
@@ -310,5 +310,5 @@ async def test_a_change_at_the_same_time_is_not_lost(
         change = "UPDATE memories SET content = CAST(:said AS text), hash = md5(CAST(:said AS text)) WHERE id = :id"
         await tx.execute(text(change), {"id": old.id, "said": meanwhile})
     added = await adding
-    assert (added.event, added.note) == (event, None if event is Event.ADD else pairing.MERGED)
+    assert (added.event, added.note) == (event, None if event is Event.ADD else key_value_merge.MERGED)
     assert await active(services, app_caller) == said

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import Text, func, literal, literal_column, select
 
+from openmemory.dedup.key_values import LONGEST, Change, merged, parsed, told
 from openmemory.memories.models import LIKE_PAIRS
-from openmemory.memories.pairs import LONGEST, Change, merged, parsed, told
 from openmemory.memories.schemas import PairChange, PairSource
 from openmemory.services import Services
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from openmemory.access.caller import Caller
-from openmemory.config import Settings
-from openmemory.database import Tx
-from openmemory.memories import echoes, pairing
+from openmemory.config.settings import Settings
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.dedup import key_value_merge, read_back
+from openmemory.identity.caller import Caller
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
-from openmemory.prepared import Prepared
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
 
@@ -149,10 +149,10 @@ async def test_memories_that_share_keys_are_looked_up_by_them(many):
     services, _, app = many
     new = services.memories.intake.created(MemoryCreate(text="budget=50K"))
     for caller in (app, replace(app, owner=True)):
-        statement = pairing.candidates(caller.owner, caller.default)
+        statement = key_value_merge.candidates(caller.owner, caller.default)
         async with services.database.statement() as tx:
             for options in ("COSTS OFF, GENERIC_PLAN", "COSTS OFF"):
-                plan = await statement.plan(tx, pairing.values(caller, new, app.app_id), options)
+                plan = await statement.plan(tx, key_value_merge.values(caller, new, app.app_id), options)
                 assert "Bitmap Index Scan on idx_memory_pairs" in plan, plan
                 assert_no_scan([plan], "memories")
 
@@ -186,6 +186,6 @@ async def test_what_an_app_was_shown_is_looked_up_by_its_text(many):
     values = app.parameters | {"echo_namespace": "default", "echo_hash": "0" * 32}
     async with services.database.statement() as tx:
         for options in ("COSTS OFF, GENERIC_PLAN", "COSTS OFF"):
-            plan = await echoes.shown(app.default).plan(tx, values, options)
+            plan = await read_back.shown(app.default).plan(tx, values, options)
             assert "uq_memories_active_text" in plan, plan
             assert_no_scan([plan], "memories", "memory_access_logs")

@@ -7,12 +7,12 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, select, update
 
-from openmemory import tables
-from openmemory.access.caller import Caller
-from openmemory.audit import trail
+from openmemory.audit import access_log
 from openmemory.errors import Conflict, Forbidden, Invalid, NotFound
+from openmemory.identity.caller import Caller
 from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.schema import tables
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 
@@ -316,7 +316,7 @@ async def test_a_failed_write_leaves_no_trace(services: Services, owner: Caller)
 
 async def test_reading_what_is_erased_at_that_moment_is_no_failure(services: Services, app_caller: Caller):
     async with services.database.transaction() as tx:
-        await trail.record(tx, app_caller, trail.Access.LIST, [uuid4(), uuid4()])
+        await access_log.record(tx, app_caller, access_log.Access.LIST, [uuid4(), uuid4()])
 
 
 @pytest.mark.usefixtures("in_bulk")

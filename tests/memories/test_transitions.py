@@ -1,8 +1,8 @@
 import pytest
 
 from openmemory.errors import Conflict
+from openmemory.memories.lifecycle.states import ALLOWED, refuse, sources
 from openmemory.memories.models import State
-from openmemory.memories.transitions import ALLOWED, refuse, sources
 
 
 def test_every_state_has_its_row_and_leads_somewhere():

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from openmemory.access.caller import Caller
 from openmemory.errors import Forbidden, Invalid
+from openmemory.identity.caller import Caller
+from openmemory.memories.lifecycle.policies import PolicyCreate
+from openmemory.memories.lifecycle.upcoming import UpcomingPage, UpcomingQuery
 from openmemory.memories.models import State
-from openmemory.memories.policies import PolicyCreate
 from openmemory.memories.schemas import Expiry, MemoryUpdate
-from openmemory.memories.upcoming import UpcomingPage, UpcomingQuery
 from openmemory.services import Services
 from tests.memories.lives import ended, made
 

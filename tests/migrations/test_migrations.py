@@ -14,8 +14,8 @@ from sqlalchemy import NullPool, create_engine, text
 from alembic import command
 from openmemory.embedded.folder import DataFolder
 from openmemory.embedded.postgres import EmbeddedPostgres
-from openmemory.migrate import configuration, newest
-from openmemory.tables import metadata
+from openmemory.schema.migrate import configuration, newest
+from openmemory.schema.tables import metadata
 
 
 @pytest.fixture

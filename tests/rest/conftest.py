@@ -15,9 +15,9 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from openmemory.access.authentication import Authenticator
-from openmemory.config import Settings
-from openmemory.main import create_app
+from openmemory.config.settings import Settings
 from openmemory.rest.guard import Guard
+from openmemory.server.application import create_app
 from openmemory.services import Services
 
 MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]

@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.access.keys import KeyCreate
-from openmemory.access.principal import LOCAL
-from openmemory.config import Settings
-from openmemory.rest.carried import COOKIE
+from openmemory.config.settings import Settings
+from openmemory.identity.principal import LOCAL
+from openmemory.rest.credentials import COOKIE
 from tests.mcp.conftest import serving
 from tests.mcp.streams import stream_of, tool
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from openmemory.config import Capture
-from openmemory.main import create_app
+from openmemory.config.settings import Capture
 from openmemory.memories.service import Memories
+from openmemory.server.application import create_app
 from openmemory.services import Services
 
 MEMORIES = "/api/v1/memories"

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from openmemory.access import keys as keys_module
 from openmemory.access.keys import KeyCreate
-from openmemory.access.principal import LOCAL
+from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import MemoryCreate
 from tests.minute import early_in_a_minute
 

@@ -4,7 +4,6 @@ import httpx
 import pytest
 from fastapi import FastAPI, HTTPException
 
-from openmemory.access.principal import LOCAL
 from openmemory.errors import (
     Conflict,
     Forbidden,
@@ -17,8 +16,9 @@ from openmemory.errors import (
     Unauthenticated,
     Unavailable,
 )
+from openmemory.identity.principal import LOCAL
+from openmemory.identity.request import Sender, bind
 from openmemory.rest.errors import add_error_handlers, not_valid
-from openmemory.sender import Sender, bind
 from openmemory.services import Services
 
 

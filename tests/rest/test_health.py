@@ -11,19 +11,19 @@ from fastapi import FastAPI
 
 from openmemory.access.directory import Directory
 from openmemory.access.keys import KeyCreate
-from openmemory.access.principal import LOCAL
-from openmemory.config import Database as DatabaseSettings
-from openmemory.database import Database
-from openmemory.health import Health
-from openmemory.index.deliver import Deliverer
+from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.database.engine import Database
+from openmemory.health.service import Health
+from openmemory.identity.principal import LOCAL
+from openmemory.identity.request import Sender, bind
 from openmemory.index.lazy import LazyIndex
 from openmemory.index.models import Kind
 from openmemory.index.port import IndexUnavailable, VectorIndex
-from openmemory.index.reconcile import Reconciler
 from openmemory.index.space import Space, Spaces
-from openmemory.memories.indexed import IndexedMemories
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.reconcile import Reconciler
+from openmemory.memories.index_source import IndexedMemories
 from openmemory.rest.api import include_rest
-from openmemory.sender import Sender, bind
 from openmemory.services import Services
 
 

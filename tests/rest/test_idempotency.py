@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.access.keys import KeyCreate
-from openmemory.access.principal import LOCAL
+from openmemory.identity.principal import LOCAL
 from openmemory.memories import idempotency
 from openmemory.services import Services
 from tests.rest.conftest import MakeClient

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.rest.challenge import www_authenticate
 from tests.rest.conftest import MakeClient
 

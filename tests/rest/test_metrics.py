@@ -10,10 +10,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from openmemory.config import Database as DatabaseSettings
-from openmemory.database import Database
-from openmemory.main import create_app
-from openmemory.metrics import stored
+from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.database.engine import Database
+from openmemory.server.application import create_app
+from openmemory.telemetry import stored
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

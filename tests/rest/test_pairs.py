@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from openmemory.memories import pairing
+from openmemory.dedup import key_value_merge
 from openmemory.rest.memories import NO_LLM
 
 
@@ -20,9 +20,9 @@ async def test_pairs_are_merged_and_the_answer_tells_what_changed(client, new_us
     at = datetime.fromisoformat(changed["was"]["at"])
     assert at.replace(tzinfo=None) == datetime.fromisoformat(old["created_at"])
     told = f"changed: budget 50K -> 40K (was @claude {datetime.now(UTC):%Y-%m-%d})"
-    assert row["note"] == f"{NO_LLM} {pairing.MERGED} added: floor. {told}"
+    assert row["note"] == f"{NO_LLM} {key_value_merge.MERGED} added: floor. {told}"
     again = await remember(new_user, "floor=3", app="claude")
-    assert (again["id"], again["event"], again["note"]) == (old["id"], "NONE", pairing.HELD)
+    assert (again["id"], again["event"], again["note"]) == (old["id"], "NONE", key_value_merge.HELD)
     assert "changed" not in again
     detail = (await client.get(f"/api/v1/memories/{old['id']}", params={"user_id": new_user})).json()
     assert (detail["text"], detail["categories"]) == (row["content"], ["work"])

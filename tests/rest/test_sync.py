@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import func, select
 
-from openmemory.index.reconcile import LOCK
+from openmemory.index.sync.reconcile import LOCK
 
 STATISTICS = ["total_memories", "memories_synced", "deleted", "embedded", "unchanged", "errors", "seconds"]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.values import more_than
+from openmemory.serialization.json_limits import more_than
 from tests.rest.test_guard import chunks
 
 JSON = {"Content-Type": "application/json"}

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from openmemory.config import load
+from openmemory.config.settings import load
 from openmemory.errors import SetupError
 from openmemory.rest.hardening import hardened
 from tests.rest.test_guard import KEY, PAGE

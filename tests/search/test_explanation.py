@@ -14,20 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import CODE
+from openmemory.identity.caller import Caller
 from openmemory.index.port import Hit
 from openmemory.index.space import Space, Spaces
 from openmemory.index.tokens import Kept
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.dated import FRESH, Recency, dated
 from openmemory.search.explanation import Beside, Explanation, Round, explained, left_out
 from openmemory.search.fusion import LABELLED_SHARE, fuse, relevant
-from openmemory.search.late import compared
+from openmemory.search.late_interaction import compared
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.periods import Period
+from openmemory.search.recency import FRESH, Recency, dated
 from openmemory.search.schemas import SearchAnswer, SearchQuery, SearchResult
 from openmemory.search.service import Search
 from openmemory.search.threads import THREAD, Link, heard

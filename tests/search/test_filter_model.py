@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 
-from openmemory import exact_json
 from openmemory.memories.models import Memory
 from openmemory.search.filter_sql import filtering, predicate
 from openmemory.search.filter_values import ISO
 from openmemory.search.filters import parsed
+from openmemory.serialization import exact_json
 from openmemory.services import Services
 
 MISSING = object()

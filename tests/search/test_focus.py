@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
-from openmemory.access.rulebook import Rulebook
+from openmemory.access.rule_cache import Rulebook
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.bm25 import LexicalFilter
-from openmemory.search.focus import FEWEST, LONGEST, focused
+from openmemory.search.query_terms import FEWEST, LONGEST, focused
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 

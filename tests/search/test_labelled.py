@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.fusion import LABELLED_SHARE
 from openmemory.search.schemas import SearchQuery

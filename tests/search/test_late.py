@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import CODE
 from openmemory.embeddings.tokens import cosines, rounded
+from openmemory.identity.caller import Caller
 from openmemory.index import tokens
 from openmemory.index.space import Space, Spaces
 from openmemory.index.tokens import Kept
 from openmemory.memories.schemas import MemoryUpdate
-from openmemory.search import arms
+from openmemory.search import candidates
 from openmemory.search.fusion import Fused
-from openmemory.search.late import BLOCK, CLEAR, EQUAL, LONG, MOST, READ, blended, compared, maxsims
+from openmemory.search.late_interaction import BLOCK, CLEAR, EQUAL, LONG, MOST, READ, blended, compared, maxsims
 from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services, open_services
@@ -203,13 +203,13 @@ async def test_what_says_it_gains_and_the_answer_says_how_much(services: Service
     answer = await services.search.search(owner, query)
     results = sound(answer)
     assert results[0].id == ids[2]
-    arms = {result.id: result.explanation.late for result in results}
-    assert sorted(arm.rank for arm in arms.values()) == list(range(1, len(results) + 1))
-    assert arms[ids[2]].rank == 1
-    assert 0 < arms[ids[2]].score <= 1
+    candidates = {result.id: result.explanation.late for result in results}
+    assert sorted(arm.rank for arm in candidates.values()) == list(range(1, len(results) + 1))
+    assert candidates[ids[2]].rank == 1
+    assert 0 < candidates[ids[2]].score <= 1
     assert all(result.parts.late == result.explanation.late.adds for result in results)
     without = {result.id: result for result in sound(await plainly.search(owner, query))}
-    assert without.keys() == arms.keys()
+    assert without.keys() == candidates.keys()
     assert all(result.explanation.late is None and result.parts.late == 0 for result in without.values())
     rest = [result for result in results if result.id != ids[2]]
     assert results[0].score - max(result.score for result in rest) > without[ids[2]].score - max(
@@ -240,9 +240,9 @@ async def test_tokens_of_an_older_text_are_not_compared(services: Services, owne
             kept = await tokens.of_memories(tx, owner.user_id, services.embedder.model, ids)
         assert sorted(kept.ids) == sorted({*ids} - {ids[1]})
         answer = await services.search.search(owner, SearchQuery("blue island ferry", explain=True))
-        arms = {result.id: result.explanation.late for result in sound(answer)}
-        assert arms[ids[1]] is None
-        assert arms[ids[0]] is not None
+        candidates = {result.id: result.explanation.late for result in sound(answer)}
+        assert candidates[ids[1]] is None
+        assert candidates[ids[0]] is not None
     finally:
         await services.deliverer.drain()
         services.deliverer.start()
@@ -256,9 +256,9 @@ async def test_as_of_a_time_a_text_of_then_is_not_compared_with_that_of_today(se
     await services.memories.update(owner, ids[1], MemoryUpdate(text="The ferry has a new engine"))
     await services.deliverer.drain()
     answer = await services.search.search(owner, SearchQuery("blue island ferry", as_of=then, explain=True))
-    arms = {result.id: (result.memory, result.explanation.late) for result in sound(answer)}
-    assert arms[ids[1]] == (FERRIES[1], None)
-    assert arms[ids[0]][1] is not None
+    candidates = {result.id: (result.memory, result.explanation.late) for result in sound(answer)}
+    assert candidates[ids[1]] == (FERRIES[1], None)
+    assert candidates[ids[0]][1] is not None
 
 
 async def test_nobodys_tokens_are_read_but_ones_own(services: Services, new_user: str, owner: Caller):
@@ -300,7 +300,7 @@ async def test_what_takes_long_is_compared_in_another_thread_and_as_ever(
     query = SearchQuery("who steers the island ferry?", explain=True)
     answer = await services.search.search(owner, query)
     assert all(result.explanation.late is not None for result in sound(answer))
-    monkeypatch.setattr(arms, "HEAVY", 0)
+    monkeypatch.setattr(candidates, "HEAVY", 0)
     assert await services.search.search(owner, query) == answer
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import false, text
 
-from openmemory.access.caller import Caller
+from openmemory.identity.caller import Caller
 from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import statistics

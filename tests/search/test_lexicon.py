@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.errors import SetupError
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import lexicon
 from openmemory.search.lexical import LexicalFilter, search

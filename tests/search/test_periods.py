@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.dated import FRESH, THEN, Recency, dated
 from openmemory.search.fusion import Fused
 from openmemory.search.periods import AROUND, HALF_LIFE, MOST, YEARS, Period, Reading, _parser, periods, read
+from openmemory.search.recency import FRESH, THEN, Recency, dated
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
-from openmemory.config import Reranker as RerankerSettings
-from openmemory.config import load
+from openmemory.config.settings import Reranker as RerankerSettings
+from openmemory.config.settings import load
 from openmemory.egress.clients import Egress
 from openmemory.errors import SetupError
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.fusion import LABELLED_SHARE, Fused
 from openmemory.search.reranking import LONGEST, NO_RERANKER, RerankerUnavailable, open_reranker, reranked

@@ -15,21 +15,21 @@ import numpy as np
 import pytest
 from sqlalchemy import select, text
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
 from openmemory.access.readable import readable_by
 from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.identity.caller import Caller
 from openmemory.index import tokens
 from openmemory.index.port import Hit
 from openmemory.index.space import Space, Spaces
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.search import late
-from openmemory.search.arms import CANDIDATES, FLOORS
+from openmemory.search import late_interaction
 from openmemory.search.bm25 import K1, NEAR, READ, B
-from openmemory.search.focus import FEWEST, MOST, RATE, SAMPLE
+from openmemory.search.candidates import CANDIDATES, FLOORS
 from openmemory.search.fusion import fuse, relevant
 from openmemory.search.lexical import LexicalHit
+from openmemory.search.query_terms import FEWEST, MOST, RATE, SAMPLE
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -118,12 +118,12 @@ async def exhaustive(
     fused = fuse(near[:CANDIDATES] if dense else [], said[:CANDIDATES])
     hits = relevant(fused, FLOORS[services.embedder.model])
     if dense and hits:
-        best = [hit.id for hit in hits[: late.READ]]
+        best = [hit.id for hit in hits[: late_interaction.READ]]
         async with services.database.statement() as tx:
             kept = await tokens.of_memories(tx, world.owner.user_id, services.embedder.model, best)
         assert len(kept.ids) == len(best)
         whole = await services.embedder.query(query)
-        hits, _ = late.compared(hits, whole.tokens, kept)
+        hits, _ = late_interaction.compared(hits, whole.tokens, kept)
     return [(hit.id, hit.score) for hit in hits[:LIMIT]]
 
 

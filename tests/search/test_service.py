@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import Document, EmbedderUnavailable, Question
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
 from openmemory.index.port import Hit, IndexUnavailable
 from openmemory.index.space import Space, Spaces
 from openmemory.memories.schemas import MemoryCreate

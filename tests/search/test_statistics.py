@@ -4,7 +4,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
+from openmemory.identity.caller import Caller
 from openmemory.search.statistics import LARGE, due, refresh
 from openmemory.services import Services
 

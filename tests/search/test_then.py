@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import SearchAnswer, SearchQuery

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.access.caller import Caller
 from openmemory.access.grants import GrantCreate
+from openmemory.identity.caller import Caller
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.fusion import LABELLED_SHARE, Fused

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.access.caller import Caller
+from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.lexical import LexicalFilter, LexicalHit, search
 from openmemory.search.spelling import lexemes

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.services import open_services
 from tests.clusters import furnish
 from tests.journeys.bridging import Bridge, bridged

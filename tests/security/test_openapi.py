@@ -22,7 +22,7 @@ import schemathesis
 from schemathesis.engine import events, from_schema
 from schemathesis.engine.recorder import ScenarioRecorder
 
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.services import open_services
 from tests.clusters import furnish
 from tests.living import living

@@ -22,15 +22,15 @@ import pytest
 from sqlalchemy import Uuid, bindparam, literal_column
 
 from openmemory.access import directory
-from openmemory.access.caller import Caller
-from openmemory.access.principal import Principal, Scope
-from openmemory.config import Settings
-from openmemory.main import create_app
+from openmemory.config.settings import Settings
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Principal, Scope
 from openmemory.mcp.server import TOOLS
-from openmemory.memories import list_sql
-from openmemory.memories.asked import Asked
+from openmemory.memories.listing import statements
+from openmemory.memories.listing.criteria import Asked
 from openmemory.memories.models import Memory
-from openmemory.search import readback, then
+from openmemory.search import as_of, readback
+from openmemory.server.application import create_app
 from openmemory.services import Services, open_services
 from tests.backup.archives import members
 from tests.clusters import furnish
@@ -289,8 +289,8 @@ def _reads_of_the_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     monkeypatch.setattr(Asked, "readable", property(mine))
-    for made in (list_sql.ids, list_sql.total, list_sql.shown):
-        _unkept(monkeypatch, list_sql, made)
+    for made in (statements.ids, statements.total, statements.shown):
+        _unkept(monkeypatch, statements, made)
 
 
 def _believes_the_claimed_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def _reads_back_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     def anything(*_: Any, **__: Any) -> Any:
         return Memory.state == "active"
 
-    monkeypatch.setattr(then, "readable_by", anything)
+    monkeypatch.setattr(as_of, "readable_by", anything)
     _unkept(monkeypatch, readback, readback._statement)
 
 

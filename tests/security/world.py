@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from openmemory.access.grants import GrantCreate
 from openmemory.access.keys import KeyCreate
-from openmemory.access.principal import LOCAL, Scope
+from openmemory.identity.principal import LOCAL, Scope
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services

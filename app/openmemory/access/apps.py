@@ -24,16 +24,16 @@ from sqlalchemy import (
     update,
 )
 
-from openmemory.access import journal
-from openmemory.access.caller import Caller
-from openmemory.access.journal import Event
 from openmemory.access.models import App
-from openmemory.again import again
-from openmemory.database import Database, Tx
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Database, Tx
+from openmemory.database.id_partitions import Half
+from openmemory.database.retry import again
 from openmemory.errors import Forbidden, NotFound
-from openmemory.halves import Half
-from openmemory.prepared import Prepared
-from openmemory.times import NaiveTime
+from openmemory.identity.caller import Caller
+from openmemory.serialization.timestamps import NaiveTime
 
 AppSort = Literal["name", "memories", "memories_accessed"]
 
@@ -128,7 +128,7 @@ class Apps:
         by_name = App.name.desc() if descending else App.name.asc()
         async with self._database.transaction() as tx:
             apps = (await tx.execute(select(*columns).where(*which).order_by(by_name, App.id))).all()
-            await journal.record(tx, caller, Event.APP_LIST)
+            await audit_log.record(tx, caller, Event.APP_LIST)
         total, some = len(apps), slice((page - 1) * page_size, page * page_size)
         if sort == "name":
             apps = apps[some]
@@ -190,7 +190,7 @@ class Apps:
             row = (await tx.execute(query.where(App.id == app_id, App.owner_id == caller.user_id))).one_or_none()
             if row is None:
                 raise _no_app()
-            await journal.record(tx, caller, Event.APP_GET, [app_id])
+            await audit_log.record(tx, caller, Event.APP_GET, [app_id])
         return AppDetail.model_validate(row)
 
     @again
@@ -207,7 +207,7 @@ class Apps:
         async with self._database.transaction() as tx:
             if (await tx.execute(changed)).rowcount == 0:
                 raise _no_app()
-            await journal.record(tx, caller, Event.APP_RESUME if is_active else Event.APP_PAUSE, [app_id])
+            await audit_log.record(tx, caller, Event.APP_RESUME if is_active else Event.APP_PAUSE, [app_id])
 
 
 async def must_be_theirs(tx: Tx, caller: Caller, app_id: UUID) -> None:

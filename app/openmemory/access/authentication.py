@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from openmemory.access import journal
-from openmemory.access.journal import Event
 from openmemory.access.keys import Keys
-from openmemory.access.principal import LOCAL, Principal, Scope
-from openmemory.access.rates import Rates
-from openmemory.addresses import is_loopback, network_of
-from openmemory.config import Settings
-from openmemory.database import Database
+from openmemory.access.rate_limits import Rates
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.config.addresses import is_loopback, network_of
+from openmemory.config.settings import Settings
+from openmemory.database.engine import Database
 from openmemory.errors import TooMany, Unauthenticated
+from openmemory.identity.principal import LOCAL, Principal, Scope
 
 if TYPE_CHECKING:
-    from openmemory.access.claims import TokenClaims
-    from openmemory.access.tokens import Tokens
+    from openmemory.access.oauth.claims import TokenClaims
+    from openmemory.access.oauth.tokens import Tokens
 
 SETTINGS_ID = "settings"
 _SHUT_OUT_MOST = 10_000
@@ -137,7 +137,7 @@ class Authenticator:
             raise
         nobody = Principal("nobody", _prefix(given.credentials[0]), address=given.address, request=given.request)
         async with self._database.statement() as tx:
-            await journal.record(tx, nobody, Event.CREDENTIAL_REFUSED, result=code)
+            await audit_log.record(tx, nobody, Event.CREDENTIAL_REFUSED, result=code)
 
 
 _BEHIND = (

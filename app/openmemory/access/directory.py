@@ -8,13 +8,13 @@ from uuid import UUID
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 
-from openmemory.access.caller import Caller
 from openmemory.access.models import App, User
-from openmemory.access.principal import LOCAL, Principal
-from openmemory.again import again
-from openmemory.config import Access
-from openmemory.database import Database
+from openmemory.config.settings import Access
+from openmemory.database.engine import Database
+from openmemory.database.retry import again
 from openmemory.errors import NotFound
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import LOCAL, Principal
 
 REMEMBERED = 30.0
 """Seconds that ids are trusted: another replica may have erased the user meanwhile."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from openmemory.access.caller import Default
+from openmemory.identity.caller import Default
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,17 @@ from sqlalchemy import Text, and_, cast, column, delete, exists, func, or_, sele
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
-from openmemory.access import journal, rulebook
-from openmemory.access.caller import Caller
+from openmemory.access import rule_cache
 from openmemory.access.explanation import Deciding, Facts, hindrance, reason
-from openmemory.access.journal import Event
 from openmemory.access.models import AccessControl, App
 from openmemory.access.readable import counts, keys_of, readable_by
-from openmemory.again import again
-from openmemory.config import LONGEST_NAME
-from openmemory.database import Database, Tx
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.config.settings import LONGEST_NAME
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
 from openmemory.errors import Invalid, NotFound
+from openmemory.identity.caller import Caller
 
 Effect = Literal["allow", "deny"]
 ObjectType = Literal["memory", "app", "namespace", "category", "all"]
@@ -107,13 +108,13 @@ class Grants:
         _only_owner(caller)
         caller.may_write()
         async with self._database.transaction() as tx:
-            await rulebook.hold(tx, [caller.user_id])
+            await rule_cache.hold(tx, [caller.user_id])
             subject = None if new.app is None else await _app_id(tx, caller, new.app)
             values: dict[str, Any] = {"user_id": caller.user_id, "subject_id": subject, "effect": new.effect}
             values |= await _object(tx, caller, new)
             made = insert(AccessControl).values(values | {"object_type": new.object_type}).on_conflict_do_nothing()
             if (await tx.execute(made)).rowcount:
-                await rulebook.changed(tx, [caller.user_id])
+                await rule_cache.changed(tx, [caller.user_id])
             same = [
                 AccessControl.user_id == caller.user_id,
                 AccessControl.subject_id.is_not_distinct_from(subject),
@@ -123,7 +124,7 @@ class Grants:
                 AccessControl.effect == new.effect,
             ]
             grant = Grant.model_validate((await tx.execute(_grants().where(*same))).one())
-            await journal.record(tx, caller, Event.GRANT_CREATE, [grant.id], detail=_told(new))
+            await audit_log.record(tx, caller, Event.GRANT_CREATE, [grant.id], detail=_told(new))
         return grant
 
     async def list(self, caller: Caller, *, app: str | None = None) -> list[Grant]:
@@ -135,7 +136,7 @@ class Grants:
             query = query.where(App.name == app)
         async with self._database.transaction() as tx:
             found = [Grant.model_validate(row) for row in await tx.execute(query.order_by(AccessControl.created_at))]
-            await journal.record(tx, caller, Event.GRANT_LIST)
+            await audit_log.record(tx, caller, Event.GRANT_LIST)
         return found
 
     @again
@@ -149,11 +150,11 @@ class Grants:
         caller.may_write()
         mine = (AccessControl.id == grant_id) & (AccessControl.user_id == caller.user_id)
         async with self._database.transaction() as tx:
-            await rulebook.hold(tx, [caller.user_id])
+            await rule_cache.hold(tx, [caller.user_id])
             if (await tx.execute(delete(AccessControl).where(mine))).rowcount == 0:
                 raise NotFound("Grant not found", code="grant_not_found")
-            await rulebook.changed(tx, [caller.user_id])
-            await journal.record(tx, caller, Event.GRANT_REVOKE, [grant_id])
+            await rule_cache.changed(tx, [caller.user_id])
+            await audit_log.record(tx, caller, Event.GRANT_REVOKE, [grant_id])
 
     async def explain(self, caller: Caller, app: str, memory_id: UUID) -> Explanation:
         """Whether an app may read a memory, in any state, and by which rule.
@@ -172,7 +173,7 @@ class Grants:
             asking = replace(caller, app_id=app_id, app=app, owner=False)
             allowed, facts = await self._facts(tx, asking, memory_id)
             speaking = await self._speaking(tx, asking, memory_id)
-            await journal.record(tx, caller, Event.GRANT_EXPLAIN, [memory_id], detail={"app": app})
+            await audit_log.record(tx, caller, Event.GRANT_EXPLAIN, [memory_id], detail={"app": app})
         decides = bool(speaking) and hindrance(facts) is None
         considered = [Grant.model_validate(row) for row in speaking]
         first = Deciding(*(getattr(speaking[0], name) for name in _DECIDING)) if speaking else None

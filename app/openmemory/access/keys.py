@@ -22,15 +22,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import BigInteger, Uuid, bindparam, exists, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 
-from openmemory.access import journal
 from openmemory.access.directory import Directory
-from openmemory.access.journal import Event
 from openmemory.access.models import ApiKey, User
-from openmemory.access.principal import Principal, Scope
-from openmemory.again import again
-from openmemory.config import LONGEST_NAME
-from openmemory.database import Database, Tx
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.config.settings import LONGEST_NAME
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
 from openmemory.errors import Invalid, NotFound, Unavailable
+from openmemory.identity.principal import Principal, Scope
 
 REMEMBERED = 5.0
 """Seconds that a key which was found valid is not looked up again: so long another process may honour a revoked one."""
@@ -140,7 +140,7 @@ class Keys:
         async with self._database.transaction() as tx:
             made = await self._insert(tx, row)
             detail = {"prefix": made.prefix, "name": made.name, "scopes": made.scopes}
-            await journal.record(tx, principal, Event.KEY_CREATE, [made.id], user_id=user_id, detail=detail)
+            await audit_log.record(tx, principal, Event.KEY_CREATE, [made.id], user_id=user_id, detail=detail)
         return made
 
     async def list(self, principal: Principal, *, user: str | None = None, ended: bool = False) -> list[Key]:
@@ -157,7 +157,7 @@ class Keys:
             query = query.where(*_in_force())
         async with self._database.transaction() as tx:
             found = [Key.model_validate(row) for row in await tx.execute(query)]
-            await journal.record(tx, principal, Event.KEY_LIST)
+            await audit_log.record(tx, principal, Event.KEY_LIST)
         return found
 
     @again
@@ -171,7 +171,7 @@ class Keys:
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
             await self._end(tx, key_id, after=timedelta())
-            await journal.record(tx, principal, Event.KEY_REVOKE, [key_id])
+            await audit_log.record(tx, principal, Event.KEY_REVOKE, [key_id])
         self._forget(lambda known: known.id == key_id)
 
     @again
@@ -187,7 +187,7 @@ class Keys:
             row = await self._end(tx, key_id, after=timedelta(seconds=keep))
             made = await self._insert(tx, row | {"created_by": principal.name})
             detail = {"from": str(key_id), "prefix": made.prefix}
-            await journal.record(
+            await audit_log.record(
                 tx, principal, Event.KEY_ROTATE, [key_id, made.id], user_id=row["user_id"], detail=detail
             )
         self._forget(lambda known: known.id == key_id)

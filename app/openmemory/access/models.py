@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from openmemory.database import Base
+from openmemory.database.engine import Base
 
 NEW_ID = text("gen_random_uuid()")
 NOW = func.now()

@@ -24,8 +24,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, array
 
-from openmemory.access.caller import Caller
 from openmemory.access.models import AccessControl, App
+from openmemory.identity.caller import Caller
 
 _CATEGORIES = table("memory_categories", column("memory_id"), column("category_id"), column("automatic"))
 _TEXTS: ColumnElement[Any] = literal_column("'{}'::text[]")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from openmemory.access.caller import Default
+from openmemory.identity.caller import Default
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import column, select, table
 
 from openmemory.access.models import App, User
-from openmemory.database import Database
+from openmemory.database.engine import Database
 
 # By name only: the models of both stand above this package.
 _MEMORIES = table("memories", column("id"), column("user_id"))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from openmemory.times import NaiveTime
+from openmemory.serialization.timestamps import NaiveTime
 
 
 class AccessLogEntry(BaseModel):

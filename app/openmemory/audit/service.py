@@ -6,14 +6,14 @@ from uuid import UUID
 
 from sqlalchemy import Integer, bindparam, func, select, text
 
-from openmemory.access import journal
-from openmemory.access.caller import Caller
 from openmemory.access.models import App, AuditEvent, User
-from openmemory.access.principal import Principal, Scope
+from openmemory.audit import audit_log
 from openmemory.audit.models import MemoryAccessLog
 from openmemory.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, AuditPage, AuditQuery
-from openmemory.config import Audit as AuditSettings
-from openmemory.database import Database, Tx
+from openmemory.config.settings import Audit as AuditSettings
+from openmemory.database.engine import Database, Tx
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Principal, Scope
 
 
 async def page(tx: Tx, memory_id: UUID, page: int, page_size: int) -> AccessLogPage:
@@ -78,7 +78,7 @@ class Audit:
         )
         async with self._database.transaction() as tx:
             rows = (await tx.execute(query)).all()
-            await journal.record(tx, who, journal.Event.AUDIT_READ)
+            await audit_log.record(tx, who, audit_log.Event.AUDIT_READ)
         events = [AuditEntry.model_validate(row) for row in rows[: wanted.limit]]
         return AuditPage(events=events, next=events[-1].id if len(rows) > wanted.limit else None)
 

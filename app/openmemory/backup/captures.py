@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, get_args
 
-from openmemory.access.principal import Principal, Scope
 from openmemory.backup.fields import Fields
 from openmemory.backup.format import CAPTURES, MOST_REVISIONS, STEPS, malformed
 from openmemory.backup.recent import Recent
 from openmemory.backup.report import LeftOut, Row
-from openmemory.capture import stored, taking
+from openmemory.capture import intake as taking
+from openmemory.capture import rows
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Role, Turn
-from openmemory.config import Limits
+from openmemory.config.settings import Limits
 from openmemory.errors import Invalid
-from openmemory.memories import checks
+from openmemory.identity.principal import Principal, Scope
+from openmemory.memories import validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
 
@@ -62,15 +63,15 @@ class CaptureRecords:
             taken = taking.checked(said, self.intake, self.limits)
             for name, text in (("error", error), ("model", model)):
                 if text is not None:
-                    checks.part(text, name, self.limits.text, "limits.text")
+                    validation.part(text, name, self.limits.text, "limits.text")
             for namespace in principal["namespaces"] or ():
-                checks.name(namespace, "namespaces", self.limits)
+                validation.name(namespace, "namespaces", self.limits)
             if seconds is not None and seconds < 0:
                 raise Invalid("seconds", "must not be negative")
         except Invalid as problem:
             self.left_out.add("capture", id_, problem.message)
             return [("incoming_refused", ("captures", number, id_))]
-        columns = stored.columns(taken)
+        columns = rows.columns(taken)
         row = (
             number, id_, app, taken.like.namespace, status, columns["input"], columns["options"], principal,
             columns["hash"], *counts, error, model, seconds or 0.0, created, updated, finished,
@@ -106,7 +107,7 @@ class CaptureRecords:
             if scope not in set(Scope):
                 raise fields.wrong("scopes", f"one of {', '.join(Scope)}", scope)
         may = self.principal.scopes & {Scope.READ, Scope.WRITE}
-        return stored.principal(
+        return rows.principal(
             replace(
                 self.principal,
                 namespaces=tuple(namespaces) if given else None,
@@ -209,7 +210,7 @@ def _like(fields: Fields) -> MemoryCreate:
     return replace(
         fields.memory(""),
         categories=tuple(fields.texts("categories")),
-        ttl_days=None if days is None else fields.whole("ttl_days", 1, checks.MAX_DAYS),
+        ttl_days=None if days is None else fields.whole("ttl_days", 1, validation.MAX_DAYS),
         **times,
     )
 

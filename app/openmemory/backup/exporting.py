@@ -18,7 +18,7 @@ from sqlalchemy import text
 from openmemory.backup import sections
 from openmemory.backup.format import TABLES, VECTORS, VERSION
 from openmemory.backup.spool import Spool
-from openmemory.database import Tx
+from openmemory.database.engine import Tx
 
 _PAGE = 1_000
 """Rows that are held at a time."""

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from openmemory.backup.format import kind_of, malformed
 from openmemory.backup.json_stream import ByTheLetter
-from openmemory.exact_json import finite
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
+from openmemory.serialization.exact_json import finite
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _BARE = re.compile(r"[0-9a-fA-F]{32}")

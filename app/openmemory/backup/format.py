@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from openmemory.config import Limits
+from openmemory.config.settings import Limits
 from openmemory.errors import OpenMemoryError
 from openmemory.memories.models import LAST_REVISION
 

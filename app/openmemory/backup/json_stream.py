@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from openmemory.backup.format import DEEPEST, MOST, Most, kind_of, malformed
-from openmemory.exact_json import has_long_number
-from openmemory.values import more_than
+from openmemory.serialization.exact_json import has_long_number
+from openmemory.serialization.json_limits import more_than
 
 Read = Callable[[int], bytes]
 """Some of a stream, at most so many bytes; b"" at its end."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmemory import exact_json
 from openmemory.backup import json_stream
 from openmemory.backup.container import Container
 from openmemory.backup.format import (
@@ -27,6 +26,7 @@ from openmemory.backup.format import (
 )  # fmt: skip
 from openmemory.backup.records import Records
 from openmemory.backup.report import Row
+from openmemory.serialization import exact_json
 
 _TOGETHER = 256 * 1024
 """Bytes that are copied at once."""

@@ -11,22 +11,23 @@ from typing import Any, get_args
 
 import numpy as np
 
-from openmemory.access.incoming import IncomingUser
-from openmemory.access.principal import Principal
+from openmemory.access.restore import IncomingUser
 from openmemory.backup.captures import CaptureRecords
 from openmemory.backup.fields import Fields
 from openmemory.backup.format import ACCESSES, CAPTURES, MOST_REVISIONS, REVISIONS, STEPS, VECTORS, VERSION, malformed
 from openmemory.backup.recent import Recent
 from openmemory.backup.report import LeftOut, Row
-from openmemory.config import Limits
-from openmemory.embeddings.windows import MAX_WINDOWS
+from openmemory.categories import descriptions
+from openmemory.config.settings import Limits
+from openmemory.content_policy.secrets import redacted
+from openmemory.embeddings.chunks import MAX_WINDOWS
 from openmemory.errors import Invalid
-from openmemory.memories import checks, described
+from openmemory.identity.principal import Principal
+from openmemory.memories import validation
 from openmemory.memories.changes import text_hash
 from openmemory.memories.intake import Intake
-from openmemory.memories.policies import Action, CriteriaType
+from openmemory.memories.lifecycle.policies import Action, CriteriaType
 from openmemory.memories.schemas import MemoryUpdate
-from openmemory.memories.secrets import redacted
 
 _EFFECTS = ("allow", "deny")
 _NAMED = ("memory", "app", "category")
@@ -114,8 +115,8 @@ class Records:
         try:
             for each in (taken.name, taken.email):
                 if each is not None:
-                    checks.name(each, "name", self.limits)
-            checks.metadata(metadata, self.limits)
+                    validation.name(each, "name", self.limits)
+            validation.metadata(metadata, self.limits)
         except Invalid as error:
             self.left_out.add("user", self._user_id, error.message)
             taken = IncomingUser(None, None, {}, created)
@@ -131,8 +132,8 @@ class Records:
         created = fields.moment("created_at", self.now)
         active, updated = fields.flag("is_active", True), fields.moment("updated_at", created)
         try:
-            checks.name(name, "name", self.limits)
-            checks.metadata(metadata, self.limits)
+            validation.name(name, "name", self.limits)
+            validation.metadata(metadata, self.limits)
             description = self._described(description)
         except Invalid as error:
             return self._refused("apps", number, id_, error)
@@ -165,7 +166,7 @@ class Records:
         text, created = fields.text("description"), fields.moment("created_at", self.now)
         updated = fields.moment("updated_at", created)
         try:
-            return described.checked(text, self.intake), created, updated
+            return descriptions.checked(text, self.intake), created, updated
         except Invalid as error:
             self.left_out.add("category", category, f"own.{error.message}")
             return None, None, None
@@ -184,8 +185,8 @@ class Records:
         self._tell_mended(fields, "memory", id_)
         try:
             known = self.intake.created(new)
-            if len(categories) > checks.MAX_CATEGORIES:
-                raise Invalid("categories", f"has {len(categories)} entries; the limit is {checks.MAX_CATEGORIES}")
+            if len(categories) > validation.MAX_CATEGORIES:
+                raise Invalid("categories", f"has {len(categories)} entries; the limit is {validation.MAX_CATEGORIES}")
         except Invalid as error:
             return self._refused("memories", number, id_, error)
         archived, deleted, expires, valid_from, valid_until = times
@@ -251,7 +252,7 @@ class Records:
         named = sort == "namespace"
         try:
             if named:
-                checks.name(name or "", "object_name", self.limits)
+                validation.name(name or "", "object_name", self.limits)
         except Invalid as error:
             return self._refused("access_controls", number, id_, error)
         about = about if sort in _NAMED else None
@@ -273,8 +274,8 @@ class Records:
             if sort in _NAMED and about is None:
                 raise Invalid("criteria_id", f"is missing; it must be the id of the {sort}")
             if named:
-                checks.name(name or "", "criteria_name", self.limits)
-            checks.between(days, "days_to_archive", 1, checks.MAX_DAYS)
+                validation.name(name or "", "criteria_name", self.limits)
+            validation.between(days, "days_to_archive", 1, validation.MAX_DAYS)
         except Invalid as error:
             return self._refused("archive_policies", number, id_, error)
         return [("incoming_policies", (number, id_, sort, about, name if named else None, action, days, created))]
@@ -303,8 +304,8 @@ class Records:
         self._recent.once(ACCESSES, id_, place)
         self._tell_mended(fields, "access_log", id_)
         try:
-            checks.name(sort, "access_type", self.limits)
-            checks.metadata(metadata, self.limits)
+            validation.name(sort, "access_type", self.limits)
+            validation.metadata(metadata, self.limits)
         except Invalid as error:
             return self._refused(ACCESSES, number, id_, error)
         return [("incoming_accesses", (number, id_, memory, app, at, sort, _redacted(metadata)))]

@@ -13,13 +13,11 @@ from typing import BinaryIO, Literal
 from psycopg import errors as pg
 from sqlalchemy import exc, text
 
-from openmemory.access import journal
-from openmemory.access.caller import Caller
-from openmemory.access.incoming import drop_unbound_rules, take_user
-from openmemory.access.journal import Event as AuditEvent
-from openmemory.access.principal import Principal
-from openmemory.audit import trail
-from openmemory.audit.trail import Access
+from openmemory.access.restore import drop_unbound_rules, take_user
+from openmemory.audit import access_log, audit_log
+from openmemory.audit.access_log import Access
+from openmemory.audit.audit_log import Event as AuditEvent
+from openmemory.backup.admission import Turns, paced
 from openmemory.backup.container import Container
 from openmemory.backup.exporting import Wanted, Writer
 from openmemory.backup.format import CAPTURES, REVISIONS, STEPS, UNPACKED, malformed, too_much
@@ -28,18 +26,20 @@ from openmemory.backup.records import Records
 from openmemory.backup.report import SHOWN, ImportReport, MemoriesReport
 from openmemory.backup.sections import LINES
 from openmemory.backup.spool import Spool, look_for_room
-from openmemory.backup.turns import Turns, paced
-from openmemory.capture import incoming as of_captures
-from openmemory.config import Limits
-from openmemory.database import Database, Tx
+from openmemory.capture import restore as of_captures
+from openmemory.categories import shared
+from openmemory.config.settings import Limits
+from openmemory.database.engine import Database, Tx
+from openmemory.database.pool import driver_of
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Conflict
-from openmemory.index.deliver import Deliverer
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Principal
 from openmemory.index.space import Spaces
-from openmemory.lending import driver_of
-from openmemory.memories import incoming, planning, restoring, shared_categories
-from openmemory.memories.maintenance import Maintenance
-from openmemory.memories.planning import Restored
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.memories.analyze import Maintenance
+from openmemory.memories.restore import planning, tables, writing
+from openmemory.memories.restore.planning import Restored
 from openmemory.memories.service import Memories
 
 Mode = Literal["overwrite", "skip"]
@@ -150,8 +150,10 @@ class Backup:
                 await _copy(tx, "exported", data)
             await tx.execute(text("ANALYZE exported"))
             if count:
-                await trail.log_chosen(tx, caller, Access.EXPORT, "SELECT id FROM exported")
-            await journal.record_chosen(tx, caller, AuditEvent.MEMORY_EXPORT, "SELECT id FROM exported", detail=detail)
+                await access_log.log_chosen(tx, caller, Access.EXPORT, "SELECT id FROM exported")
+            await audit_log.record_chosen(
+                tx, caller, AuditEvent.MEMORY_EXPORT, "SELECT id FROM exported", detail=detail
+            )
 
     @asynccontextmanager
     async def upload(self, principal: Principal) -> AsyncIterator[tuple[Spool, Callable[[int], None]]]:
@@ -202,11 +204,11 @@ class Backup:
             models = await self._models()
             container = await asyncio.to_thread(Container, archive.file, unpacked=UNPACKED * self._limits.backup)
             async with self._database.long_transaction(_LONGEST) as tx:
-                await incoming.make(tx, of_captures.TABLES)
+                await tables.make(tx, of_captures.TABLES)
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)
                 await self._check(tx, records)
-                categories = await shared_categories.make(tx, self._database)
+                categories = await shared.make(tx, self._database)
                 done = await self._write(tx, caller, records, mode, progress, models=models)
                 done.categories = categories
                 return done, records
@@ -242,14 +244,14 @@ class Backup:
         return found
 
     async def _check(self, tx: Tx, records: Records) -> None:
-        if (two := await incoming.twice(tx) or await of_captures.twice(tx)) is not None:
+        if (two := await tables.twice(tx) or await of_captures.twice(tx)) is not None:
             field = {REVISIONS: "revision", STEPS: "number"}.get(two.members, "id")
             places = [
                 f"{two.members}, line {number}" if two.members in LINES else f"{two.members}[{number}]"
                 for number in (two.first, two.second)
             ]
             raise malformed(f"{places[1]}.{field}", f"is that of {places[0]} too")
-        for lost in await incoming.lost(tx, SHOWN):
+        for lost in await tables.lost(tx, SHOWN):
             for id_ in lost.ids:
                 records.left_out.add(lost.kind, id_, "belongs to no memory of the archive")
         for id_ in await of_captures.lost(tx, SHOWN):
@@ -257,7 +259,7 @@ class Backup:
         if not records.ours:
             for id_ in await drop_unbound_rules(tx):
                 records.left_out.add("rule", id_, "subject_id: names no app, so OpenMemory never applied it")
-        await incoming.settle(tx, of_captures.TABLES)
+        await tables.settle(tx, of_captures.TABLES)
 
     async def _write(
         self,
@@ -276,11 +278,11 @@ class Backup:
                     progress("writing", 0, 2)
                     done = await planning.plan(tx, caller, overwrite=mode == "overwrite")
                     progress("writing", 1, 2)
-                    done = await restoring.write(tx, caller, done, mode=mode, models=models)
+                    done = await writing.write(tx, caller, done, mode=mode, models=models)
                     if records.user is not None:
                         await take_user(tx, caller, records.user)
                     done.captures, no_captures = await of_captures.take(tx, caller, SHOWN)
-                    lost = [*await restoring.lost(tx, SHOWN), *no_captures]
+                    lost = [*await writing.lost(tx, SHOWN), *no_captures]
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
                 if isinstance(error.orig, pg.NumericValueOutOfRange):

@@ -11,16 +11,17 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, and_, func, select
 
 from openmemory.access.apps import refuse_if_paused
-from openmemory.access.caller import Caller
 from openmemory.access.readable import readable_by
-from openmemory.audit import trail
-from openmemory.audit.trail import Access
+from openmemory.audit import access_log
+from openmemory.audit.access_log import Access
 from openmemory.capture.decisions import refusal
 from openmemory.capture.schemas import Decided, Decision, Noticed, Refusal
-from openmemory.database import Tx
+from openmemory.database.engine import Tx
 from openmemory.errors import Conflict, Invalid, NotFound
-from openmemory.memories import changes, superseding
+from openmemory.identity.caller import Caller
+from openmemory.memories import changes
 from openmemory.memories.intake import Intake
+from openmemory.memories.lifecycle import superseding
 from openmemory.memories.models import Memory, State
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
@@ -150,7 +151,7 @@ class Applying:
         revision = await self.tx.scalar(select(Memory.revision).where(Memory.id == memory.id))
         if revision == memory.revision:
             return _operation(Event.NONE, memory.id, memory.content)
-        await trail.record(self.tx, self.caller, Access.UPDATE, [memory.id])
+        await access_log.record(self.tx, self.caller, Access.UPDATE, [memory.id])
         done = _operation(Event.UPDATE, memory.id, change.text or "", revision=revision)
         return done | {"previous_memory": memory.content, "before": before}
 
@@ -167,7 +168,7 @@ def touched(operations: Iterable[dict[str, Any]]) -> set[UUID]:
 async def delete(tx: Tx, caller: Caller, id_: UUID) -> None:
     """Delete a memory softly, with its log. The caller of this has locked the row."""
     await changes.change_state(tx, caller, Memory.id == id_, State.DELETED)
-    await trail.record(tx, caller, Access.DELETE, [id_], {"operation": "delete_by_id"})
+    await access_log.record(tx, caller, Access.DELETE, [id_], {"operation": "delete_by_id"})
 
 
 async def shown(tx: Tx, caller: Caller, ids: list[UUID]) -> list[Noticed]:

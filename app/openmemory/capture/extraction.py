@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
-from openmemory.access.caller import Caller
-from openmemory.access.principal import Scope
 from openmemory.capture import answers, applying, prompt
 from openmemory.capture.answers import Malformed, Operation
 from openmemory.capture.decisions import decided
 from openmemory.capture.schemas import Decided, Noticed, Turn
-from openmemory.config import Settings
-from openmemory.configuration.service import Configuration
-from openmemory.database import Database
+from openmemory.config.settings import Settings
+from openmemory.content_policy import injection, secrets
+from openmemory.database.engine import Database
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
 from openmemory.llm.port import Llm, LlmUnavailable, Message, Reply
 from openmemory.llm.providers import Llms
-from openmemory.memories import injection, secrets
+from openmemory.saved_settings.service import Configuration
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 

@@ -9,8 +9,8 @@ from secrets import token_hex
 from typing import Any
 
 from openmemory.capture.schemas import Noticed, Turn
+from openmemory.categories.taxonomy import NAMES
 from openmemory.llm.port import Message
-from openmemory.memories.subjects import NAMES
 
 KINDS = ("fact", "preference", "event", "plan", "decision", "instruction", "relationship", "skill")
 """What sorts of memories a model tells apart."""

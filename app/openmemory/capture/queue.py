@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Uuid, bindparam, text
 
-from openmemory.database import Tx
+from openmemory.database.engine import Tx
 
 LOCK = 0x6F6D6370
 """Key of the advisory lock under which captures are taken, so that no two processes take two of one user."""

@@ -11,17 +11,16 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, func, insert, select, text, true, update
 
-from openmemory.access import journal
 from openmemory.access.apps import refuse_if_paused
-from openmemory.access.caller import Caller
-from openmemory.access.journal import Event as AuditEvent
 from openmemory.access.models import App
-from openmemory.access.rates import Rates
+from openmemory.access.rate_limits import Rates
 from openmemory.access.readable import readable_by
-from openmemory.again import again
-from openmemory.capture import stored, taking, undoing, usage
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event as AuditEvent
+from openmemory.capture import intake as taking
+from openmemory.capture import rows as stored
+from openmemory.capture import undoing, usage
 from openmemory.capture.models import WAITS, Capture, Status
-from openmemory.capture.reach import own
 from openmemory.capture.schemas import (
     CaptureCreate,
     CapturePage,
@@ -31,13 +30,16 @@ from openmemory.capture.schemas import (
     Refusal,
     Usage,
 )
+from openmemory.capture.visibility import own
 from openmemory.capture.waiting import Moved, Waiting, nobody
 from openmemory.capture.worker import Worker
-from openmemory.config import Settings
-from openmemory.database import Database, Tx
+from openmemory.config.settings import Settings
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
 from openmemory.errors import Conflict, NotFound
-from openmemory.index.deliver import Deliverer
-from openmemory.memories import checks, idempotency
+from openmemory.identity.caller import Caller
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.memories import idempotency, validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.models import Memory, State
 from openmemory.memories.repository import ALL_STATES
@@ -126,7 +128,7 @@ class Captures:
         async with self._database.transaction() as tx:
             row = await _one(tx, caller, id_)
             [view] = await _views(tx, caller, [row])
-            await journal.record(tx, caller, AuditEvent.CAPTURE_GET, [id_])
+            await audit_log.record(tx, caller, AuditEvent.CAPTURE_GET, [id_])
         return view
 
     @again
@@ -139,8 +141,8 @@ class Captures:
             Invalid: the page or its size cannot be used.
         """
         caller.may_read()
-        checks.between(page, "page", 1, 1_000_000)
-        checks.between(size, "size", 1, MAX_PAGE_SIZE)
+        validation.between(page, "page", 1, 1_000_000)
+        validation.between(size, "size", 1, MAX_PAGE_SIZE)
         which = and_(
             own(caller, Capture), Capture.status == func.any([str(one) for one in statuses]) if statuses else true()
         )
@@ -150,7 +152,7 @@ class Captures:
             total = await tx.scalar(counted, caller.parameters) or 0
             rows = (await tx.execute(newest.offset((page - 1) * size).limit(size), caller.parameters)).all()
             items = await _views(tx, caller, rows)
-            await journal.record(tx, caller, AuditEvent.CAPTURE_LIST, [row.id for row in rows])
+            await audit_log.record(tx, caller, AuditEvent.CAPTURE_LIST, [row.id for row in rows])
         return CapturePage(items=items, total=total, page=page, size=size)
 
     @again
@@ -164,7 +166,7 @@ class Captures:
         first, last = usage.days(first, last)
         async with self._database.transaction() as tx:
             found = await usage.told(tx, caller, first, last)
-            await journal.record(tx, caller, AuditEvent.STATS_READ)
+            await audit_log.record(tx, caller, AuditEvent.STATS_READ)
         return found
 
     async def undo(self, caller: Caller, id_: UUID) -> CaptureView:
@@ -197,7 +199,7 @@ class Captures:
                 await undoing.take_back(tx, caller, row.operations, self._intake)
             values = {"status": Status.UNDONE, "finished_at": func.now(), "updated_at": func.now()}
             await tx.execute(update(Capture).where(Capture.id == id_).values(values))
-            await journal.record(tx, caller, AuditEvent.CAPTURE_UNDO, [id_], detail={"was": row.status})
+            await audit_log.record(tx, caller, AuditEvent.CAPTURE_UNDO, [id_], detail={"was": row.status})
             await usage.note(tx, row.app_id, row.namespace, became=Status.UNDONE)
 
     @again
@@ -219,7 +221,7 @@ class Captures:
                 if found.status == Status.FAILED:  # whoever sends it again means it
                     again_ = {"status": Status.PENDING, "due_at": func.now(), "bad_answers": 0, "finished_at": None}
                     await tx.execute(update(Capture).where(Capture.id == found.id).values(again_))
-                await journal.record(tx, caller, AuditEvent.CAPTURE_ADD, [found.id], detail={"again": True})
+                await audit_log.record(tx, caller, AuditEvent.CAPTURE_ADD, [found.id], detail={"again": True})
                 return found.id, found.status in (Status.DONE, Status.UNDONE)
             values = columns | {
                 "user_id": caller.user_id, "app_id": caller.app_id, "namespace": new.like.namespace,
@@ -228,7 +230,7 @@ class Captures:
             id_ = (await tx.execute(insert(Capture).values(values).returning(Capture.id))).scalar_one()
             if new.once is not None:
                 await idempotency.settle(tx, caller, new.once, capture_id=id_)
-            await journal.record(tx, caller, AuditEvent.CAPTURE_ADD, [id_])
+            await audit_log.record(tx, caller, AuditEvent.CAPTURE_ADD, [id_])
         return id_, False
 
 

@@ -8,14 +8,14 @@ from uuid import UUID
 
 from sqlalchemy import Uuid, bindparam, func, select, text
 
-from openmemory.access.caller import Caller
 from openmemory.access.models import App
 from openmemory.capture.extraction import Cost
 from openmemory.capture.models import WAITS, Capture, CaptureUsage, Status
-from openmemory.capture.reach import own
 from openmemory.capture.schemas import Spent, SpentByApp, Usage
-from openmemory.database import Tx
+from openmemory.capture.visibility import own
+from openmemory.database.engine import Tx
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
 
 LONGEST = 366
 """Days that one answer tells of at most."""

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from openmemory.capture.models import WAITS, Capture, Status
 from openmemory.capture.worker import Worker
-from openmemory.database import Database
+from openmemory.database.engine import Database
 
 FIRST_LOOK, LAST_LOOK = 0.5, 4.0
 """Seconds between two looks at a capture that another process may have taken: doubled from the first to the last."""

@@ -13,23 +13,23 @@ from uuid import UUID
 
 from sqlalchemy import func, update
 
-from openmemory.access import journal
-from openmemory.access.caller import Caller
-from openmemory.access.journal import Event as AuditEvent
-from openmemory.access.principal import Door, Principal, Scope
-from openmemory.again import again
-from openmemory.capture import queue, stored, usage
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event as AuditEvent
+from openmemory.capture import queue, rows, usage
 from openmemory.capture.applying import Applied, Applying
 from openmemory.capture.extraction import BadAnswer, Cost, Extraction, Extractor
 from openmemory.capture.models import Capture, Status
 from openmemory.capture.queue import Claimed
-from openmemory.config import Settings
-from openmemory.database import Database
+from openmemory.config.settings import Settings
+from openmemory.database.engine import Database
+from openmemory.database.retry import again
 from openmemory.errors import Forbidden, Unavailable
-from openmemory.index.deliver import Deliverer
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Door, Principal, Scope
+from openmemory.index.sync.delivery import Deliverer
 from openmemory.llm.port import LlmUnavailable
+from openmemory.memories.analyze import Maintenance
 from openmemory.memories.intake import Intake
-from openmemory.memories.maintenance import Maintenance
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class Worker:
         try:
             async with self._holding(claimed):
                 caller = self._caller(claimed)
-                await self.extractor.extract(caller, stored.said(claimed), extraction)
+                await self.extractor.extract(caller, rows.said(claimed), extraction)
             await self._apply(claimed, caller, extraction)
             self._away, ended = 0.0, "done"
         except LlmUnavailable as error:
@@ -225,7 +225,7 @@ class Worker:
                 log.warning("a capture was taken over by another process; nothing is done twice")
                 await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost)
                 return
-            like = stored.options(claimed.options)
+            like = rows.options(claimed.options)
             applied = await Applying(tx, caller, self._intake, like).all(extraction.decided)
             await tx.execute(
                 update(Capture)
@@ -233,7 +233,7 @@ class Worker:
                 .values(_finished(applied) | _spent(extraction))
             )  # fmt: skip
             detail = {"capture": str(claimed.id), "refused": len(applied.refused)}
-            await journal.record(tx, caller, AuditEvent.CAPTURE_APPLY, applied.memory_ids, detail=detail)
+            await audit_log.record(tx, caller, AuditEvent.CAPTURE_APPLY, applied.memory_ids, detail=detail)
             await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost, became=Status.DONE)
         self._delivery.wake()
         self._maintenance.wrote(applied.written)

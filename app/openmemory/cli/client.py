@@ -27,7 +27,7 @@ from openmemory.errors import (
 if TYPE_CHECKING:
     from httpx import AsyncClient, Response
 
-    from openmemory.config import Settings
+    from openmemory.config.settings import Settings
 
 P = ParamSpec("P")
 
@@ -118,7 +118,7 @@ async def service(settings: Settings, url: str | None = None) -> AsyncIterator[C
     import asyncio
 
     from openmemory.cli.finding import reachable_service
-    from openmemory.config import client_key
+    from openmemory.config.settings import client_key
 
     found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
     if address := url or found:
@@ -201,18 +201,18 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
 
     import httpx
 
-    from openmemory import logs
     from openmemory.cli.streaming import StreamingTransport
-    from openmemory.main import create_app
+    from openmemory.server.application import create_app
     from openmemory.services import open_services
+    from openmemory.telemetry import logging
 
     quiet = settings.log if "level" in settings.log.model_fields_set else settings.log.model_copy(
         update={"level": "warning"}
     )  # fmt: skip
-    logs.set_up(quiet)
+    logging.set_up(quiet)
     async with open_services(settings, listen="no port (a command has the stores open itself)") as services:
         app = create_app(services)
-        logs.set_up(quiet)
+        logging.set_up(quiet)
         async with httpx.AsyncClient(
             base_url="http://localhost",
             transport=StreamingTransport(app),
@@ -231,7 +231,7 @@ def credential(settings: Settings) -> str | None:
     """What opens the service of the data folder: a key of the environment (never an option, which every account could
     see in `ps`) or of the settings, else the right to read the folder."""
     from openmemory.cli.finding import data_folder
-    from openmemory.config import client_key
+    from openmemory.config.settings import client_key
     from openmemory.embedded.folder import local_key
 
     return client_key() or settings.access.api_key.get_secret_value() or local_key(data_folder(settings))

@@ -12,7 +12,7 @@ def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fal
     """Show the effective settings; secrets are masked."""
     from openmemory.cli.finding import data_folder
     from openmemory.cli.output import as_json, note, table
-    from openmemory.config import keys
+    from openmemory.config.settings import keys
 
     settings = load_settings(config, data_dir=data_dir)
     shown: dict[str, Any] = {}

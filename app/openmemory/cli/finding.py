@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import httpx
 import psutil
 
-from openmemory.cli.sockets import ANOTHER_PORT, PortTaken, listen
-from openmemory.config import Settings, environment
+from openmemory.config.legacy_env import SWITCH
+from openmemory.config.settings import Settings, environment
 from openmemory.embedded.folder import DataFolder, NotReadable, ServiceInfo, default_data_dir, running_service
 from openmemory.errors import NotFound, SetupError, Unavailable
-from openmemory.inherited import SWITCH
+from openmemory.server.sockets import ANOTHER_PORT, PortTaken, listen
 
 _LOG = "serve.log"
 _LOG_LIMIT = 10_000_000

@@ -12,8 +12,8 @@ from openmemory.cli.options import App, ConfigFile, DataDir, Json, Url, User
 from openmemory.errors import Invalid
 
 if TYPE_CHECKING:
-    from openmemory.cli.migrating.run import Report, Wanted
-    from openmemory.config import Settings
+    from openmemory.config.settings import Settings
+    from openmemory.importers.run import Report, Wanted
 
 _OLD = ("openmemory", "mem0")
 
@@ -68,7 +68,7 @@ def import_(
         settings = where_to(config, data_dir, url)
         asyncio.run(_lines(settings, url, file, user=user, app=app, json=json))
         return
-    from openmemory.cli.migrating.run import Wanted
+    from openmemory.importers.run import Wanted
 
     if file not in _OLD:
         raise Invalid("import", f"of two words the first must be {' or '.join(_OLD)}, not {file!r}")
@@ -122,8 +122,8 @@ def _tell_default(report: Report, default_user: str) -> None:
 
 
 async def _old(settings: Settings, url: str | None, wanted: Wanted, *, json: bool) -> None:
-    from openmemory.cli.migrating.report import show
-    from openmemory.cli.migrating.run import Migration
+    from openmemory.importers.report import show
+    from openmemory.importers.run import Migration
 
     async def go(client: Client | None) -> Migration:
         migration = Migration(wanted, settings.access.default_user, client)

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from openmemory.cli.client import Client
 from openmemory.cli.jsonl import Line, batches, read_lines
+from openmemory.content_policy.secrets import redacted
 from openmemory.errors import (
     Conflict,
     Forbidden,
@@ -26,8 +27,7 @@ from openmemory.errors import (
     TooLarge,
     Unavailable,
 )
-from openmemory.memories.secrets import redacted
-from openmemory.times import epoch_seconds
+from openmemory.serialization.timestamps import epoch_seconds
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from openmemory.exact_json import finite
+from openmemory.serialization.exact_json import finite
 
 _TEXTS = ("text", "user", "app", "namespace", "thread_id", "kind", "key")
 _TIMES = ("created_at", "expires_at")

@@ -29,7 +29,7 @@ def mcp(
 
     from openmemory.cli.client import checked_url, credential
     from openmemory.cli.finding import find_or_start
-    from openmemory.config import client_key, named_file
+    from openmemory.config.settings import client_key, named_file
 
     # An assistant starts this in the folder of whatever it works on, whose openmemory.toml is not the person's word.
     config = named_file(config)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from openmemory.config import Settings
+    from openmemory.config.settings import Settings
 
 DataDir = Annotated[
     str | None, typer.Option(metavar="FOLDER", help="Folder of the built-in stores.", show_default=False)
@@ -34,6 +34,6 @@ Namespace = Annotated[
 def load_settings(config: Path | None, *, here: bool = True, **flags: Any) -> Settings:
     """The settings with the flags of a command; None means that a flag was not given. `here`: a file in the working
     folder counts."""
-    from openmemory import config as settings
+    from openmemory.config import settings as loading
 
-    return settings.load(config, flags=flags, here=here)
+    return loading.load(config, flags=flags, here=here)

@@ -128,7 +128,7 @@ def _read(why: dict[str, Any]) -> Iterator[str]:
 
 def _conditions(text: str) -> Any:
     """What a filter says in JSON; whether it can be used, the service tells."""
-    from openmemory import exact_json
+    from openmemory.serialization import exact_json
 
     try:
         return exact_json.loads(text)

@@ -14,7 +14,7 @@ from openmemory.errors import SetupError
 if TYPE_CHECKING:
     from socket import socket
 
-    from openmemory.config import Settings
+    from openmemory.config.settings import Settings
 
 
 def serve(
@@ -40,9 +40,9 @@ def serve(
     gc.disable()
     try:
         if settings.workers > 1:
-            from openmemory.cli.workers import run
+            from openmemory.server.workers import run
         else:
-            from openmemory.cli.server import run
+            from openmemory.server.processes import run
         run(settings, sockets)
     except KeyboardInterrupt:  # before the server could ask to be told
         return
@@ -53,7 +53,7 @@ def serve(
 
 
 def _listen(settings: Settings) -> list[socket]:
-    from openmemory.cli.sockets import PortTaken, listen
+    from openmemory.server.sockets import PortTaken, listen
 
     try:
         return listen(settings.host, settings.port)

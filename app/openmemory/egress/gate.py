@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from openmemory.addresses import IP, parsed
+from openmemory.config.addresses import IP, parsed
 from openmemory.egress.policy import EgressRefused, Origin, Policy
 
 ATTEMPTS = 4

@@ -8,7 +8,7 @@ from typing import Self
 
 import httpx
 
-from openmemory.addresses import IP, Allowed, hands_out_credentials, not_public, parsed
+from openmemory.config.addresses import IP, Allowed, hands_out_credentials, not_public, parsed
 
 _PORTS = {"http": 80, "https": 443}
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import httpx
 
-from openmemory.addresses import IP, parsed
-from openmemory.daemons import in_daemon
+from openmemory.config.addresses import IP, parsed
 from openmemory.egress.gate import Gate, Leaving, gate
 from openmemory.egress.policy import Origin, Policy
+from openmemory.resilience.daemon_threads import in_daemon
 
 Resolve = Callable[[str, int], Iterable[str]]
 """Finds the addresses of a name for a port; blocks."""

@@ -20,10 +20,10 @@ import onnxruntime  # type: ignore[import-untyped]
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
+from openmemory.embeddings.chunks import BY_TOKENS, spans
 from openmemory.embeddings.port import PACKAGED, Codes, Document, EmbedderUnavailable, Question, Vector, Vectors
-from openmemory.embeddings.questions import Questions, failed
+from openmemory.embeddings.query_thread import Questions, failed
 from openmemory.embeddings.tokens import Flags, Floats, coded, counting, owned, rotation, rounded, thinned
-from openmemory.embeddings.windows import BY_TOKENS, spans
 
 MAX_TOKENS = 256
 """Where the model was trained to stop reading (sentence-transformers' max_seq_length of this model)."""

@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from openmemory.addresses import parsed
-from openmemory.config import EmbedderSettings
-from openmemory.daemons import in_daemon
+from openmemory.config.addresses import parsed
+from openmemory.config.settings import EmbedderSettings
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused, Origin
-from openmemory.embeddings import guarded, windows
+from openmemory.embeddings import chunks, http_clients
 from openmemory.embeddings.port import Document, EmbedderUnavailable, Question, Vector, Vectors
 from openmemory.errors import SetupError
+from openmemory.resilience.daemon_threads import in_daemon
 
 DOCUMENT_BATCH = 64
 """Windows in one request, about 8,000 tokens; OpenAI takes 300,000."""
@@ -76,7 +76,7 @@ class ProviderEmbedder:
             must not be reached.
     """
 
-    cutting = windows.BY_CHARACTERS.name
+    cutting = chunks.BY_CHARACTERS.name
     tokenwise = False
 
     def __init__(
@@ -114,7 +114,7 @@ class ProviderEmbedder:
         """Embed stored texts, each as its windows, one batch after the other, each with its own deadline."""
         if not texts:
             return []
-        cut = [windows.of_text(_utf8(text)) for text in texts]
+        cut = [chunks.of_text(_utf8(text)) for text in texts]
         every = [window for one in cut for window in one]
         parts: list[Vectors] = []
         for start in range(0, len(every), DOCUMENT_BATCH):
@@ -130,7 +130,7 @@ class ProviderEmbedder:
 
     async def windows(self, texts: Sequence[str]) -> list[int]:
         """Into how many windows each text is cut."""
-        return [len(windows.of_text(_utf8(text))) for text in texts]
+        return [len(chunks.of_text(_utf8(text))) for text in texts]
 
     async def close(self) -> None:
         """Close the provider's connections; calls under way end by their deadline."""
@@ -173,7 +173,7 @@ class ProviderEmbedder:
                 patience = self._settings.timeout, self._settings.timeout * DOCUMENT_PATIENCE
                 # What no configuration names is the provider's own address, or its environment's.
                 trusted = self._trusted or not self._settings.base_url
-                self._clients = guarded.opened(
+                self._clients = http_clients.opened(
                     self._factory(), self._settings.provider, self._config, self._egress, patience, trusted=trusted
                 )
             return self._clients

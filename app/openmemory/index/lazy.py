@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from uuid import UUID
 
-from openmemory.index.entries import Entries
 from openmemory.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Point, Vector, VectorIndex, Watermark
+from openmemory.index.sync.entries import Entries
 
 RETRY_AFTER = 2.0
 """Seconds after a failed opening during which it is not tried again."""

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import psycopg
 
-from openmemory.database import Database
+from openmemory.database.engine import Database
 from openmemory.errors import SetupError
 
 log = logging.getLogger(__name__)

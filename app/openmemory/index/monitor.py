@@ -17,7 +17,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from openmemory.database import Database
+from openmemory.database.engine import Database
 from openmemory.errors import Unavailable
 from openmemory.index.lease import LOST, Lease
 from openmemory.index.port import IndexUnavailable, Watermark

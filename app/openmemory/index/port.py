@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmemory.access.rules import ALL, Rules
-from openmemory.index.entries import Entries
+from openmemory.index.sync.entries import Entries
 
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (dimension,), unit length, finite."""

@@ -30,7 +30,7 @@ from openmemory.index.collections import (
     watermark_vector,
 )
 from openmemory.index.conditions import LABELS, TENANT, asked, readable
-from openmemory.index.entries import Entries
+from openmemory.index.multi_vector import MORE, best, chunks, named
 from openmemory.index.port import (
     Connected,
     Filter,
@@ -42,7 +42,7 @@ from openmemory.index.port import (
     Watermark,
     windows_of,
 )
-from openmemory.index.several import MORE, best, chunks, named
+from openmemory.index.sync.entries import Entries
 
 log = logging.getLogger(__name__)
 

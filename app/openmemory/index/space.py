@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from openmemory.embeddings.breaker import CircuitBreaker, CircuitOpen
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable, Question
 from openmemory.index.lease import LOST, Lease
 from openmemory.index.port import NOBODY, Filter, Hit, IndexUnavailable, Vector, VectorIndex
+from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen
 
 _NOBODYS = Filter(NOBODY)
 _KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."

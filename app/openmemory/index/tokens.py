@@ -9,11 +9,11 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import Uuid, text
 
-from openmemory.database import Tx
+from openmemory.database.compiled import Prepared, bound
+from openmemory.database.engine import Tx
 from openmemory.embeddings.port import CODE, Codes
-from openmemory.index.entries import array_of
 from openmemory.index.models import Kind
-from openmemory.prepared import Prepared, bound
+from openmemory.index.sync.entries import array_of
 
 PAGE = 500
 """Kept vectors of which is looked at once whether they have tokens: some milliseconds."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from openmemory.config.legacy_env import SWITCH
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
 from openmemory.index.port import IndexUnavailable
-from openmemory.index.reconcile import SyncRunning
-from openmemory.inherited import SWITCH
+from openmemory.index.sync.reconcile import SyncRunning
 from openmemory.jobs.on_demand import OnDemand
 from openmemory.services import Services
 

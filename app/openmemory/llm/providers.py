@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from openmemory.addresses import parsed
-from openmemory.daemons import in_daemon
+from openmemory.config.addresses import parsed
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.embeddings.providers import prepare_mem0
 from openmemory.llm import catalogue
 from openmemory.llm.catalogue import WEAKER, Form, Provider
 from openmemory.llm.port import LanguageModel, LlmUnavailable, Message, Reply, estimated_tokens
+from openmemory.resilience.daemon_threads import in_daemon
 
 log = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from openmemory.addresses import is_loopback
-from openmemory.config import Settings
+from openmemory.config.addresses import is_loopback
+from openmemory.config.settings import Settings
 from openmemory.embedded.folder import default_data_dir, running_service
 from openmemory.errors import OpenMemoryError
-from openmemory.exact_json import no_number
+from openmemory.serialization.exact_json import no_number
 
 # The names below are the protocol's. The SDK has them too, but importing it takes longer than all the rest of a start.
 VERSION_HEADER, METHOD_HEADER, NAME_HEADER = "mcp-protocol-version", "mcp-method", "mcp-name"

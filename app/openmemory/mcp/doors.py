@@ -20,9 +20,10 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from openmemory.access.authentication import Authenticator
-from openmemory.access.principal import LOCAL
-from openmemory.config import Limits
+from openmemory.config.settings import Limits
 from openmemory.errors import Forbidden, Invalid, TooMany
+from openmemory.identity.principal import LOCAL
+from openmemory.identity.request import Sender, principal_of, sender_of
 from openmemory.mcp import envelope
 from openmemory.mcp.backlog import Answers, Backlog, attach, too_many
 from openmemory.mcp.forwarding import Forwarding, posted, status_of
@@ -30,10 +31,10 @@ from openmemory.mcp.identity import Identity, bind, identified, names_of
 from openmemory.mcp.refusals import no_session, refuse, refused
 from openmemory.mcp.server import mcp_server
 from openmemory.mcp.streamable import Streamable
-from openmemory.metrics.traffic import Traffic
-from openmemory.sender import Sender, principal_of, sender_of
 from openmemory.services import Services
+from openmemory.sessions.relay import Relay
 from openmemory.sessions.storage import Owner
+from openmemory.telemetry.traffic import Traffic
 
 MESSAGES = "/mcp/messages/"
 MAX_SESSIONS = 10_000
@@ -75,7 +76,8 @@ class McpDoors:
         self._sse = SseServerTransport(MESSAGES, max_request_body_size=self._limits.body)
         self._sessions: dict[str, _Session] = {}
         self._open: Counter[str] = Counter()
-        self._forwarding = Forwarding(services.database, self._limits, self._deliver) if services.shared else None
+        relay = Relay(services.database, self._deliver) if services.shared else None
+        self._forwarding = None if relay is None else Forwarding(relay, self._limits)
         self._http = Streamable(self._server, self._limits, services.rates)
         self.routes: list[BaseRoute] = [
             _Door("/mcp/{client}/http/{user}", self._streamable),

@@ -12,15 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from openmemory.config import Limits
-from openmemory.database import Database
+from openmemory.config.settings import Limits
 from openmemory.errors import Invalid, Unavailable
+from openmemory.identity.request import sender_of
 from openmemory.mcp.backlog import too_many
 from openmemory.mcp.envelope import malformed
 from openmemory.mcp.identity import names_of
 from openmemory.mcp.refusals import no_session, refused
-from openmemory.mcp.relay import Deliver, Relay
-from openmemory.sender import sender_of
+from openmemory.sessions.relay import Relay
 from openmemory.sessions.storage import Poster
 
 log = logging.getLogger(__name__)
@@ -31,8 +30,8 @@ _delivering: set[asyncio.Task[None]] = set()
 class Forwarding:
     """Answers POSTs for sessions that this process does not hold as the one that holds them would."""
 
-    def __init__(self, database: Database, limits: Limits, deliver: Deliver) -> None:
-        self.relay = Relay(database, deliver)
+    def __init__(self, relay: Relay, limits: Limits) -> None:
+        self.relay = relay
         self._limits = limits
         self._security = TransportSecurityMiddleware()
         self._limited = RequestBodyLimitMiddleware(self._forward, limits.body)

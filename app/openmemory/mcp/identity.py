@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from openmemory.access.keys import looks_like_credential
-from openmemory.access.principal import Principal
-from openmemory.config import Limits
+from openmemory.config.settings import Limits
 from openmemory.errors import Invalid
-from openmemory.memories import checks
-from openmemory.sender import Sender
+from openmemory.identity.principal import Principal
+from openmemory.identity.request import Sender
+from openmemory.memories import validation
 from openmemory.sessions.storage import Names
 
 _KEY = "openmemory.identity"
@@ -69,7 +69,7 @@ def _name(request: Request, part: str, limits: Limits) -> str:
         raise Invalid(field, "must be UTF-8, percent-encoded")  # the server replaced what it could not decode
     if looks_like_credential(name):
         raise Invalid(field, "looks like a key; send a key as `Authorization: Bearer KEY`, or append ?key=KEY")
-    return name and checks.name(name, field, limits)
+    return name and validation.name(name, field, limits)
 
 
 def bind(scope: Scope, identity: Identity) -> None:

@@ -11,16 +11,16 @@ from uuid import UUID
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from openmemory import exact_json
-from openmemory.access.caller import Caller
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate
 from openmemory.errors import Invalid, NotFound
+from openmemory.identity.caller import Caller
 from openmemory.mcp import pairs
 from openmemory.mcp.progress import Steps
 from openmemory.mcp.tool import Answer, Arguments, Tool
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
+from openmemory.serialization import exact_json
 from openmemory.services import Services
 
 VERBATIM = "No language model is configured: the text was stored verbatim."

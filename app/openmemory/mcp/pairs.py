@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from openmemory.dedup import key_values
 from openmemory.mcp.untrusted import Untrusted
-from openmemory.memories import pairs
 from openmemory.memories.schemas import PairChange, PairSource
 from openmemory.search.conflicts import Disagreement, Statement
 
@@ -57,7 +57,7 @@ def told(changed: Sequence[PairChange], shown: Sequence[PairChange]) -> str | No
         one if one.old == before.old else one.model_copy(update={"old": "…"})
         for before, one in zip(changed, shown, strict=True)
     ]
-    return pairs.told(plain) if plain else None
+    return key_values.told(plain) if plain else None
 
 
 def conflict(each: Disagreement, untrusted: Untrusted) -> dict[str, Any]:

@@ -9,14 +9,14 @@ from typing import Any
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field, TypeAdapter
 
-from openmemory import exact_json
-from openmemory.access.caller import Caller
+from openmemory.identity.caller import Caller
 from openmemory.mcp.pairs import Conflict, conflict
 from openmemory.mcp.tool import Answer, Arguments, Tool
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search import filters
 from openmemory.search.explanation import AnswerExplanation, Explanation
 from openmemory.search.schemas import Method, ScoreParts, SearchQuery
+from openmemory.serialization import exact_json
 from openmemory.services import Services
 
 

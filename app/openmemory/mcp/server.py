@@ -23,8 +23,8 @@ from openmemory.mcp.backlog import counted
 from openmemory.mcp.identity import identity_of
 from openmemory.mcp.progress import sending
 from openmemory.mcp.tool import Outcome, failure
-from openmemory.metrics.traffic import Traffic
 from openmemory.services import VERSION, Services
+from openmemory.telemetry.traffic import Traffic
 
 log = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from openmemory.access.rates import Rates
-from openmemory.config import Limits
+from openmemory.access.rate_limits import Rates
+from openmemory.config.settings import Limits
 from openmemory.errors import TooMany
+from openmemory.identity.request import principal_of
 from openmemory.mcp import envelope, progress
 from openmemory.mcp.refusals import refused
-from openmemory.sender import principal_of
 
 BATCHING = "2025-03-26"
 """The only revision of the protocol that has batches, and the one of a request that names none."""

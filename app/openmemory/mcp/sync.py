@@ -9,13 +9,13 @@ import orjson
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
-from openmemory.access import journal
-from openmemory.access.caller import Caller
-from openmemory.access.journal import Event
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Conflict, Unavailable
+from openmemory.identity.caller import Caller
 from openmemory.index.port import IndexUnavailable
-from openmemory.index.reconcile import SyncRunning
+from openmemory.index.sync.reconcile import SyncRunning
 from openmemory.mcp.memories import NoArguments
 from openmemory.mcp.tool import Answer, Tool
 from openmemory.services import Services
@@ -39,7 +39,7 @@ class SyncResult(BaseModel):
 async def _sync(services: Services, caller: Caller, _: NoArguments) -> Answer:
     caller.may_write()
     async with services.database.statement() as tx:
-        await journal.record(tx, caller, Event.INDEX_SYNC)
+        await audit_log.record(tx, caller, Event.INDEX_SYNC)
     try:
         done = await services.reconciler.sync(trigger="mcp", user=caller.user_id)
     except SyncRunning as error:

@@ -11,8 +11,8 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from mcp_types import Tool as ListedTool
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from openmemory.access.caller import Caller
 from openmemory.errors import Forbidden, NotFound, OpenMemoryError, Unavailable
+from openmemory.identity.caller import Caller
 from openmemory.mcp.identity import Identity
 from openmemory.services import Services
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from secrets import token_hex
 from typing import Any
 
-from openmemory.memories.injection import LABEL, instructs
+from openmemory.content_policy.injection import LABEL, instructs
 
 _orders = lru_cache(maxsize=4_096)(instructs)
 

@@ -35,16 +35,16 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.orm import aliased
 
-from openmemory import exact_json
-from openmemory.access import journal, rulebook
-from openmemory.access.caller import Caller
-from openmemory.access.journal import Event as AuditEvent
+from openmemory.access import rule_cache
 from openmemory.access.models import AccessControl, App, User
-from openmemory.database import Tx, violated
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event as AuditEvent
+from openmemory.database.engine import Tx, violated
 from openmemory.errors import Conflict, NotFound
-from openmemory.index import marks
+from openmemory.identity.caller import Caller
 from openmemory.index.models import Embedding, Kind
-from openmemory.memories import transitions
+from openmemory.index.sync import outbox
+from openmemory.memories.lifecycle import states
 from openmemory.memories.models import (
     LAST_REVISION,
     STATE,
@@ -56,8 +56,9 @@ from openmemory.memories.models import (
     State,
 )
 from openmemory.memories.schemas import CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate
+from openmemory.serialization import exact_json
 
-_RAISE = marks.RAISE.format(kind="'memory'", id="new.id", source="FROM new")
+_RAISE = outbox.RAISE.format(kind="'memory'", id="new.id", source="FROM new")
 
 _ADD = text(
     f"""
@@ -84,7 +85,7 @@ _ADD = text(
         FROM jsonb_to_recordset(CAST(:filings AS jsonb)) AS c(memory_id uuid, category_id uuid)
         JOIN new ON new.id = c.memory_id
     ), marked AS ({_RAISE}
-    ), audited AS ({journal.OF_NEW})
+    ), audited AS ({audit_log.OF_NEW})
     SELECT id FROM new
     """  # noqa: S608 - only constants are put in
 )
@@ -182,7 +183,7 @@ async def _insert(tx: Tx, caller: Caller, rows: list[dict[str, Any]], filings: l
                 "user_id": caller.user_id,
                 "rows": exact_json.for_jsonb(sorted(rows, key=_order)),
                 "filings": exact_json.for_jsonb(filings),
-                **journal.parameters(caller, AuditEvent.MEMORY_ADD),
+                **audit_log.parameters(caller, AuditEvent.MEMORY_ADD),
             },
         )
     except exc.IntegrityError as error:
@@ -283,7 +284,7 @@ async def update_text(
             metadata_=metadata, changed_by=caller.user_id, app_id=caller.app_id,
         )
     )  # fmt: skip
-    await marks.mark_dirty(tx, Kind.MEMORY, [memory_id])
+    await outbox.mark_dirty(tx, Kind.MEMORY, [memory_id])
     return memory_id
 
 
@@ -358,7 +359,7 @@ async def change_state(
         await _put_away_expired(tx, caller, exists().where(returning.id == func.any(ids), same))
     chosen = (
         select(Memory.id, Memory.state, (Memory.expires_at <= func.now()).label("expired"))
-        .where(which, or_(*(Memory.state == state for state in transitions.sources(target))))
+        .where(which, or_(*(Memory.state == state for state in states.sources(target))))
         .order_by(Memory.id)
         .with_for_update(key_share=True)
         .cte("chosen")
@@ -407,7 +408,7 @@ async def change_state(
     except exc.IntegrityError as error:
         raise _twin_conflict(error) from error
     if rows:
-        await marks.mark_dirty(tx, Kind.MEMORY, [row.id for row in rows])
+        await outbox.mark_dirty(tx, Kind.MEMORY, [row.id for row in rows])
     return [(row.id, row.old_state) for row in rows]
 
 
@@ -437,7 +438,7 @@ _FORGET_CAPTURES = text("DELETE FROM captures WHERE memory_ids && :ids").bindpar
 async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
     """Remove memories for good: rows, texts, history, access log with its query texts, vectors, rules about them."""
     owners = list(await tx.scalars(select(Memory.user_id).where(Memory.id == func.any(list(ids))).distinct()))
-    await rulebook.hold(tx, owners)
+    await rule_cache.hold(tx, owners)
     await tx.execute(select(Memory.id).where(Memory.id == func.any(list(ids))).order_by(Memory.id).with_for_update())
     found = await tx.scalars(delete(Memory).where(Memory.id == func.any(list(ids))).returning(Memory.id))
     gone = list(found)
@@ -445,8 +446,8 @@ async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
     await tx.execute(delete(Embedding).where(Embedding.kind == Kind.MEMORY.value, Embedding.id == func.any(gone)))
     about = and_(AccessControl.object_type == "memory", AccessControl.object_id == func.any(gone))
     if (await tx.execute(delete(AccessControl).where(about))).rowcount:
-        await rulebook.changed(tx, owners)
-    await marks.mark_dirty(tx, Kind.MEMORY, gone)
+        await rule_cache.changed(tx, owners)
+    await outbox.mark_dirty(tx, Kind.MEMORY, gone)
     return len(gone)
 
 

@@ -14,11 +14,11 @@ from uuid import UUID
 from sqlalchemy import delete, exc, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
-from openmemory.access.caller import Caller
-from openmemory.config import Limits
-from openmemory.database import Database, Tx
+from openmemory.config.settings import Limits
+from openmemory.database.engine import Database, Tx
 from openmemory.errors import Invalid, NotFound, Overtaken
-from openmemory.memories import checks
+from openmemory.identity.caller import Caller
+from openmemory.memories import validation
 from openmemory.memories.models import IdempotencyKey
 
 KEPT = 7
@@ -44,7 +44,7 @@ class Once:
         Raises:
             Invalid: the key cannot be used.
         """
-        return cls(checks.name(key, "Idempotency-Key", limits), hashlib.sha256(request.encode()).hexdigest())
+        return cls(validation.name(key, "Idempotency-Key", limits), hashlib.sha256(request.encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from openmemory.access.caller import Caller
-from openmemory.config import Capture, Limits
+from openmemory.config.settings import Capture, Limits
+from openmemory.content_policy.policy import Content
 from openmemory.errors import Invalid
-from openmemory.memories import checks
-from openmemory.memories.content import Content
+from openmemory.identity.caller import Caller
+from openmemory.memories import validation
 from openmemory.memories.models import State
 from openmemory.memories.schemas import CheckedMemory, Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
 
@@ -29,18 +29,18 @@ class Intake:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
         """
         limits = self._limits
-        checks.text(new.text, "text", limits.text, "limits.text")
+        validation.text(new.text, "text", limits.text, "limits.text")
         for field in ("namespace", "thread_id", "kind", "key", "app"):
             value = getattr(new, field)
             if value is not None:
-                checks.name(value, field, limits)
-        checks.categories(new.categories, limits)
+                validation.name(value, field, limits)
+        validation.categories(new.categories, limits)
         if new.importance is not None and not 0 <= new.importance <= 1:
             raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
         for field in ("created_at", "expires_at", "valid_from", "valid_until"):
-            checks.moment(getattr(new, field), field)
-        checks.ttl(new.ttl_days, new.expires_at)
-        checks.metadata(new.metadata, limits)
+            validation.moment(getattr(new, field), field)
+        validation.ttl(new.ttl_days, new.expires_at)
+        validation.metadata(new.metadata, limits)
         return self._content.created(new)
 
     def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
@@ -50,10 +50,10 @@ class Intake:
             Invalid: as `created` does.
         """
         if change.text is not None:
-            checks.text(change.text, field, self._limits.text, "limits.text")
+            validation.text(change.text, field, self._limits.text, "limits.text")
         if change.metadata is not None:
-            checks.metadata(change.metadata, self._limits)
-        checks.categories(change.categories or (), self._limits)
+            validation.metadata(change.metadata, self._limits)
+        validation.categories(change.categories or (), self._limits)
         if change.expiry is not None:
             _expires_later(change.expiry)
         return self._content.changed(change, field)
@@ -69,8 +69,8 @@ class Intake:
             Invalid: a filter cannot be used.
         """
         if query.text:
-            checks.part(query.text, "search_query", self._limits.query, "limits.query")
-        checks.narrowing(query, self._limits)
+            validation.part(query.text, "search_query", self._limits.query, "limits.query")
+        validation.narrowing(query, self._limits)
         return query if caller.owner else replace(query, states=(State.ACTIVE,))
 
     def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ class Intake:
 
 
 def _expires_later(expiry: Expiry) -> None:
-    checks.ttl(expiry.ttl_days, expiry.at)
-    checks.moment(expiry.at, "expires_at")
+    validation.ttl(expiry.ttl_days, expiry.at)
+    validation.moment(expiry.at, "expires_at")
     if expiry.at is not None and expiry.at <= datetime.now(UTC):
         raise Invalid("expires_at", "must lie in the future; what is not wanted any more is archived or deleted")

@@ -24,7 +24,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
 from openmemory.access.models import NEW_ID, NOW
-from openmemory.database import Base
+from openmemory.database.engine import Base
 
 
 class State(StrEnum):

@@ -8,10 +8,10 @@ from uuid import UUID
 from sqlalchemy import Select, case, false, func, literal_column, or_, select, true
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
-from openmemory.access.caller import Caller
 from openmemory.access.models import App, User
 from openmemory.access.readable import readable_by, within_reach
-from openmemory.database import Tx
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
 from openmemory.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
 from openmemory.memories.schemas import MemoryRecord, Revision, StateChange
 

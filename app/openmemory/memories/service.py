@@ -10,33 +10,37 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
 
-from openmemory.access import journal
 from openmemory.access.apps import refuse_if_paused, refuse_paused
-from openmemory.access.caller import Caller
 from openmemory.access.directory import Directory
-from openmemory.access.journal import Event as AuditEvent
 from openmemory.access.keys import Keys
-from openmemory.access.rates import Rates
+from openmemory.access.rate_limits import Rates
 from openmemory.access.readable import readable_by, within_reach
-from openmemory.again import again
+from openmemory.audit import access_log as trail
+from openmemory.audit import audit_log
 from openmemory.audit import service as accesses
-from openmemory.audit import trail
+from openmemory.audit.access_log import Access
+from openmemory.audit.audit_log import Event as AuditEvent
 from openmemory.audit.schemas import AccessLogPage
-from openmemory.audit.trail import Access
-from openmemory.config import Capture, Limits
-from openmemory.database import Database, Tx
+from openmemory.config.settings import Capture, Limits
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
+from openmemory.dedup import read_back
+from openmemory.dedup.key_value_merge import Pairing
+from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.errors import Forbidden, NotFound
-from openmemory.index.deliver import Deliverer
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
 from openmemory.index.space import Spaces
-from openmemory.memories import changes, checks, echoes, idempotency, listing, ranked, repository, transitions
-from openmemory.memories.asked import Asked, parameters
-from openmemory.memories.duplicates import Duplicates
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.memories import changes, idempotency, repository, validation
+from openmemory.memories.analyze import Maintenance
 from openmemory.memories.idempotency import Done, Once
 from openmemory.memories.intake import Intake
-from openmemory.memories.listing import Look, Slice
-from openmemory.memories.maintenance import Maintenance
+from openmemory.memories.lifecycle import states as transitions
+from openmemory.memories.listing import pages, ranked
+from openmemory.memories.listing.criteria import Asked, parameters
+from openmemory.memories.listing.pages import Look, Slice
 from openmemory.memories.models import Memory, MemoryStatusHistory, State
-from openmemory.memories.pairing import Pairing
 from openmemory.memories.repository import ALL_STATES
 from openmemory.memories.schemas import (
     CheckedMemory,
@@ -119,7 +123,7 @@ class Memories:
 
     async def _taken(self, caller: Caller, news: Sequence[MemoryCreate]) -> tuple[list[CheckedMemory], dict[str, UUID]]:
         """What is to be stored, and the ids of the apps that wrote it. Counts against the caller's limit."""
-        checks.count(news, "memories", self._limits.batch, "limits.batch")
+        validation.count(news, "memories", self._limits.batch, "limits.batch")
         caller.may_write(*{new.namespace for new in news})
         checked = [new if isinstance(new, CheckedMemory) else self.intake.created(new) for new in news]
         apps = {caller.app: caller.app_id}
@@ -159,7 +163,7 @@ class Memories:
                     return [await _answered_before(tx, caller, news[0], before)]
                 done = None
                 if otherwise is not None:
-                    done = await echoes.echoed(tx, caller, news[0]) or await otherwise(tx)
+                    done = await read_back.echoed(tx, caller, news[0]) or await otherwise(tx)
                 added = await changes.add(tx, caller, news, apps) if done is None else [done]
             except NotFound:
                 self._directory.forget(caller.user)
@@ -170,10 +174,21 @@ class Memories:
                 [one] = added
                 await idempotency.settle(tx, caller, once, memory_id=one.id, answer=one.kept(news[0].created_at))
             if twins := [each.id for each in added if each.event is Event.NONE]:
-                await journal.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
+                await audit_log.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
         return added
 
     @again
+    async def peek(self, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
+        """The memory that an answer shows beside what was asked for; None if the caller may not read it. Not logged.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        if Scope.READ not in caller.principal.scopes:
+            return None
+        async with self._database.statement() as tx:
+            return await repository.get(tx, caller, memory_id)
+
     async def get(self, caller: Caller, memory_id: UUID) -> MemoryRecord:
         """One memory; its owner sees it in any state.
 
@@ -194,8 +209,8 @@ class Memories:
         Raises:
             Invalid: a filter, the page, its size or the sorting cannot be used.
         """
-        checks.between(query.page, "page", 1, 1_000_000)
-        checks.between(query.size, "size", 1, MAX_PAGE_SIZE)
+        validation.between(query.page, "page", 1, 1_000_000)
+        validation.between(query.size, "size", 1, MAX_PAGE_SIZE)
         offset = (query.page - 1) * query.size
         items, total = await self.slice(caller, query, offset=offset, limit=query.size, export=export)
         return Page(items=items, total=total, page=query.page, size=query.size)
@@ -208,7 +223,7 @@ class Memories:
         query = self.intake.narrowed(caller, query)
         await self._rates.search(caller)
         look = Look(caller, Access.EXPORT if export else Access.LIST, hashes=True)
-        return await listing.page(self._database, look, query, Slice(offset, limit))
+        return await pages.page(self._database, look, query, Slice(offset, limit))
 
     async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
         """A page of five memories that share categories with one, those that share most first, then the newest.
@@ -219,7 +234,7 @@ class Memories:
             NotFound: there is none, or the caller may not read it.
         """
         caller.may_read()
-        checks.between(page, "page", 1, 1_000_000)
+        validation.between(page, "page", 1, 1_000_000)
         await self._rates.search(caller)
         found = await ranked.related(self._database, caller, memory_id, Slice((page - 1) * RELATED, RELATED))
         if found is None:
@@ -274,7 +289,7 @@ class Memories:
         ids = list(dict.fromkeys(ids))
         if not ids:
             return 0
-        checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
+        validation.count(ids, "memory_ids", self._limits.ids, "limits.ids")
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, _DOING[target])
             mine = (Memory.id == func.any(ids)) & _touchable(caller, target)
@@ -332,13 +347,13 @@ class Memories:
         caller.must_be_owner("erase memories for good", everywhere=False)
         caller.may_write()
         ids = list(dict.fromkeys(ids))
-        checks.count(ids, "memory_ids", self._limits.ids, "limits.ids")
+        validation.count(ids, "memory_ids", self._limits.ids, "limits.ids")
         async with self._database.transaction() as tx:
             found = await repository.states_of(tx, caller, ids)
             if len(found) < len(ids):
                 raise _no_memory()
             erased = await changes.erase(tx, ids)
-            await journal.record(tx, caller, AuditEvent.MEMORY_ERASE, ids)
+            await audit_log.record(tx, caller, AuditEvent.MEMORY_ERASE, ids)
         self.written["erase"] += erased
         self._delivery.wake()
         return erased
@@ -350,7 +365,7 @@ class Memories:
         caller.may_write()
         async with self._database.transaction() as tx:
             erased = await changes.erase_user(tx, caller.user_id)
-            await journal.record(tx, caller, AuditEvent.USER_ERASE, detail={"memories": erased})
+            await audit_log.record(tx, caller, AuditEvent.USER_ERASE, detail={"memories": erased})
         self.written["erase"] += erased
         self._directory.forget(caller.user)
         self._keys.forget_user(caller.user)
@@ -378,12 +393,12 @@ class Memories:
         """
         caller.must_be_owner("see who accessed a memory", everywhere=False)
         caller.may_read()
-        checks.between(page, "page", 1, 1_000_000)
-        checks.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
+        validation.between(page, "page", 1, 1_000_000)
+        validation.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
-            await journal.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
+            await audit_log.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
             return await accesses.page(tx, memory_id, page, page_size)
 
 
@@ -439,7 +454,7 @@ def _no_memory() -> NotFound:
 
 async def _answered_before(tx: Tx, caller: Caller, new: CheckedMemory, before: Done) -> MemoryAdded:
     assert before.memory_id is not None  # the requests of captures have other fingerprints
-    await journal.record(tx, caller, AuditEvent.MEMORY_ADD, [before.memory_id], detail={"again": True})
+    await audit_log.record(tx, caller, AuditEvent.MEMORY_ADD, [before.memory_id], detail={"again": True})
     added = MemoryAdded.model_validate({"id": before.memory_id, "memory": new.text, **before.answer})
     if (added.changed or added.previous_memory) and await repository.get(tx, caller, added.id) is None:
         # What the memory said before may be read by the caller no longer.

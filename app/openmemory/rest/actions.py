@@ -8,8 +8,8 @@ from uuid import UUID
 from fastapi import Body, HTTPException, Query
 from pydantic import BaseModel, Discriminator, Field, Tag
 
-from openmemory.access.caller import Caller
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.rest.caller import TheAsking, TheServices

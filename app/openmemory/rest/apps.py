@@ -8,7 +8,7 @@ from fastapi import Query
 from pydantic import BaseModel
 
 from openmemory.access.apps import AppDetail, AppPage, AppSort
-from openmemory.memories import checks
+from openmemory.memories import validation
 from openmemory.rest.caller import AppId, OwnerOfApp, OwnerOrDefault, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -41,7 +41,7 @@ async def list_apps(
 ) -> AppPage:
     """List a user's apps with how much they wrote and read."""
     if name:
-        checks.name(name, "name", services.settings.limits)
+        validation.name(name, "name", services.settings.limits)
     return await services.apps.list(
         caller,
         name=name,

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Query
 
-from openmemory.access.caller import Caller
-from openmemory.access.journal import Event
-from openmemory.access.principal import Principal
+from openmemory.audit.audit_log import Event
 from openmemory.audit.schemas import AuditPage, AuditQuery
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Principal
 from openmemory.rest.caller import TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router

@@ -15,20 +15,20 @@ from fastapi import Body, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from openmemory.access.caller import Caller
-from openmemory.access.principal import Scope
 from openmemory.backup.exporting import Wanted
 from openmemory.backup.format import BadArchive
 from openmemory.backup.report import ImportReport
 from openmemory.backup.service import Mode, Stage
 from openmemory.backup.spool import Spool
 from openmemory.errors import Forbidden, Invalid, OpenMemoryError, TooLarge
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
+from openmemory.identity.request import sender_of
 from openmemory.rest import upload
 from openmemory.rest.caller import Asking, TheAsking, TheServices
 from openmemory.rest.errors import Problem, documented, problem
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Seconds, moment
-from openmemory.sender import sender_of
 from openmemory.services import Services
 
 log = logging.getLogger(__name__)

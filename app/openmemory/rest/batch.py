@@ -10,7 +10,7 @@ from fastapi import Body
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
-from openmemory.memories import checks
+from openmemory.memories import validation
 from openmemory.memories.schemas import Event, MemoryCreate
 from openmemory.rest.caller import TheAsking, TheServices
 from openmemory.rest.errors import Problem, documented, not_valid
@@ -74,7 +74,7 @@ async def add_memories(
     ],
 ) -> BatchAnswer:
     """Remember many texts verbatim. Those that can be used are stored, all or none; the others are told apart."""
-    checks.count(batch.memories, "memories", services.settings.limits.batch, "limits.batch")
+    validation.count(batch.memories, "memories", services.settings.limits.batch, "limits.batch")
     caller = await asking.as_new_owner(batch.user_id)
     # In a thread, because looking through a large batch for what `capture` is about takes its time.
     checked = await asyncio.to_thread(lambda: [_checked(services, entry) for entry in batch.memories])

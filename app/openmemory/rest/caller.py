@@ -9,11 +9,11 @@ from uuid import UUID
 from fastapi import Depends, Path, Query, Request
 
 from openmemory.access import users
-from openmemory.access.caller import Caller
-from openmemory.access.principal import Principal
 from openmemory.errors import Forbidden, NotFound
-from openmemory.memories import checks
-from openmemory.sender import principal_of
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Principal
+from openmemory.identity.request import principal_of
+from openmemory.memories import validation
 from openmemory.services import Services
 
 
@@ -50,7 +50,7 @@ class Asking:
         if user == "":
             raise NotFound("User not found", code="user_not_found")
         if user is not None:
-            checks.name(user, field, self.services.settings.limits)
+            validation.name(user, field, self.services.settings.limits)
         return await self.services.directory.owner(self.principal, user)
 
     async def as_owner_of(self, what: users.Belonging, id_: UUID, user: str | None) -> Caller:
@@ -62,7 +62,7 @@ class Asking:
 
     async def as_new_owner(self, user: str) -> Caller:
         """A user themself, made on first use."""
-        checks.name(user, "user_id", self.services.settings.limits)
+        validation.name(user, "user_id", self.services.settings.limits)
         return await self.services.directory.owner(self.principal, user, make=True)
 
     async def as_owner_by_either(self, user: str) -> Caller:
@@ -81,9 +81,9 @@ class Asking:
     async def as_app(self, user: str, app: str | None) -> Caller:
         """An app of a user; both are made on first use. None means the credential's, or the configured default app."""
         limits = self.services.settings.limits
-        checks.name(user, "user_id", limits)
+        validation.name(user, "user_id", limits)
         if app is not None:
-            checks.name(app, "app", limits)
+            validation.name(app, "app", limits)
         return await self.services.directory.speaking(self.principal, user, app)
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import Body, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from openmemory.memories import checks
-from openmemory.memories.described import LONGEST, DescribedCategories, DescribedCategory
-from openmemory.memories.filing import Waiting
-from openmemory.memories.filing_preview import MOST, Preview
+from openmemory.categories.assignment import Waiting
+from openmemory.categories.descriptions import LONGEST, DescribedCategories, DescribedCategory
+from openmemory.categories.preview import MOST, Preview
+from openmemory.memories import validation
 from openmemory.rest.caller import OwnerOrDefault, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -46,7 +46,7 @@ async def assign_categories(
 
     `GET` of the same path tells how far it is.
     """
-    checks.name(wanted.user_id, "user_id", services.settings.limits)
+    validation.name(wanted.user_id, "user_id", services.settings.limits)
     caller = await asking.as_owner(wanted.user_id)
     return await services.filing.order(caller, again=wanted.again)
 

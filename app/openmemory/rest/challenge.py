@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote, urlsplit
 
 from openmemory.access.keys import looks_like_credential
-from openmemory.config import OAuth, Settings
+from openmemory.config.settings import OAuth, Settings
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _DOOR = re.compile(r"/mcp(?:/sse|/messages|/(?![Kk][Ee][Yy]/)[^/]+/(?:http|sse)/[^/]+(?:/messages)?)?")

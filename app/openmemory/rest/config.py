@@ -6,7 +6,10 @@ from typing import Annotated, TypeVar
 
 from fastapi import Body, Response
 
-from openmemory.configuration.schemas import (
+from openmemory.rest.caller import ThePrincipal, TheServices
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+from openmemory.saved_settings.schemas import (
     ConfigPatch,
     ConfigSchema,
     EmbedderProvider,
@@ -15,10 +18,7 @@ from openmemory.configuration.schemas import (
     OpenMemoryConfig,
     VectorStoreProvider,
 )
-from openmemory.configuration.trials import Trial
-from openmemory.rest.caller import ThePrincipal, TheServices
-from openmemory.rest.errors import documented
-from openmemory.rest.routing import Router
+from openmemory.saved_settings.trials import Trial
 from openmemory.services import Services
 
 T = TypeVar("T")

@@ -15,7 +15,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from openmemory.access.principal import InsufficientScope
 from openmemory.errors import (
     Conflict,
     Forbidden,
@@ -27,8 +26,9 @@ from openmemory.errors import (
     Unauthenticated,
     Unavailable,
 )
+from openmemory.identity.principal import InsufficientScope
+from openmemory.identity.request import sender_of
 from openmemory.rest.challenge import www_authenticate
-from openmemory.sender import sender_of
 
 
 class Problem(BaseModel):

@@ -9,7 +9,7 @@ from fastapi import Body, Query
 from pydantic import BaseModel, Field
 
 from openmemory.access.grants import Explanation, Grant, GrantCreate
-from openmemory.memories import checks
+from openmemory.memories import validation
 from openmemory.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -59,7 +59,7 @@ async def create_grant(
     for field in ("app", "object"):
         value = getattr(new, field)
         if value is not None:
-            checks.name(value, field, limits)
+            validation.name(value, field, limits)
     caller = await asking.as_new_owner(new.user_id)
     return await services.grants.create(caller, GrantCreate.model_validate(new.model_dump(exclude={"user_id"})))
 
@@ -72,7 +72,7 @@ async def list_grants(
 ) -> GrantList:
     """List the rules of a user."""
     if app is not None:
-        checks.name(app, "app", services.settings.limits)
+        validation.name(app, "app", services.settings.limits)
     return GrantList(grants=await services.grants.list(caller, app=app))
 
 
@@ -86,7 +86,7 @@ async def explain_grants(
     ],
 ) -> Explanation:
     """Tell whether an app may read a memory, and by which rule."""
-    checks.name(app, "app", services.settings.limits)
+    validation.name(app, "app", services.settings.limits)
     return await services.grants.explain(caller, app, memory_id)
 
 

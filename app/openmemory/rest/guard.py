@@ -13,19 +13,19 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from openmemory.access.authentication import Authenticator, Given
-from openmemory.access.principal import Door
-from openmemory.access.rates import Rates
-from openmemory.config import Settings
+from openmemory.access.rate_limits import Rates
+from openmemory.config.settings import Settings
 from openmemory.errors import OpenMemoryError, Unauthenticated
-from openmemory.metrics.traffic import UNMATCHED
-from openmemory.rest import carried, docs, origins, proxies, upload
-from openmemory.rest.carried import Carried
+from openmemory.identity.principal import Door
+from openmemory.identity.request import Sender, bind
+from openmemory.rest import credentials, docs, origins, proxies, upload
 from openmemory.rest.challenge import WELL_KNOWN, www_authenticate
+from openmemory.rest.credentials import Carried
 from openmemory.rest.errors import problem, refused
 from openmemory.rest.hardening import hardened
 from openmemory.rest.origins import Origins
-from openmemory.sender import Sender, bind
-from openmemory.values import more_than
+from openmemory.serialization.json_limits import more_than
+from openmemory.telemetry.traffic import UNMATCHED
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _HEADERS = frozenset(
     {
         b"content-length", b"content-encoding", b"content-type", b"transfer-encoding", b"x-request-id", b"expect",
-        *origins.HEADERS, *carried.HEADERS,
+        *origins.HEADERS, *credentials.HEADERS,
     }
 )  # fmt: skip
 
@@ -75,7 +75,7 @@ class _Exchange:
 
     path: str
     headers: dict[bytes, bytes] = field(repr=False)
-    carried: Carried
+    credentials: Carried
     address: str | None
     added: list[tuple[bytes, bytes]] = field(default_factory=list)
     shared: bool = False
@@ -111,7 +111,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
-        found = carried.taken(scope, headers)
+        found = credentials.taken(scope, headers)
         exchange = _Exchange(
             scope["path"],
             headers,
@@ -171,16 +171,16 @@ class Guard:
     async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
         """Note on the request who sent it, or refuse it."""
         path = exchange.path
-        if path in carried.SIGN_OUT and scope["method"] in ("GET", "POST"):
-            return carried.signed_out(scope)
+        if path in credentials.SIGN_OUT and scope["method"] in ("GET", "POST"):
+            return credentials.signed_out(scope)
         # Where a credential is needed anyway, it makes no difference.
         forwarded = not self._authenticator.required and proxies.passed_on(scope["headers"])
         is_open = path in _OPEN or path.startswith(WELL_KNOWN)
-        key = exchange.carried.spoken
+        key = exchange.credentials.spoken
         if path == origins.READY and not key:
             # A probe that proves nothing is nobody's, and told no more than it needs.
             is_open = self._authenticator.required or forwarded or not self._origins.named(exchange.headers)
-        cookie = exchange.carried.cookie if not key and (self._authenticator.required or forwarded) else None
+        cookie = exchange.credentials.cookie if not key and (self._authenticator.required or forwarded) else None
         if cookie is not None and not is_open:
             if not self._origins.vouched(scope, exchange.headers):
                 return problem(
@@ -197,7 +197,7 @@ class Guard:
             forwarded=forwarded,
             outage=path.rstrip("/") in _WITHOUT_POSTGRES,
         )
-        if path == "/" and exchange.carried.address and self._signs_in(scope, exchange):
+        if path == "/" and exchange.credentials.address and self._signs_in(scope, exchange):
             return await self._signed_in(exchange, scope, given)
         if is_open or (not given.credentials and _is_session_post(scope)):
             bind(scope, Sender(None, exchange.address, given.request))
@@ -209,11 +209,11 @@ class Guard:
         except OpenMemoryError as error:
             answer = self._refused(error, path)
             if cookie is not None and isinstance(error, Unauthenticated):
-                carried.without_cookie(scope, answer)
+                credentials.without_cookie(scope, answer)
             return answer
         door = Door.MCP if path.startswith("/mcp") else Door.REST
         sender = replace(principal, door=door, address=exchange.address, request=given.request)
-        repeated = bool(exchange.carried.headers or cookie)
+        repeated = bool(exchange.credentials.headers or cookie)
         bind(scope, Sender(sender, exchange.address, given.request, repeated))
         return None
 
@@ -232,8 +232,8 @@ class Guard:
         except OpenMemoryError as error:
             return self._refused(error, exchange.path)
         if not origins.told(exchange.headers):
-            return carried.asked(given.credentials[0])
-        return carried.signed_in(scope, given.credentials[0])
+            return credentials.asked(given.credentials[0])
+        return credentials.signed_in(scope, given.credentials[0])
 
     def _refused(self, error: OpenMemoryError, path: str) -> Response:
         answer = refused(error)

@@ -7,10 +7,10 @@ from typing import Literal
 from fastapi import Request, Response
 from pydantic import BaseModel
 
-from openmemory.health import Passed, Readiness, ReadinessSummary
+from openmemory.health.service import Passed, Readiness, ReadinessSummary
+from openmemory.identity.request import sender_of
 from openmemory.rest.caller import TheServices
 from openmemory.rest.routing import Router
-from openmemory.sender import sender_of
 from openmemory.services import VERSION
 
 router = Router("/health", "operation")

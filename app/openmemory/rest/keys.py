@@ -9,7 +9,7 @@ from fastapi import Body, Query
 from pydantic import BaseModel
 
 from openmemory.access.keys import Key, KeyCreate, KeyCreated
-from openmemory.memories import checks
+from openmemory.memories import validation
 from openmemory.rest.caller import ThePrincipal, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -54,9 +54,9 @@ async def create_key(
     for field in ("name", "user_id", "app"):
         value = getattr(new, field)
         if value is not None:
-            checks.name(value, field, limits)
+            validation.name(value, field, limits)
     for namespace in new.namespaces or ():
-        checks.name(namespace, "namespaces", limits)
+        validation.name(namespace, "namespaces", limits)
     return await services.keys.create(principal, new)
 
 
@@ -69,7 +69,7 @@ async def list_keys(
 ) -> KeyList:
     """List the keys, without the keys themselves. Needs the scope `admin`."""
     if user_id is not None:
-        checks.name(user_id, "user_id", services.settings.limits)
+        validation.name(user_id, "user_id", services.settings.limits)
     return KeyList(keys=await services.keys.list(principal, user=user_id, ended=ended))
 
 

@@ -6,7 +6,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from openmemory.metrics.traffic import UNMATCHED, Traffic
+from openmemory.telemetry.traffic import UNMATCHED, Traffic
 
 _WENT_AWAY = 499
 """The status of a request whose client did not wait for one."""

@@ -9,17 +9,15 @@ from uuid import UUID
 
 from fastapi import Body, Header, HTTPException, Query, Response
 
-from openmemory.access.caller import Caller
-from openmemory.access.principal import Scope
 from openmemory.audit.schemas import AccessLogPage
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import Outcome
+from openmemory.dedup import key_values
 from openmemory.errors import Invalid
-from openmemory.memories import pairs, repository
 from openmemory.memories.idempotency import Once
-from openmemory.memories.list_sql import SORTABLE
+from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.models import State
-from openmemory.memories.schemas import Event, History, MemoryQuery, MemoryRecord, MemoryUpdate
+from openmemory.memories.schemas import Event, History, MemoryQuery, MemoryUpdate
 from openmemory.rest.caller import MemoryId, Owner, OwnerOfMemory, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -38,7 +36,6 @@ from openmemory.rest.schemas import (
     moment,
     parts,
 )
-from openmemory.services import Services
 from openmemory.stats.schemas import CategoryList
 
 NO_LLM = "Stored verbatim: no language model is configured to extract facts."
@@ -175,10 +172,10 @@ async def add_memory(
     create = services.memories.intake.created(replace(new.create(), created_at=created_at))
     added = await services.memories.add(caller, create, once)
     created_at = added.first_at or created_at
-    changed = pairs.told(added.changed) if added.changed else None
+    changed = key_values.told(added.changed) if added.changed else None
     note = " ".join(part for part in (NO_LLM if new.infer else None, added.note, changed) if part) or None
     is_new = added.event in (Event.ADD, Event.SUPERSEDE)
-    twin = None if is_new else await _readable(services, caller, added.id)
+    twin = None if is_new else await services.memories.peek(caller, added.id)
     if twin is None:
         # Of a memory that says the same and that the caller may not see, it is told what the caller has said.
         return MemoryRowAdded.new(caller, added, create, created_at, note)
@@ -306,14 +303,6 @@ def _check_said(new: NewMemoryOfUser) -> None:
         raise Invalid("messages", "must hold at least one message")
     if new.messages is None and "text" not in new.model_fields_set:
         raise Invalid("text", "is required, or messages")
-
-
-async def _readable(services: Services, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
-    """A memory that the caller wrote again, if they may see it. No access of its own, so not logged."""
-    if Scope.READ not in caller.principal.scopes:
-        return None
-    async with services.database.statement() as tx:
-        return await repository.get(tx, caller, memory_id)
 
 
 def _states(text: str) -> tuple[State, ...]:

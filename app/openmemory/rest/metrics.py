@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import Request, Response
 
-from openmemory.metrics.exposition import CONTENT_TYPE, Metrics
 from openmemory.rest.caller import ThePrincipal
 from openmemory.rest.routing import Router
+from openmemory.telemetry.exposition import CONTENT_TYPE, Metrics
 
 router = Router("/metrics", "operation")
 

@@ -10,10 +10,10 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from openmemory.access.authentication import credentials_required, is_here
-from openmemory.addresses import parsed
-from openmemory.config import Settings
+from openmemory.config.addresses import parsed
+from openmemory.config.sections import origins
+from openmemory.config.settings import Settings
 from openmemory.rest.errors import problem
-from openmemory.sections import origins
 
 LIVE, READY = "/health/live", "/health/ready"
 PROBES = frozenset({LIVE, READY})

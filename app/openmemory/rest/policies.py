@@ -8,10 +8,10 @@ from uuid import UUID
 from fastapi import Body, Query
 from pydantic import BaseModel, Field
 
-from openmemory.memories import checks
-from openmemory.memories.checks import MAX_DAYS
-from openmemory.memories.policies import Policy, PolicyCreate
-from openmemory.memories.upcoming import MAX_PAGE_SIZE, UpcomingPage, UpcomingQuery
+from openmemory.memories import validation
+from openmemory.memories.lifecycle.policies import Policy, PolicyCreate
+from openmemory.memories.lifecycle.upcoming import MAX_PAGE_SIZE, UpcomingPage, UpcomingQuery
+from openmemory.memories.validation import MAX_DAYS
 from openmemory.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -70,9 +70,9 @@ async def create_archive_policy(
     expired nobody finds, not even its user in the archive; `actions/restore` brings it back. An `expires_at` of its own
     goes before a policy by which a memory would expire.
     """
-    checks.name(new.user_id, "user_id", services.settings.limits)
+    validation.name(new.user_id, "user_id", services.settings.limits)
     if new.criteria_name is not None:
-        checks.name(new.criteria_name, "criteria_name", services.settings.limits)
+        validation.name(new.criteria_name, "criteria_name", services.settings.limits)
     caller = await asking.as_owner(new.user_id)
     return await services.policies.create(caller, PolicyCreate.model_validate(new.model_dump(exclude={"user_id"})))
 

@@ -9,9 +9,8 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from openmemory.access.caller import Caller
 from openmemory.capture.schemas import CaptureCreate, Turn
-from openmemory.memories.checks import MAX_DAYS
+from openmemory.identity.caller import Caller
 from openmemory.memories.idempotency import Once
 from openmemory.memories.models import State
 from openmemory.memories.schemas import (
@@ -27,7 +26,8 @@ from openmemory.memories.schemas import (
     PairChange,
     PossibleDuplicate,
 )
-from openmemory.times import EpochSeconds, NaiveTime
+from openmemory.memories.validation import MAX_DAYS
+from openmemory.serialization.timestamps import EpochSeconds, NaiveTime
 
 _YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
 

@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 from fastapi import Query
 from pydantic import BaseModel
 
-from openmemory.access import journal
-from openmemory.access.journal import Event
-from openmemory.access.principal import Scope
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Conflict, Unavailable
-from openmemory.health import Diagnosis
-from openmemory.index.reconcile import IndexUnavailable, SyncRunning, SyncStatistics
-from openmemory.index.runs import Run
+from openmemory.health.service import Diagnosis
+from openmemory.identity.principal import Scope
+from openmemory.index.sync.reconcile import IndexUnavailable, SyncRunning, SyncStatistics
+from openmemory.index.sync.runs import Run
 from openmemory.rest.caller import TheAsking, ThePrincipal, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -57,7 +57,7 @@ async def sync(
             user.must_be_owner("have all of their memories embedded anew")
     who = user or asking.principal
     async with services.database.statement() as tx:
-        await journal.record(tx, who, Event.INDEX_SYNC, detail={"dry_run": dry_run, "full": full})
+        await audit_log.record(tx, who, Event.INDEX_SYNC, detail={"dry_run": dry_run, "full": full})
     with _in_words():
         statistics = await services.reconciler.sync(
             trigger="rest", user=None if user is None else user.user_id, dry_run=dry_run, full=full

@@ -37,7 +37,7 @@ from functools import lru_cache
 from uuid import UUID
 
 from openmemory.access.rules import ALL, Rules
-from openmemory.search.ruled import UNRULED, Ruled, sets_of
+from openmemory.search.acl_sql import UNRULED, Ruled, sets_of
 
 K1 = 0.9
 B = 0.4

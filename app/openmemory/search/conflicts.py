@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from openmemory.memories.injection import LABEL
-from openmemory.memories.pairs import parsed
+from openmemory.content_policy.injection import LABEL
+from openmemory.dedup.key_values import parsed
 
 
 class Result(Protocol):

@@ -13,7 +13,6 @@ from uuid import UUID
 from pydantic import Field
 
 from openmemory.index.port import Hit
-from openmemory.search.dated import FRESH, THEN, Recency
 from openmemory.search.fusion import (
     BOUNDS,
     DENSE_WEIGHT,
@@ -25,9 +24,10 @@ from openmemory.search.fusion import (
     between,
     share,
 )
-from openmemory.search.late import Told
+from openmemory.search.late_interaction import Told
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.periods import Period
+from openmemory.search.recency import FRESH, THEN, Recency
 from openmemory.search.threads import BESIDE, THREAD, Link
 
 

@@ -31,12 +31,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from openmemory import exact_json
 from openmemory.access.models import App
-from openmemory.memories.asked import like_pattern
+from openmemory.memories.listing.criteria import like_pattern
 from openmemory.memories.models import Category, Memory, MemoryCategory
 from openmemory.search.filter_values import ISO
 from openmemory.search.filters import All, Comparison, Either, Node, Not, Operator
+from openmemory.serialization import exact_json
 
 P = ParamSpec("P")
 T = TypeVar("T")

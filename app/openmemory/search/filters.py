@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from openmemory import exact_json
 from openmemory.errors import Invalid
-from openmemory.memories import checks
+from openmemory.memories import validation
 from openmemory.search.filter_values import ALIASES, METADATA, OWN, RANGED, TEXTS, Kind, Scalar
+from openmemory.serialization import exact_json
 
 MAX_DEPTH = 5
 """Levels of AND, OR and NOT inside each other."""
@@ -109,7 +109,7 @@ def read(text: str | None, field: str = "filter") -> Node | None:
     """
     if text is None or not text.strip():
         return None
-    checks.storable(text, field)
+    validation.storable(text, field)
     try:
         value = exact_json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -155,7 +155,7 @@ class _Parser:
         name = ALIASES.get(name, name)
         path: tuple[str, ...] = ()
         if name.startswith("metadata."):
-            checks.storable(name, where)
+            validation.storable(name, where)
             path = tuple(name.split(".")[1:])
             if not all(path) or len(path) > MAX_PARTS:
                 raise Invalid(where, f"must name what to look at, such as metadata.project; {MAX_PARTS} names at most")
@@ -237,7 +237,7 @@ def _checked(kind: Kind, value: Any, where: str) -> Scalar:
     if checked is None:
         raise Invalid(where, f"must be {kind.values}")
     if isinstance(checked, str):
-        checks.storable(checked, where)
+        validation.storable(checked, where)
         if len(checked) > MAX_TEXT:
             raise Invalid(where, f"has {len(checked):,} characters; the limit is {MAX_TEXT:,}")
     return checked

@@ -41,7 +41,7 @@ class Fused(NamedTuple):
     what neighbours in its thread add, `thread` what the words of the whole thread do (see `search.threads`), and
     `time` what being written at a time that the query names does (see `search.dated`). `scale` is what all of these
     were multiplied by on the way, so that no score is above 1. `late` is what the tokens of the question add (see
-    `openmemory.search.late`). `recency` is what being new adds, and `reranked` what a second stage does (see
+    `search.late_interaction`). `recency` is what being new adds, and `reranked` what a second stage does (see
     `openmemory.search.reranking`); both are off unless they are set.
     """
 

@@ -25,11 +25,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from openmemory.database import Tx
-from openmemory.index.entries import array_of
+from openmemory.database.compiled import Prepared, bound
+from openmemory.database.engine import Tx
+from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Memory
-from openmemory.prepared import Prepared, bound
-from openmemory.search import ruled
+from openmemory.search import acl_sql
 from openmemory.search.bm25 import SLOTS, LexicalFilter, Shape, alike, bm25, partial
 from openmemory.search.spelling import lexemes, meant, quoted, unknown
 
@@ -201,7 +201,7 @@ def _binds(where: LexicalFilter) -> dict[str, Any]:
         "in_until": where.until,
         "in_excluded": list(where.excluded),
         "in_ids": array_of(where.ids or ()),
-        **ruled.binds(where.rules),
+        **acl_sql.binds(where.rules),
     }
 
 

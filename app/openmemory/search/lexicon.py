@@ -16,8 +16,8 @@ from uuid import UUID
 
 from sqlalchemy import Text, bindparam, text
 
-from openmemory.again import again
-from openmemory.database import Database, Tx
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
 from openmemory.errors import SetupError
 from openmemory.search import statistics
 

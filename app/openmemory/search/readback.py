@@ -24,22 +24,21 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION
 from sqlalchemy.dialects.postgresql import UUID as PgUUID
 
-from openmemory.access import journal
-from openmemory.access.caller import Caller, Default
-from openmemory.access.journal import Event
 from openmemory.access.models import App
 from openmemory.access.readable import readable_by
-from openmemory.audit import trail
-from openmemory.audit.trail import Access
-from openmemory.database import Tx
-from openmemory.index.entries import array_of
+from openmemory.audit import access_log, audit_log
+from openmemory.audit.access_log import Access
+from openmemory.audit.audit_log import Event
+from openmemory.content_policy.secrets import redacted
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller, Default
+from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Category, Memory, MemoryCategory
 from openmemory.memories.repository import CATEGORY_NAMES
-from openmemory.memories.secrets import redacted
-from openmemory.prepared import Prepared
+from openmemory.search.as_of import findable, then
 from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
 from openmemory.search.schemas import SearchQuery
-from openmemory.search.then import findable, then
 
 _IDS: Any = ARRAY(PgUUID(as_uuid=True))
 
@@ -122,7 +121,7 @@ async def readback(
             "method": method,
             "log_app_id": caller.app_id,
             "log_access_type": Access.SEARCH.value,
-            **journal.parameters(caller, Event.MEMORY_SEARCH, detail={"method": method}),
+            **audit_log.parameters(caller, Event.MEMORY_SEARCH, detail={"method": method}),
         },
     )
 
@@ -179,6 +178,6 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
         literal_column("'search_method'"),
         bindparam("method", type_=Text),
     )
-    logs = trail.inserted(readable, metadata), journal.inserted(readable)
+    logs = access_log.inserted(readable, metadata), audit_log.inserted(readable)
     statement = select(readable).add_cte(*logs).order_by(readable.c.position)
     return Prepared(statement, kept=is_usual(shape))

@@ -15,12 +15,12 @@ from uuid import UUID
 
 import httpx
 
-from openmemory.addresses import parsed
-from openmemory.config import Reranker as RerankerSettings
+from openmemory.config.addresses import parsed
+from openmemory.config.settings import Reranker as RerankerSettings
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused, Origin
-from openmemory.embeddings.breaker import CircuitBreaker, CircuitOpen
 from openmemory.errors import SetupError
+from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen
 from openmemory.search.explanation import Arm
 from openmemory.search.fusion import Fused, between
 

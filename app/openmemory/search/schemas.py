@@ -54,7 +54,7 @@ class SearchQuery:
     created_to: datetime | None = None
     filter: Node | None = None
     as_of: datetime | None = None
-    """Answer as if asked at this time; see `openmemory.search.then`."""
+    """Answer as if asked at this time; see `openmemory.search.as_of`."""
     explain: bool = False
     """Tell of every result why it has its score. What is ranked is then looked through beforehand for what the caller
     may read, so that no rank tells of anything else."""

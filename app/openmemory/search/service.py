@@ -12,31 +12,31 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from openmemory.access import journal
-from openmemory.access.caller import Caller
-from openmemory.access.journal import Event
-from openmemory.access.rates import Rates
-from openmemory.access.rulebook import Rulebook
-from openmemory.again import again
-from openmemory.config import Settings
-from openmemory.database import Database
+from openmemory.access.rate_limits import Rates
+from openmemory.access.rule_cache import Rulebook
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.config.settings import Settings
+from openmemory.content_policy.injection import LABEL, anywhere, instructs
+from openmemory.database.engine import Database
+from openmemory.database.retry import again
 from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
 from openmemory.index.space import Spaces
-from openmemory.memories import checks
-from openmemory.memories.injection import LABEL, anywhere, instructs
+from openmemory.memories import validation
 from openmemory.search import periods
-from openmemory.search.arms import CANDIDATES, Arms, Means
 from openmemory.search.bm25 import SLOTS
+from openmemory.search.candidates import CANDIDATES, Arms, Means
 from openmemory.search.conflicts import conflicts
 from openmemory.search.explanation import AnswerExplanation, Arm, RerankedBy, Round, explained, times_read
-from openmemory.search.found import Found
 from openmemory.search.fusion import Fused
 from openmemory.search.periods import Period, names_a_time
 from openmemory.search.readback import readback
 from openmemory.search.reranking import NO_RERANKER, Reranked, Reranker, RerankerUnavailable, reranked
+from openmemory.search.results import Found
 from openmemory.search.schemas import Method, ScoreParts, SearchAnswer, SearchQuery, SearchResult
 from openmemory.search.spelling import lexemes
-from openmemory.search.written import written
+from openmemory.search.time_only import written
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Search:
         if reached is None:
             await pace
             async with self._database.statement() as tx:
-                await journal.record(tx, caller, Event.MEMORY_SEARCH)
+                await audit_log.record(tx, caller, Event.MEMORY_SEARCH)
             nothing = SearchAnswer(results=[], search_method=Method.HYBRID)
             if query.explain:
                 nothing.explanation = _unranked(query)
@@ -175,7 +175,7 @@ class Search:
     async def _log(self, caller: Caller, method: Method) -> None:
         """Note a search that read nothing: one that did has noted it where it read."""
         async with self._database.statement() as tx:
-            await journal.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
+            await audit_log.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
 
     async def _then(self, caller: Caller, query: SearchQuery, times: list[Period], limit: int) -> SearchAnswer | None:
         """What was written at a time, newest first. All of it is as near to the question: no arm is asked. None if
@@ -231,11 +231,11 @@ class Search:
 
     def _checked(self, query: SearchQuery) -> int:
         limits = self._settings.limits
-        checks.text(query.text, "query", limits.query, "limits.query")
-        checks.narrowing(query, limits)
+        validation.text(query.text, "query", limits.query, "limits.query")
+        validation.narrowing(query, limits)
         if query.limit is None:
             return self._settings.search.limit
-        return checks.between(query.limit, "limit", 1, self._settings.search.max_limit)
+        return validation.between(query.limit, "limit", 1, self._settings.search.max_limit)
 
 
 def _unranked(query: SearchQuery, times: Sequence[Period] = ()) -> AnswerExplanation:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import String, Uuid, bindparam, text
 
-from openmemory.database import Tx
+from openmemory.database.engine import Tx
 
 LARGE = 2_000
 """Active memories from which on a scope has statistics."""

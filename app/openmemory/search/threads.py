@@ -30,13 +30,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import aliased
 
-from openmemory.access.caller import Caller, Default
 from openmemory.access.readable import readable_by
-from openmemory.database import Tx
-from openmemory.index.entries import array_of
-from openmemory.memories.injection import LABEL
+from openmemory.content_policy.injection import LABEL
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller, Default
+from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Memory
-from openmemory.prepared import Prepared
 from openmemory.search.fusion import Fused, within_one
 from openmemory.search.lexical import LexicalHit, Thread
 

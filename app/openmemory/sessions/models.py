@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, ForeignKey, Identity, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from openmemory.access.models import NOW
-from openmemory.database import Base
+from openmemory.database.engine import Base
 
 
 class McpSession(Base):

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import psycopg
 
-from openmemory.database import Database
+from openmemory.database.engine import Database
 from openmemory.errors import Unavailable
 from openmemory.sessions.storage import CLASS, channel
 

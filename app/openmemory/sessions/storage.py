@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import ARRAY, BigInteger, Boolean, Integer, LargeBinary, String, Uuid, bindparam, text
 
-from openmemory.database import Tx
+from openmemory.database.engine import Tx
 
 CLASS = 0x6F6D7270
 """First half of the keys of the advisory locks; the second is the number of a process."""

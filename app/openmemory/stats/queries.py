@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import Uuid, bindparam, literal_column, select, true
 
-from openmemory.access.caller import Caller, Default
 from openmemory.access.readable import readable_by
-from openmemory.database import Tx
-from openmemory.memories.asked import OWN_FILINGS
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller, Default
+from openmemory.memories.listing.criteria import OWN_FILINGS
 from openmemory.memories.models import Category, Memory, MemoryCategory, State
-from openmemory.prepared import Prepared
 
 
 async def categories(tx: Tx, caller: Caller, states: tuple[State, ...]) -> Sequence[Any]:

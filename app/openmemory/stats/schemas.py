@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.memories.models import State
 from openmemory.memories.schemas import OfRecord
-from openmemory.times import NaiveTime
+from openmemory.serialization.timestamps import NaiveTime
 
 
 class AppRow(BaseModel):

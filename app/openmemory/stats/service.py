@@ -6,15 +6,16 @@ from uuid import UUID
 
 from sqlalchemy import select
 
-from openmemory.access import journal
 from openmemory.access.apps import must_be_theirs
-from openmemory.access.caller import Caller
-from openmemory.access.journal import Event
 from openmemory.access.models import App
-from openmemory.access.rates import Rates
-from openmemory.database import Database
-from openmemory.memories import checks, listing, ranked
-from openmemory.memories.listing import Look, Slice
+from openmemory.access.rate_limits import Rates
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.database.engine import Database
+from openmemory.identity.caller import Caller
+from openmemory.memories import validation
+from openmemory.memories.listing import pages, ranked
+from openmemory.memories.listing.pages import Look, Slice
 from openmemory.memories.models import State
 from openmemory.memories.repository import KEPT_STATES
 from openmemory.memories.schemas import MemoryQuery
@@ -50,10 +51,10 @@ class Stats:
         caller.may_read()
         columns = (App.id, App.owner_id, App.name, App.description, App.metadata_.label("metadata_"), App.is_active)
         query = select(*columns, App.created_at, App.updated_at).where(App.owner_id == caller.user_id)
-        total = await listing.total(self._database, caller, MemoryQuery(states=KEPT_STATES))
+        total = await pages.total(self._database, caller, MemoryQuery(states=KEPT_STATES))
         async with self._database.transaction() as tx:
             apps = [AppRow.model_validate(row) for row in await tx.execute(query.order_by(App.name, App.id))]
-            await journal.record(tx, caller, Event.STATS_READ)
+            await audit_log.record(tx, caller, Event.STATS_READ)
         return Profile(total_memories=total, total_apps=len(apps), apps=apps)
 
     async def categories(self, caller: Caller) -> CategoryList:
@@ -63,7 +64,7 @@ class Stats:
         states = (State.ACTIVE, State.PAUSED) if caller.owner else (State.ACTIVE,)
         async with self._database.planned() as tx:
             rows = [CategoryRow.model_validate(row) for row in await queries.categories(tx, caller, states)]
-            await journal.record(tx, caller, Event.CATEGORY_LIST)
+            await audit_log.record(tx, caller, Event.CATEGORY_LIST)
         return CategoryList(categories=rows, total=len(rows))
 
     async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
@@ -77,7 +78,7 @@ class Stats:
         query = MemoryQuery(states=KEPT_STATES, app_ids=(app_id,))
         async with self._database.statement() as tx:
             await must_be_theirs(tx, caller, app_id)
-        records, total = await listing.page(self._database, Look(caller), query, Slice(offset, page_size))
+        records, total = await pages.page(self._database, Look(caller), query, Slice(offset, page_size))
         memories = [MemoryOfApp.of(record) for record in records]
         return AppMemories(total=total, page=page, page_size=page_size, memories=memories)
 
@@ -100,6 +101,6 @@ def _start(caller: Caller, page: int, page_size: int) -> int:
     """The offset of a page that the caller may ask for."""
     caller.must_be_owner("see what their apps wrote and read")
     caller.may_read()
-    checks.between(page, "page", 1, 1_000_000)
-    checks.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
+    validation.between(page, "page", 1, 1_000_000)
+    validation.between(page_size, "page_size", 1, MAX_PAGE_SIZE)
     return (page - 1) * page_size

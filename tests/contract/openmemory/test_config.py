@@ -14,7 +14,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.living import living

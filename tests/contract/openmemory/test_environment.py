@@ -14,12 +14,12 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, NullPool, create_engine, text
 
-from openmemory import migrate
-from openmemory.config import Settings, load
+from openmemory.config.legacy_env import OBSOLETE, Inherited, inherit
+from openmemory.config.settings import Settings, load
 from openmemory.embedded.folder import DataFolder
 from openmemory.embedded.postgres import EmbeddedPostgres
 from openmemory.errors import SetupError
-from openmemory.inherited import OBSOLETE, Inherited, inherit
+from openmemory.schema import migrate
 from openmemory.services import open_stores
 from tests.journeys.service import START, Service, until
 from tests.warm import clean_environment

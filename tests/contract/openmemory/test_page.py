@@ -22,8 +22,8 @@ import pytest
 
 from openmemory.access.directory import Directory
 from openmemory.access.keys import KeyCreate
-from openmemory.access.principal import LOCAL
-from openmemory.config import Settings
+from openmemory.config.settings import Settings
+from openmemory.identity.principal import LOCAL
 from openmemory.services import Services
 from tests.mcp.conftest import serving
 

@@ -1,0 +1,143 @@
+"""What an access token says: who, through which client, what for, until when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from openmemory.config.settings import Limits, OAuth
+from openmemory.errors import Unauthenticated
+
+SCOPES = frozenset({"read", "write", "admin"})
+
+_DOORS = ("/mcp", "/api")
+"""Paths under the resource that are ours: a client may ask for a token for the very address that it calls."""
+
+_LAST_TIME = 253_402_300_799
+"""The last second of the year 9999."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenClaims:
+    """A token that was verified.
+
+    `owner`: the client speaks as the user themself, and `app` is None. Every other client is bound to `app`, which is
+    its name. `subject` is the issuer's name of the user, which may be another than `user`.
+    """
+
+    user: str
+    app: str | None
+    owner: bool
+    scopes: frozenset[str]
+    client: str | None
+    issuer: str
+    expires_at: datetime
+    subject: str
+
+
+class Rules:
+    """Holds the claims of a token whose signature is right against the settings."""
+
+    def __init__(self, settings: OAuth, limits: Limits) -> None:
+        self._settings = settings
+        self._longest = limits.name
+
+    def check_issuer(self, claims: Mapping[str, Any]) -> None:
+        """Refuse a token of somebody else before its keys are looked for.
+
+        Raises:
+            Unauthenticated: the issuer is another one.
+        """
+        if claims.get("iss") != self._settings.issuer:
+            raise refused("iss: the token is of another issuer")
+
+    def checked(self, claims: Mapping[str, Any], now: float) -> TokenClaims:
+        """What the token says.
+
+        Raises:
+            Unauthenticated: a claim is missing or wrong; names it.
+        """
+        self.check_issuer(claims)
+        self._check_audience(claims.get("aud"))
+        expires = self._check_times(claims, now)
+        settings = self._settings
+        subject = self._name(claims, "sub")
+        user = self._name(claims, settings.user_claim)
+        if settings.user_claim == "email" and claims.get("email_verified") not in (True, "true"):
+            raise refused("email: the issuer has not verified it")
+        client = self._name(claims, settings.app_claim if settings.app_claim in claims else "azp")
+        owner = client in settings.owner_clients
+        return TokenClaims(
+            user=user,
+            app=None if owner else client,
+            owner=owner,
+            scopes=self._scopes(claims, user),
+            client=client,
+            issuer=settings.issuer,
+            expires_at=datetime.fromtimestamp(expires, UTC),
+            subject=subject,
+        )
+
+    def _check_audience(self, audience: Any) -> None:
+        named = [audience] if isinstance(audience, str) else audience
+        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+            raise refused("aud: must be a string or a list of strings")
+        if not any(self._is_us(one) for one in named):
+            raise refused("aud: the token is for another service", hint="Ask for it with the resource of this service.")
+
+    def _is_us(self, audience: str) -> bool:
+        if self._settings.audience:
+            return audience in self._settings.audience
+        base, own = self._settings.resource, audience.rstrip("/")
+        return own == base or any(own == base + door or own.startswith(f"{base}{door}/") for door in _DOORS)
+
+    def _check_times(self, claims: Mapping[str, Any], now: float) -> float:
+        if "exp" not in claims:
+            raise refused("exp: is missing")
+        expires = _time(claims, "exp")
+        if now >= expires + self._settings.leeway:
+            raise refused("exp: the token has expired")
+        for claim in ("nbf", "iat"):
+            if claim in claims and _time(claims, claim) > now + self._settings.leeway:
+                raise refused(f"{claim}: the token is not valid yet")
+        return expires
+
+    def _name(self, claims: Mapping[str, Any], claim: str) -> str:
+        value = claims.get(claim)
+        if not isinstance(value, str) or not value.strip():
+            hint = None
+            if claim == "azp":
+                hint = f"The token names no client; oauth.app_claim ({self._settings.app_claim}) may be another claim."
+            raise refused(f"{claim}: must be a string that is not blank", hint=hint)
+        if len(value) > self._longest:
+            raise refused(f"{claim}: is longer than {self._longest} characters (limits.name)")
+        if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise refused(f"{claim}: holds a character that cannot be stored")
+        return value
+
+    def _scopes(self, claims: Mapping[str, Any], user: str) -> frozenset[str]:
+        """Those of ours. Entra and Okta name the claim `scp`; the admin scope is of use to administrators alone."""
+        value = claims.get("scope", claims.get("scp", ""))
+        named = value.split() if isinstance(value, str) else value
+        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+            raise refused("scope: must be a string of scopes separated by spaces")
+        prefix = self._settings.scope_prefix
+        found = SCOPES & {one.removeprefix(prefix) for one in named if one.startswith(prefix)}
+        return found if user in self._settings.admins else found - {"admin"}
+
+
+def refused(what: str, *, hint: str | None = None) -> Unauthenticated:
+    """The failure of a token."""
+    return Unauthenticated(f"The access token is not valid: {what}", code="invalid_token", hint=hint)
+
+
+def _time(claims: Mapping[str, Any], claim: str) -> float:
+    value = claims[claim]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LAST_TIME:
+        raise refused(f"{claim}: must be a time in seconds since 1970")
+    return value
+
+
+__all__ = ["SCOPES", "Rules", "TokenClaims", "refused"]

@@ -1,0 +1,94 @@
+"""What an authorization server publishes about itself: where its keys are, and the keys."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx
+
+from openmemory.config.settings import OAuth
+from openmemory.egress.clients import Egress, small_json
+from openmemory.egress.policy import EgressRefused, Origin
+from openmemory.errors import SetupError
+
+DEADLINE = 10.0
+"""Seconds for all the requests that one look at the keys takes."""
+
+
+class NotFetched(Exception):
+    """The keys cannot be had now; the message says why."""
+
+
+class Issuer:
+    """Asks the configured authorization server. Its address and that of its keys are trusted as they were written.
+
+    Raises:
+        SetupError: one of them is no address of the web.
+    """
+
+    def __init__(self, settings: OAuth, egress: Egress) -> None:
+        self._settings = settings
+        written = [url for url in (settings.issuer, settings.jwks_url) if url]
+        try:
+            self._http = egress.async_client(written, redirects=True)
+        except EgressRefused as error:
+            raise SetupError(f"{'oauth.jwks_url' if settings.jwks_url else 'oauth.issuer'}: {error}") from None
+
+    async def keys(self) -> dict[str, Any]:
+        """The published keys, as a JSON Web Key Set.
+
+        Raises:
+            NotFetched: they cannot be had now.
+        """
+        try:
+            async with asyncio.timeout(DEADLINE):
+                return await small_json(self._http, self._settings.jwks_url or await self._keys_url())
+        except TimeoutError:
+            raise NotFetched(f"no answer within {DEADLINE:g} s") from None
+        except httpx.HTTPError as error:
+            raise NotFetched(str(error) or type(error).__name__) from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _keys_url(self) -> str:
+        """Where the metadata says that the keys are; the first document that is there and is the issuer's counts."""
+        failures: list[str] = []
+        for url in metadata_urls(self._settings.issuer):
+            try:
+                document = await small_json(self._http, url)
+            except httpx.HTTPError as error:
+                failures.append(str(error) or type(error).__name__)
+                continue
+            return self._checked(document)
+        raise NotFetched(f"no metadata of the issuer: {'; '.join(dict.fromkeys(failures))}")
+
+    def _checked(self, document: dict[str, Any]) -> str:
+        if document.get("issuer") != self._settings.issuer:
+            # Otherwise one tenant of a server could speak for another.
+            raise NotFetched(f"the metadata is of another issuer than {self._settings.issuer} (oauth.issuer)")
+        url = document.get("jwks_uri")
+        if not isinstance(url, str):
+            raise NotFetched("the metadata names no jwks_uri; set oauth.jwks_url")
+        if Origin.of(url).scheme == "http" and Origin.of(self._settings.issuer).scheme == "https":
+            raise NotFetched("the metadata names a jwks_uri without TLS")
+        return url
+
+
+def metadata_urls(issuer: str) -> list[str]:
+    """Where RFC 8414 and OpenID Connect put the metadata of an issuer, which may have a path."""
+    parts = urlsplit(issuer)
+    path = parts.path.rstrip("/")
+
+    def at(path: str) -> str:
+        return urlunsplit(parts._replace(path=path))
+
+    found = [
+        at("/.well-known/oauth-authorization-server" + path),
+        at("/.well-known/openid-configuration" + path),
+        at(path + "/.well-known/openid-configuration"),
+    ]
+    return list(dict.fromkeys(found))

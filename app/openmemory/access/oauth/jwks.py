@@ -1,0 +1,183 @@
+"""The keys of the authorization server: kept, renewed, and never more often than it can bear."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from jwt import InvalidKeyError
+from jwt.algorithms import Algorithm, get_default_algorithms
+
+from openmemory.access.oauth.issuer import Issuer, NotFetched
+from openmemory.config.settings import ASYMMETRIC
+from openmemory.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+FRESH = 600.0
+"""Seconds after which keys are fetched anew."""
+STALE = 86_400.0
+"""Seconds for which old keys serve while new ones cannot be fetched."""
+PAUSE = 10.0
+"""Seconds between two looks, however many tokens name keys that nobody knows."""
+
+MOST_KEYS = 100
+SMALLEST_RSA = 2048
+
+_ALGORITHMS: Mapping[str, Algorithm] = get_default_algorithms()
+_CURVES = {"ES256": ("P-256",), "ES384": ("P-384",), "ES512": ("P-521",), "EdDSA": ("Ed25519", "Ed448")}
+_TYPES = {name: {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}[name[:2]] for name in ASYMMETRIC}
+
+
+class _Unusable(ValueError):
+    """A published key that cannot check a signature here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One public key, and the algorithms that it may be used with."""
+
+    id: str | None
+    public: Any
+    algorithms: frozenset[str]
+
+    def signed(self, algorithm: str, content: bytes, signature: bytes) -> bool:
+        """Whether the signature is of this key. `algorithm` is one of `algorithms`."""
+        return _ALGORITHMS[algorithm].verify(content, self.public, signature)
+
+
+class Keys:
+    """The keys of one issuer. `clock` counts seconds, from anywhere."""
+
+    def __init__(self, issuer: Issuer, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._issuer = issuer
+        self._clock = clock
+        self._keys: Sequence[Key] | None = None
+        self._fetched = 0.0
+        self._tried: float | None = None
+        self._failure = ""
+        self._fetching: asyncio.Task[None] | None = None
+        self.generation = 0
+        """Another number whenever the keys are other ones: what was found with the old ones holds no more."""
+
+    async def fitting(self, id_: str | None, algorithm: str) -> list[Key]:
+        """The keys that a token with this header may be signed with; none, if the issuer has no such key.
+
+        Raises:
+            Unavailable: the keys cannot be fetched and none are kept.
+        """
+        await self._renew_old()
+        found = self._matching(id_, algorithm)
+        if not found and self._may_look():
+            await self._look()
+            found = self._matching(id_, algorithm)
+        if self._keys is None:
+            raise Unavailable(
+                f"The keys of the authorization server cannot be fetched: {self._failure}",
+                retry_after=PAUSE,
+                code="authorization_server_unavailable",
+            )
+        return found
+
+    async def close(self) -> None:
+        """Stop fetching and close the connections."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.wait([self._fetching])
+        await self._issuer.close()
+
+    def _matching(self, id_: str | None, algorithm: str) -> list[Key]:
+        return [key for key in self._keys or () if (id_ is None or key.id == id_) and algorithm in key.algorithms]
+
+    async def _renew_old(self) -> None:
+        """Fetch keys that are not fresh. Whoever comes while the server is known to fail does not wait for it."""
+        if self._keys is None or self._clock() - self._fetched < FRESH:
+            return
+        if self._clock() - self._fetched > STALE:
+            self._keys = None
+        elif self._may_look():
+            if self._failure:
+                self._begin()
+            else:
+                await self._look()
+
+    def _may_look(self) -> bool:
+        return self._fetching is not None or self._tried is None or self._clock() - self._tried >= PAUSE
+
+    async def _look(self) -> None:
+        """Fetch, or wait for whoever does. One that gives up waiting does not end it for the others."""
+        await asyncio.shield(self._begin())
+
+    def _begin(self) -> asyncio.Task[None]:
+        if self._fetching is None:
+            self._tried = self._clock()
+            self._fetching = asyncio.create_task(self._fetch(), name="fetch the keys of the authorization server")
+        return self._fetching
+
+    async def _fetch(self) -> None:
+        try:
+            keys = parse(await self._issuer.keys())
+        except NotFetched as error:
+            if str(error) != self._failure:
+                log.warning("the keys of the authorization server cannot be fetched: %s", error)
+            self._failure = str(error)
+        else:
+            self.generation += keys != self._keys
+            self._keys, self._fetched, self._failure = keys, self._clock(), ""
+        finally:
+            self._fetching = None
+
+
+def parse(document: Mapping[str, Any]) -> list[Key]:
+    """The keys of a JSON Web Key Set that can check signatures; others are left out, and the log says why.
+
+    Raises:
+        NotFetched: it is no such set.
+    """
+    listed = document.get("keys")
+    if not isinstance(listed, list) or len(listed) > MOST_KEYS:
+        raise NotFetched(f"the answer is no JSON Web Key Set of at most {MOST_KEYS} keys")
+    keys: list[Key] = []
+    for place, entry in enumerate(listed):
+        try:
+            keys.append(_key(entry))
+        except _Unusable as error:
+            log.warning("key %d of the authorization server is not used: %s", place, error)
+    return keys
+
+
+def _key(entry: Any) -> Key:
+    if not isinstance(entry, dict):
+        raise _Unusable("it is no JSON object")
+    id_ = entry.get("kid")
+    if id_ is not None and not isinstance(id_, str):
+        raise _Unusable("its kid is no string")
+    if "d" in entry or entry.get("kty") == "oct":
+        raise _Unusable("it is a secret, which was published")
+    uses = entry.get("key_ops", ["verify"])
+    if entry.get("use", "sig") != "sig" or not isinstance(uses, list) or "verify" not in uses:
+        raise _Unusable("it is not for signatures")
+    algorithms = frozenset(name for name in _TYPES if _fits(entry, name))
+    if not algorithms:
+        raise _Unusable("its kty, crv and alg fit no algorithm that is known here")
+    try:
+        public = _ALGORITHMS[min(algorithms)].from_jwk(entry)
+    except (InvalidKeyError, ValueError, TypeError, KeyError) as error:
+        raise _Unusable(f"it cannot be read ({type(error).__name__})") from None
+    if isinstance(public, RSAPublicKey) and public.key_size < SMALLEST_RSA:
+        raise _Unusable(f"RSA of {public.key_size} bits is too weak; at least {SMALLEST_RSA:,} are needed")
+    return Key(id_, public, algorithms)
+
+
+def _fits(entry: Mapping[str, Any], algorithm: str) -> bool:
+    if entry.get("kty") != _TYPES[algorithm] or entry.get("alg", algorithm) != algorithm:
+        return False
+    return algorithm not in _CURVES or entry.get("crv") in _CURVES[algorithm]
+
+
+__all__ = ["Key", "Keys", "parse"]

@@ -1,0 +1,167 @@
+"""Access tokens of the configured authorization server: JSON Web Tokens, verified here."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+from openmemory.access.oauth.claims import Rules, TokenClaims, refused
+from openmemory.access.oauth.issuer import Issuer
+from openmemory.access.oauth.jwks import Keys
+from openmemory.config.settings import Limits, OAuth
+from openmemory.egress.clients import Egress
+from openmemory.serialization.exact_json import no_number
+
+LARGEST = 16_384
+"""Bytes of a token that is looked at."""
+REMEMBERED = 1_024
+REMEMBERED_SECONDS = 60.0
+MOST_TRIED = 4
+"""Keys that one signature is tried with, where the token or the keys have no id."""
+
+SLOW = frozenset({"ES384", "ES512"})
+"""Signatures that take a millisecond. They are checked in a thread; the others cost less than the way there."""
+
+_TYPES = ("jwt", "at+jwt", "application/at+jwt", "application/jwt")
+_SEGMENT = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class _Header(NamedTuple):
+    algorithm: str
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    claims: TokenClaims
+    until: float
+    generation: int
+
+
+class Tokens:
+    """Verifies access tokens. `now` is the time in seconds since 1970.
+
+    Whatever a token's header says of where keys are (`jku`, `x5u`, `jwk`, `x5c`) is not looked at. A token that was
+    verified is remembered for a minute, unless the issuer's keys change.
+    """
+
+    def __init__(self, settings: OAuth, limits: Limits, keys: Keys, *, now: Callable[[], float] = time.time) -> None:
+        self._algorithms = frozenset(settings.algorithms)
+        self._leeway = settings.leeway
+        self._rules = Rules(settings, limits)
+        self._keys = keys
+        self._now = now
+        self._known: dict[bytes, _Remembered] = {}
+
+    @classmethod
+    def of(cls, settings: OAuth, limits: Limits, egress: Egress) -> Self:
+        """The verification that the settings ask for; they name an issuer.
+
+        Raises:
+            SetupError: an address in them is none of the web.
+        """
+        return cls(settings, limits, Keys(Issuer(settings, egress)))
+
+    async def verify(self, token: str) -> TokenClaims:
+        """What a token says, if it is valid.
+
+        Raises:
+            Unauthenticated: it is not; the message says why, and never repeats the token.
+            Unavailable: the keys to verify it with cannot be fetched.
+        """
+        if (remembered := self.remembered(token)) is not None:
+            return remembered
+        if len(token) > LARGEST:
+            raise refused(f"it is longer than {LARGEST:,} bytes")
+        digest, now = _digest(token), self._now()
+        claims, generation = await self._verified(token, now)
+        until = min(claims.expires_at.timestamp() + self._leeway, now + REMEMBERED_SECONDS)
+        self._known.pop(digest, None)
+        while len(self._known) >= REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[digest] = _Remembered(claims, until, generation)
+        return claims
+
+    def remembered(self, token: str) -> TokenClaims | None:
+        """What a token says that was verified within the last minute."""
+        known = self._known.get(_digest(token)) if len(token) <= LARGEST else None
+        valid = known is not None and self._now() < known.until and known.generation == self._keys.generation
+        return known.claims if known is not None and valid else None
+
+    async def close(self) -> None:
+        """Close the connections to the authorization server."""
+        await self._keys.close()
+
+    async def _verified(self, token: str, now: float) -> tuple[TokenClaims, int]:
+        """What the token says, and the generation of the keys that it was verified with."""
+        segments = token.split(".")
+        if len(segments) == 5:
+            raise refused("it is encrypted (JWE); only signed tokens (JWS) are taken")
+        if len(segments) != 3:
+            raise refused("it is no JSON Web Token")
+        header = self._header(_object(segments[0], "header"))
+        claims = _object(segments[1], "claims")
+        signature = _decoded(segments[2], "signature")
+        self._rules.check_issuer(claims)
+        keys = await self._keys.fitting(header.key, header.algorithm)
+        generation = self._keys.generation
+        if not keys:
+            raise refused("it is signed with a key that the issuer does not publish")
+        content = f"{segments[0]}.{segments[1]}".encode("ascii")
+
+        def signed() -> bool:
+            return any(key.signed(header.algorithm, content, signature) for key in keys[:MOST_TRIED])
+
+        if not (await asyncio.to_thread(signed) if header.algorithm in SLOW else signed()):
+            raise refused("its signature is wrong")
+        return self._rules.checked(claims, now), generation
+
+    def _header(self, header: dict[str, Any]) -> _Header:
+        algorithm, key, kind = header.get("alg"), header.get("kid"), header.get("typ", "JWT")
+        if not isinstance(algorithm, str) or algorithm not in self._algorithms:
+            raise refused(f"alg: must be one of {', '.join(sorted(self._algorithms))}")
+        if not isinstance(kind, str) or kind.lower() not in _TYPES:
+            raise refused("typ: must be JWT or at+jwt")
+        if "crit" in header:
+            raise refused("crit: no extension is known here")
+        if key is not None and not isinstance(key, str):
+            raise refused("kid: must be a string")
+        return _Header(algorithm, key)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _object(segment: str, what: str) -> dict[str, Any]:
+    """The JSON object of a segment. One that names a member twice says two things, and is none."""
+    try:
+        found = json.loads(_decoded(segment, what).decode("utf-8"), object_pairs_hook=_unique, parse_constant=no_number)
+    except (ValueError, RecursionError):
+        raise refused(f"its {what} cannot be read") from None
+    if not isinstance(found, dict):
+        raise refused(f"its {what} cannot be read")
+    return found
+
+
+def _decoded(segment: str, what: str) -> bytes:
+    if not _SEGMENT.fullmatch(segment) or len(segment) % 4 == 1:
+        raise refused(f"its {what} cannot be read")
+    return base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a member is named twice")
+    return found
+
+
+__all__ = ["TokenClaims", "Tokens"]

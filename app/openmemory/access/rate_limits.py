@@ -1,0 +1,162 @@
+"""How often something may be done, counted in PostgreSQL so that it holds across processes."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, NamedTuple
+
+from sqlalchemy import Integer, String, bindparam, text
+
+from openmemory.config.addresses import network_of
+from openmemory.config.settings import Rates as RateSettings
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Database
+from openmemory.errors import TooMany
+from openmemory.identity.caller import Caller
+
+_TAKE = Prepared(
+    text("""
+INSERT INTO rate_limits AS r (bucket, period, used, before)
+SELECT :bucket, floor(extract(epoch FROM now()) / :window), :cost, 0 WHERE :cost <= :limit
+ON CONFLICT (bucket) DO UPDATE SET
+    period = excluded.period,
+    used = CASE WHEN r.period = excluded.period THEN r.used ELSE 0 END + :cost,
+    before = CASE r.period WHEN excluded.period THEN r.before WHEN excluded.period - 1 THEN r.used ELSE 0 END
+WHERE CASE WHEN r.period = excluded.period THEN r.used ELSE 0 END + :cost
+    + CASE r.period WHEN excluded.period THEN r.before WHEN excluded.period - 1 THEN r.used ELSE 0 END
+    * (1 - (extract(epoch FROM now()) / :window - excluded.period)) <= :limit
+RETURNING used
+""").bindparams(
+        bindparam("bucket", type_=String),
+        bindparam("window", type_=Integer),
+        bindparam("cost", type_=Integer),
+        bindparam("limit", type_=Integer),
+    ),
+    plain=True,
+)
+
+_LOOK = text("""
+SELECT CASE WHEN period = this THEN used ELSE 0 END,
+       CASE period WHEN this THEN before WHEN this - 1 THEN used ELSE 0 END,
+       at - this
+FROM rate_limits, (SELECT extract(epoch FROM now()) / :window AS at, floor(extract(epoch FROM now()) / :window) AS this)
+WHERE bucket = :bucket
+""").bindparams(bindparam("bucket", type_=String), bindparam("window", type_=Integer))
+
+_PRUNE = text(
+    "DELETE FROM rate_limits WHERE period < floor(extract(epoch FROM now()) / :window) - 1"
+).bindparams(bindparam("window", type_=Integer))  # fmt: skip
+
+_MOST = 10_000
+"""Buckets of which something is held in this process."""
+
+
+class Pace(NamedTuple):
+    """A limit: of what, by which setting, and how many within a window. 0 is none."""
+
+    what: str
+    setting: str
+    limit: int
+
+
+class Rates:
+    """Sliding windows: what was done in this period of time, and of the one before the share that still lies within a
+    whole period. After Cloudflare 2017, "How we built rate limiting capable of scaling to millions of domains"."""
+
+    def __init__(self, database: Database, settings: RateSettings) -> None:
+        self._database = database
+        self._window = settings.window
+        self._saves = Pace("saves", "rates.saves", settings.saves)
+        self._searches = Pace("searches", "rates.searches", settings.searches)
+        self._requests = Pace("requests", "rates.requests", settings.requests)
+        self._failures = Pace("wrong credentials", "rates.failures", settings.failures)
+        self._held: dict[str, tuple[int, float]] = {}
+
+    async def save(self, caller: Caller, count: int) -> None:
+        """Count memories that an assistant's app stores or changes; people and programs of theirs store as many as they
+        like.
+
+        Raises:
+            TooMany: more than `rates.saves` within `rates.window`.
+        """
+        if caller.principal.assistant:
+            await self.take(f"save:{caller.app_id}", self._saves, cost=count)
+
+    async def search(self, caller: Caller) -> None:
+        """Count a search or a list, if it is of an assistant's app.
+
+        Raises:
+            TooMany: more than `rates.searches` within `rates.window`.
+        """
+        if caller.principal.assistant:
+            await self.take(f"search:{caller.app_id}", self._searches)
+
+    async def request(self, principal: str, count: int = 1) -> None:
+        """Count requests with a key or a token. A process takes a twentieth of the limit at a time.
+
+        Raises:
+            TooMany: more than `rates.requests` within `rates.window`.
+        """
+        await self.take(f"request:{principal}", self._requests, cost=count, chunk=max(1, self._requests.limit // 20))
+
+    async def failure(self, address: str | None) -> None:
+        """Count a wrong credential from an address, or from its network.
+
+        Raises:
+            TooMany: more than `rates.failures` within `rates.window`.
+        """
+        await self.take(f"failure:{network_of(address)}", self._failures)
+
+    async def denial(self, principal: str) -> bool:
+        """Whether a denied request is one of the few per period that are told one by one in the audit log."""
+        try:
+            await self.take(f"denial:{principal}", self._failures)
+        except TooMany:
+            return False
+        return True
+
+    async def take(self, bucket: str, pace: Pace, *, cost: int = 1, chunk: int = 1) -> None:
+        """Count `cost` against the bucket. `chunk`: as many at once, held for this process.
+
+        Raises:
+            TooMany: the bucket is full; says when there is room.
+            Unavailable: PostgreSQL does not answer.
+        """
+        if not pace.limit:
+            return
+        now = time.monotonic()
+        held, until = self._held.get(bucket, (0, 0.0))
+        if held >= cost and now < until:
+            self._held[bucket] = (held - cost, until)
+            return
+        wanted = max(cost, min(chunk, pace.limit))
+        values = {"bucket": bucket, "window": self._window, "cost": wanted, "limit": pace.limit}
+        async with self._database.statement() as tx:
+            if not await _TAKE.rows(tx, values):
+                row = (await tx.execute(_LOOK, {"bucket": bucket, "window": self._window})).one_or_none()
+                raise self._too_many(row, wanted, pace)
+        if wanted > cost:
+            if len(self._held) >= _MOST:
+                self._held.clear()
+            self._held[bucket] = (wanted - cost, now + self._window / 2)
+
+    async def prune(self) -> None:
+        """Remove what no limit looks at any more; a job calls this."""
+        async with self._database.statement() as tx:
+            await tx.execute(_PRUNE, {"window": self._window})
+
+    def _too_many(self, row: Any, cost: int, pace: Pace) -> TooMany:
+        words = f"Too many {pace.what}: at most {pace.limit:,} in {self._window} s ({pace.setting})."
+        if cost > pace.limit:
+            return TooMany(words, retry_after=self._window, hint=f"This asks for {cost:,} at once: send fewer.")
+        used, before, share = (float(part) for part in row) if row is not None else (0.0, 0.0, 0.0)
+        wait = periods_until_room(used, before, share, pace.limit - cost) * self._window
+        return TooMany(words, retry_after=wait, hint=f"Try again in {max(1, math.ceil(wait))} s.")
+
+
+def periods_until_room(used: float, before: float, share: float, most: float) -> float:
+    """Periods until no more than `most` count: `share` of the present one has passed, in which there were `used`."""
+    if used <= most and before > 0:
+        return max(0.0, 1 - (most - used) / before - share)
+    return (1 - share) + (max(0.0, 1 - most / used) if used else 0.0)

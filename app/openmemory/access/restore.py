@@ -1,0 +1,156 @@
+"""What comes in from an archive about a user, their apps and rules: temporary tables, and taking it over set by set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, text
+from sqlalchemy.dialects.postgresql import JSONB
+
+from openmemory.access import rule_cache
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
+
+TABLES: Mapping[str, str] = {
+    "incoming_apps": """
+        place integer, id uuid, name text, description text, metadata jsonb, is_active boolean, created_at timestamptz,
+        updated_at timestamptz""",
+    "incoming_rules": """
+        place integer, id uuid, subject uuid, object_type text, object uuid, object_name text, effect text,
+        created_at timestamptz""",
+}
+"""The columns of the tables that an archive is read into, in the order in which they are copied. What refers to a thing
+of the archive holds the id that it has there."""
+
+DERIVED = """CAST(overlay(overlay(md5(CAST(:user AS text) || ' ' || CAST({id} AS text))
+    PLACING '8' FROM 13 FOR 1) PLACING 'a' FROM 17 FOR 1) AS uuid)"""
+"""Another id for what has one that is not free, the same at every import into the same user: a UUID of version 8, made
+of the user's id and of the one that it had."""
+
+_APPS_TO_FIND = text("ALTER TABLE incoming_apps ADD target uuid")
+_MATCH_APPS = text(
+    """
+    UPDATE incoming_apps AS i SET target = a.id FROM apps AS a
+    WHERE i.target IS NULL AND a.owner_id = :user AND a.name = i.name
+    """
+)
+# Paused by either side is paused: an import never lets an app read again that its user has stopped.
+_REPLACE_APPS = text(
+    """
+    UPDATE apps AS a SET description = i.description, metadata = i.metadata, is_active = a.is_active AND i.is_active,
+        created_at = least(a.created_at, i.created_at), updated_at = i.updated_at
+    FROM (SELECT DISTINCT ON (target) * FROM incoming_apps WHERE target IS NOT NULL ORDER BY target, place) AS i
+    WHERE a.id = i.target AND (a.description, a.metadata, a.is_active, a.created_at, a.updated_at) IS DISTINCT FROM
+        (i.description, i.metadata, a.is_active AND i.is_active, least(a.created_at, i.created_at), i.updated_at)
+    """
+)
+_ADD_APPS = """
+    INSERT INTO apps (id, owner_id, name, description, metadata, is_active, created_at, updated_at)
+    SELECT {id}, :user, i.name, i.description, i.metadata, i.is_active, i.created_at, i.updated_at
+    FROM (SELECT DISTINCT ON (name) * FROM incoming_apps WHERE target IS NULL ORDER BY name, place) AS i
+    ON CONFLICT DO NOTHING
+"""
+_ADD_APPS_AS_THEY_WERE = text(_ADD_APPS.format(id="i.id"))
+_ADD_APPS_ANEW = text(_ADD_APPS.format(id="gen_random_uuid()"))
+
+# What the user has themself stays: an archive only fills what is empty.
+_FILL_USER = text(
+    """
+    UPDATE users AS u SET name = n.name, email = n.email, metadata = n.metadata, created_at = n.created_at,
+        updated_at = now()
+    FROM (
+        SELECT id,
+            CASE WHEN name IS NULL OR name = user_id THEN coalesce(CAST(:name AS text), name) ELSE name END AS name,
+            CASE WHEN email IS NULL AND NOT EXISTS (SELECT FROM users AS o WHERE o.email = CAST(:email AS text))
+                THEN CAST(:email AS text) ELSE email END AS email,
+            :metadata || metadata AS metadata, least(created_at, CAST(:created_at AS timestamptz)) AS created_at
+        FROM users WHERE id = :user
+    ) AS n
+    WHERE u.id = n.id AND (u.name, u.email, u.metadata, u.created_at) IS DISTINCT FROM
+        (n.name, n.email, n.metadata, n.created_at)
+    """
+).bindparams(bindparam("metadata", type_=JSONB))
+
+# One rule about one thing is there once; what is there stays, whatever its id.
+_ADD_RULES = text(
+    f"""
+    INSERT INTO access_controls (id, user_id, subject_id, object_type, object_id, object_name, effect, created_at)
+    SELECT CASE WHEN e.id IS NULL THEN r.id ELSE {DERIVED.format(id="r.id")} END,
+        :user, r.subject_target, r.object_type, r.object_target, r.object_name, r.effect, r.created_at
+    FROM incoming_rules AS r LEFT JOIN access_controls AS e ON e.id = r.id
+    WHERE r.problem IS NULL
+    ORDER BY r.place
+    ON CONFLICT DO NOTHING
+    """  # noqa: S608 - only constants are put in
+)
+_RULES_TO_FIND = text("ALTER TABLE incoming_rules ADD subject_target uuid, ADD object_target uuid, ADD problem text")
+_FIND_RULES = text(
+    """
+    UPDATE incoming_rules AS r SET
+        subject_target = found.subject, object_target = found.object,
+        problem = CASE
+            WHEN r.subject IS NOT NULL AND found.subject IS NULL THEN 'speaks to an app that is not in the archive'
+            WHEN r.object IS NOT NULL AND found.object IS NULL
+                THEN 'is about a ' || r.object_type || ' that is not in the archive' END
+    FROM (
+        SELECT i.id,
+            (SELECT target FROM incoming_apps AS a WHERE a.id = i.subject) AS subject,
+            CASE i.object_type
+                WHEN 'memory' THEN coalesce(
+                    (SELECT target FROM restored AS m WHERE m.id = i.object),
+                    (SELECT m.id FROM memories AS m WHERE m.id = i.object AND m.user_id = :user))
+                WHEN 'app' THEN (SELECT target FROM incoming_apps AS a WHERE a.id = i.object)
+                WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.object)
+            END AS object
+        FROM incoming_rules AS i
+    ) AS found
+    WHERE found.id = r.id
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingUser:
+    """What an archive says of its user. `email` is None where it may not be taken over; times are in ISO 8601."""
+
+    name: str | None
+    email: str | None
+    metadata: dict[str, Any]
+    created_at: str | None
+
+
+async def take_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
+    """Find the apps by name, make those that are missing; returns how many were made or changed."""
+    mine = {"user": caller.user_id}
+    await tx.execute(_APPS_TO_FIND)
+    await tx.execute(_MATCH_APPS, mine)
+    changed = (await tx.execute(_REPLACE_APPS)).rowcount if overwrite else 0
+    # With the id that it had if that is free, else with another one.
+    for add in (_ADD_APPS_AS_THEY_WERE, _ADD_APPS_ANEW):
+        changed += (await tx.execute(add, mine)).rowcount
+        await tx.execute(_MATCH_APPS, mine)
+    return changed
+
+
+async def take_user(tx: Tx, caller: Caller, user: IncomingUser) -> None:
+    """Fill what the user has not said of themself; they came when they first came anywhere."""
+    values = {"name": user.name, "email": user.email, "metadata": user.metadata, "created_at": user.created_at}
+    await tx.execute(_FILL_USER, {"user": caller.user_id, **values})
+
+
+async def drop_unbound_rules(tx: Tx) -> list[str]:
+    """Leave out the rules that name no app; returns their ids. OpenMemory looked for rules by the id of the app, and
+    never applied such a one; with us it would be about every app."""
+    return [str(id_) for id_ in await tx.scalars(text("DELETE FROM incoming_rules WHERE subject IS NULL RETURNING id"))]
+
+
+async def take_rules(tx: Tx, caller: Caller) -> int:
+    """Make the rules that are not there yet; returns how many. The memories must have been taken before."""
+    await tx.execute(_RULES_TO_FIND)
+    await tx.execute(_FIND_RULES, {"user": caller.user_id})
+    made = (await tx.execute(_ADD_RULES, {"user": caller.user_id})).rowcount
+    if made:
+        await rule_cache.changed(tx, [caller.user_id])
+    return made

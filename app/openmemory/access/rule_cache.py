@@ -1,0 +1,124 @@
+"""The rules of apps, remembered until they change."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from uuid import UUID
+
+from sqlalchemy import Uuid, bindparam, func, select, update
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from openmemory.access.models import User
+from openmemory.access.rules import NONE, Rule, Rules, in_sets
+from openmemory.database.compiled import Prepared, bound
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller, Default
+
+REMEMBERED = 100_000
+"""Rules that are remembered together with one for each app, some 15 MB; those that were used longest ago go first."""
+
+_Key = tuple[UUID, UUID, Default]
+
+
+def revision_of(user: str, app: str) -> str:
+    """SQL for the one row whose `revision` is that of the user's rules; null where the app is paused or not there. Both
+    are expressions."""
+    return f"""
+        SELECT (
+            SELECT u.rules_revision
+            FROM users AS u JOIN apps AS a ON a.owner_id = u.id AND a.id = {app} AND a.is_active
+            WHERE u.id = {user}
+        ) AS revision
+        """  # noqa: S608 - only expressions of this code are put in
+
+
+_STATE = Prepared(bound(revision_of(":user", ":app"), {"user": Uuid(), "app": Uuid()}), plain=True)
+
+_RULES = Prepared(
+    bound(
+        """
+        SELECT u.rules_revision, r.subject_id IS NOT NULL, r.effect, r.object_type,
+            array_agg(r.object_id), array_agg(r.object_name)
+        FROM users AS u
+        LEFT JOIN access_controls AS r ON r.user_id = u.id AND (r.subject_id = :app OR r.subject_id IS NULL)
+        WHERE u.id = :user
+        GROUP BY 1, 2, 3, 4
+        """,
+        {"user": Uuid(), "app": Uuid()},
+    ),
+    plain=True,
+)
+
+_HELD = (
+    select(User.id)
+    .where(User.id == func.any(bindparam("users", type_=ARRAY(Uuid()))))
+    .order_by(User.id)
+    .with_for_update(key_share=True)
+)
+
+
+class Rulebook:
+    """What apps may read, in sets.
+
+    Every look asks for the revision of the user's rules, by which those that are remembered are trusted or not: rules
+    that another process changed a moment ago are never missed. A paused app may read nothing.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[_Key, tuple[int, Rules]] = OrderedDict()
+        self._size = 0
+
+    async def of(self, tx: Tx, caller: Caller) -> Rules:
+        """The rules of an app as they are now."""
+        values = {"user": caller.user_id, "app": caller.app_id}
+        [(revision,)] = await _STATE.rows(tx, values)
+        if revision is None:
+            return NONE
+        if (known := self.still(caller, revision)) is not None:
+            return known
+        rows = await _RULES.rows(tx, values)
+        if not rows:
+            return NONE
+        found = in_sets((Rule(*row[1:]) for row in rows if row[2] is not None), caller.app_id, caller.default)
+        self._remember(_key(caller), rows[0][0], found)
+        return found
+
+    def remembered(self, caller: Caller) -> Rules | None:
+        """The rules of an app as they were when somebody last looked; None if nobody did. Whether they `still` hold is
+        to be looked up."""
+        known = self._known.get(_key(caller))
+        return None if known is None else known[1]
+
+    def still(self, caller: Caller, revision: int | None) -> Rules | None:
+        """The rules that are remembered, if this is the present revision; see `revision_of`."""
+        key = _key(caller)
+        known = self._known.get(key)
+        if known is None or known[0] != revision:
+            return None
+        self._known.move_to_end(key)
+        return known[1]
+
+    def _remember(self, key: _Key, revision: int, rules: Rules) -> None:
+        if key in self._known:
+            self._size -= 1 + len(self._known.pop(key)[1])
+        self._known[key] = revision, rules
+        self._size += 1 + len(rules)
+        while self._size > REMEMBERED and len(self._known) > 1:
+            self._size -= 1 + len(self._known.popitem(last=False)[1][1])
+
+
+def _key(caller: Caller) -> _Key:
+    return caller.user_id, caller.app_id, caller.default
+
+
+async def hold(tx: Tx, users: Iterable[UUID]) -> None:
+    """Let nobody else change the rules of users, nor erase what rules are about, until the transaction ends."""
+    await tx.execute(_HELD, {"users": list(users)})
+
+
+async def changed(tx: Tx, users: Iterable[UUID]) -> None:
+    """Say that the rules of users are other ones as soon as the transaction is committed."""
+    mine = User.id == func.any(bindparam("users", type_=ARRAY(Uuid())))
+    raised = update(User).where(mine).values(rules_revision=User.rules_revision + 1)
+    await tx.execute(raised, {"users": list(users)})

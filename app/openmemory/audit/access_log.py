@@ -1,0 +1,116 @@
+"""Writing the log of accesses: in the same transaction as the access itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    String,
+    Uuid,
+    bindparam,
+    cast,
+    column,
+    func,
+    insert,
+    literal_column,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.audit.models import MemoryAccessLog
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
+
+
+class Access(StrEnum):
+    """Why a memory was accessed. The values are stored; those of the OpenMemory contract are kept."""
+
+    SEARCH = "search"
+    LIST = "list"
+    GET = "get"
+    EXPORT = "export"
+    UPDATE = "update"
+    PAUSE = "pause"
+    ARCHIVE = "archive"
+    EXPIRE = "expire"
+    DELETE = "delete"
+    DELETE_ALL = "delete_all"
+    RESTORE = "restore"
+
+
+_COLUMNS = ["memory_id", "app_id", "access_type", "metadata"]
+
+
+def inserted(rows: CTE, metadata: Any) -> CTE:
+    """Part of a statement that reads: one access to each of the `id`s of `rows`, with its metadata.
+
+    Binds `log_app_id` and `log_access_type`.
+    """
+    memory = table("memories", column("id", Uuid))
+    # One that was erased since it was read has no log any more. In order of id, as all who lock several memories do.
+    there = select(memory.c.id).where(memory.c.id == rows.c.id).with_for_update(read=True, key_share=True)
+    accesses = select(
+        rows.c.id, bindparam("log_app_id", type_=Uuid), bindparam("log_access_type", type_=String), metadata
+    )
+    accesses = accesses.where(there.correlate(rows).exists()).order_by(rows.c.id)
+    return insert(MemoryAccessLog).from_select(_COLUMNS, accesses).cte("logged")
+
+
+def _statement() -> Prepared:
+    """One access to each of the memories, and one event of the audit log about all of them."""
+    asked = select(func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id")).cte("asked")
+    logs = inserted(asked, cast(bindparam("metadata", type_=String), JSONB)), audit_log.inserted(asked)
+    return Prepared(select(literal_column("1")).add_cte(*logs))
+
+
+_RECORD = _statement()
+
+
+async def record(
+    tx: Tx,
+    caller: Caller,
+    access: Access,
+    ids: Sequence[UUID],
+    metadata: dict[str, Any] | None = None,
+) -> None:
+    """Log one access to each of the memories, with the metadata, and the whole in the audit log, in one statement."""
+    await _RECORD.rows(
+        tx,
+        {
+            "ids": list(ids),
+            "log_app_id": caller.app_id,
+            "log_access_type": access.value,
+            "metadata": orjson.dumps(metadata or {}).decode(),
+            **audit_log.parameters(caller, Event(f"memory.{access.value}"), detail=metadata),
+        },
+    )
+
+
+async def log_chosen(
+    tx: Tx, caller: Caller, access: Access, chosen: str, metadata: dict[str, Any] | None = None
+) -> None:
+    """Log one access to each of the memories whose `id`s a query of ours chooses; the audit log is the caller's."""
+    await tx.execute(
+        text(
+            f"""
+            INSERT INTO memory_access_logs (memory_id, app_id, access_type, metadata)
+            SELECT there.id, :app_id, :access_type, CAST(:metadata AS jsonb)
+            FROM (
+                SELECT m.id FROM memories AS m JOIN ({chosen}) AS chosen ON chosen.id = m.id
+                ORDER BY m.id FOR KEY SHARE OF m
+            ) AS there
+            """  # noqa: S608 - no value is put in
+        ),
+        {"app_id": caller.app_id, "access_type": access.value, "metadata": orjson.dumps(metadata or {}).decode()},
+    )

@@ -1,0 +1,174 @@
+"""The audit log: who did what, from where and when, and what was denied. Written with what it tells of, or not at all.
+
+It names memories by their ids alone. Whatever is read, written or changed calls one of the functions here in its own
+transaction; statements that read and log at once take `inserted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import ARRAY, CTE, Integer, String, Uuid, bindparam, cast, func, insert, literal_column, select, text
+from sqlalchemy.dialects.postgresql import JSONB
+
+from openmemory.access.models import AuditEvent
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Principal
+
+NAMED = 1_000
+"""The most ids that one event names; `count` tells of all."""
+
+
+class Event(StrEnum):
+    """What was done. The values are stored."""
+
+    MEMORY_ADD = "memory.add"
+    MEMORY_SEARCH = "memory.search"
+    MEMORY_LIST = "memory.list"
+    MEMORY_GET = "memory.get"
+    MEMORY_EXPORT = "memory.export"
+    MEMORY_IMPORT = "memory.import"
+    MEMORY_UPDATE = "memory.update"
+    MEMORY_PAUSE = "memory.pause"
+    MEMORY_ARCHIVE = "memory.archive"
+    MEMORY_EXPIRE = "memory.expire"
+    MEMORY_DELETE = "memory.delete"
+    MEMORY_DELETE_ALL = "memory.delete_all"
+    MEMORY_RESTORE = "memory.restore"
+    MEMORY_ERASE = "memory.erase"
+    MEMORY_ACCESS_LOG = "memory.access_log"
+    USER_ERASE = "user.erase"
+    CATEGORY_LIST = "category.list"
+    CATEGORY_DESCRIBE = "category.describe"
+    CATEGORY_FORGET = "category.forget"
+    STATS_READ = "stats.read"
+    APP_LIST = "app.list"
+    APP_GET = "app.get"
+    APP_PAUSE = "app.pause"
+    APP_RESUME = "app.resume"
+    GRANT_LIST = "grant.list"
+    GRANT_EXPLAIN = "grant.explain"
+    GRANT_CREATE = "grant.create"
+    GRANT_REVOKE = "grant.revoke"
+    KEY_LIST = "key.list"
+    KEY_CREATE = "key.create"
+    KEY_REVOKE = "key.revoke"
+    KEY_ROTATE = "key.rotate"
+    CONFIG_READ = "config.read"
+    CONFIG_CHANGE = "config.change"
+    CONFIG_RESET = "config.reset"
+    CONFIG_TEST = "config.test"
+    CAPTURE_LIST = "capture.list"
+    CAPTURE_GET = "capture.get"
+    CAPTURE_ADD = "capture.add"
+    CAPTURE_APPLY = "capture.apply"
+    CAPTURE_IMPORT = "capture.import"
+    CAPTURE_UNDO = "capture.undo"
+    POLICY_LIST = "policy.list"
+    POLICY_CREATE = "policy.create"
+    POLICY_DELETE = "policy.delete"
+    AUDIT_READ = "audit.read"
+    INDEX_SYNC = "index.sync"
+    ACCESS_DENIED = "access.denied"
+    """A request that its credential does not allow, or about what is not the caller's; `result` is the error's code."""
+    CREDENTIAL_REFUSED = "credential.refused"
+    """A credential that is wrong, expired or revoked."""
+
+
+_COLUMNS = (
+    "event", "result", "principal", "principal_name", "door", "address", "request", "user_id", "app_id", "objects",
+    "count", "detail",
+)  # fmt: skip
+
+_RECORD = Prepared(
+    text(f"""
+INSERT INTO audit_events ({", ".join(_COLUMNS)})
+VALUES (:audit_event, :audit_result, :audit_principal, :audit_principal_name, :audit_door, :audit_address,
+        :audit_request, :audit_user_id, :audit_app_id, :audit_objects, :audit_count, CAST(:audit_detail AS jsonb))
+RETURNING id
+""").bindparams(  # noqa: S608 - only names of columns are put in
+        bindparam("audit_objects", type_=ARRAY(Uuid)),
+        bindparam("audit_user_id", type_=Uuid),
+        bindparam("audit_app_id", type_=Uuid),
+    ),
+    plain=True,
+)
+
+OF_NEW = f"""
+INSERT INTO audit_events ({", ".join(_COLUMNS)})
+SELECT :audit_event, 'ok', :audit_principal, :audit_principal_name, :audit_door, CAST(:audit_address AS text),
+       CAST(:audit_request AS text), :audit_user_id, :audit_app_id, (array_agg(id))[1:{NAMED}], count(*),
+       CAST(:audit_detail AS jsonb)
+FROM new HAVING count(*) > 0
+"""  # noqa: S608 - as above
+"""Part of a statement whose rows `new` are what was made: one event about all of them."""
+
+
+def parameters(
+    caller: Caller | Principal, event: Event, *, user_id: UUID | None = None, detail: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the statements of this module bind. A caller's user and app are the event's; a principal has none."""
+    principal = caller.principal if isinstance(caller, Caller) else caller
+    app_id = None
+    if isinstance(caller, Caller):
+        user_id, app_id = caller.user_id, caller.app_id
+    return {
+        "audit_event": event.value,
+        "audit_principal": principal.id,
+        "audit_principal_name": principal.name,
+        "audit_door": principal.door.value,
+        "audit_address": principal.address,
+        "audit_request": principal.request,
+        "audit_user_id": user_id,
+        "audit_app_id": app_id,
+        "audit_detail": orjson.dumps(detail).decode() if detail else None,
+    }
+
+
+async def record(
+    tx: Tx,
+    caller: Caller | Principal,
+    event: Event,
+    objects: Sequence[UUID] = (),
+    *,
+    result: str = "ok",
+    user_id: UUID | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Log one event. `objects` are what it is about; `user_id` whose, where a principal acts for no caller."""
+    await _RECORD.rows(
+        tx,
+        parameters(caller, event, user_id=user_id, detail=detail)
+        | {"audit_result": result, "audit_objects": list(objects[:NAMED]) or None, "audit_count": len(objects)},
+    )
+
+
+async def record_chosen(
+    tx: Tx, caller: Caller, event: Event, chosen: str, *, detail: Mapping[str, Any] | None = None
+) -> None:
+    """Log one event about the `id`s that a query of ours chooses, however many there are."""
+    statement = text(f"WITH new AS ({chosen}) {OF_NEW}")
+    if (await tx.execute(statement, parameters(caller, event, detail=detail))).rowcount == 0:
+        await record(tx, caller, event, detail=detail)
+
+
+def inserted(rows: CTE) -> CTE:
+    """Part of a statement that reads: one event about the `id`s of `rows`. Bind `parameters`."""
+    named = literal_column(f"(array_agg(id))[1:{NAMED}]", ARRAY(Uuid))
+    event = select(
+        _text("audit_event"), literal_column("'ok'"), _text("audit_principal"), _text("audit_principal_name"),
+        _text("audit_door"), _text("audit_address"), _text("audit_request"),
+        bindparam("audit_user_id", type_=Uuid), bindparam("audit_app_id", type_=Uuid),
+        named, cast(func.count(), Integer), cast(_text("audit_detail"), JSONB),
+    ).select_from(rows)  # fmt: skip
+    return insert(AuditEvent).from_select(list(_COLUMNS), event).cte("audited")
+
+
+def _text(name: str) -> Any:
+    return bindparam(name, type_=String)

@@ -1,0 +1,164 @@
+"""Captures that come in from an archive: the temporary tables that they are read into, and taking them over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import text
+
+from openmemory.access.restore import DERIVED
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
+from openmemory.memories.restore.tables import Twice
+
+TABLES: Mapping[str, str] = {
+    "incoming_captures": """
+        place integer, id uuid, app uuid, namespace text, status text, input jsonb, options jsonb, principal jsonb,
+        hash text, attempts integer, bad_answers integer, calls integer, prompt_tokens integer,
+        completion_tokens integer, error text, model text, seconds double precision, created_at timestamptz,
+        updated_at timestamptz, finished_at timestamptz""",
+    "incoming_steps": """
+        place integer, capture uuid, kind text, turn integer, memory uuid, followed uuid, followed_by uuid, body jsonb,
+        problem text""",
+}
+"""Their columns, in the order in which they are copied. A step is an operation, or something that was refused."""
+
+_TWICE = text(
+    """
+    SELECT min(place) AS first, max(place) AS second FROM (
+        SELECT id, place FROM incoming_captures
+        UNION ALL SELECT id, place FROM incoming_refused WHERE kind = 'captures'
+    ) AS every GROUP BY id HAVING count(*) > 1 ORDER BY 1 LIMIT 1
+    """
+)
+_STEPS_TWICE = text(
+    """
+    SELECT min(place) AS first, max(place) AS second FROM incoming_steps
+    GROUP BY capture, kind, turn HAVING count(*) > 1 ORDER BY 1 LIMIT 1
+    """
+)
+_LOST = text(
+    """
+    SELECT s.capture FROM incoming_steps AS s
+    WHERE NOT EXISTS (SELECT FROM incoming_captures AS c WHERE c.id = s.capture)
+    AND NOT EXISTS (SELECT FROM incoming_refused AS r WHERE r.id = s.capture AND r.kind = 'captures')
+    GROUP BY s.capture ORDER BY min(s.place) LIMIT :most
+    """
+)
+_TO_FIND = (
+    "CREATE INDEX ON incoming_steps (capture)",
+    """
+    ALTER TABLE incoming_captures
+        ADD target uuid, ADD app_target uuid, ADD known boolean DEFAULT false, ADD problem text
+    """,
+    "ALTER TABLE incoming_steps ADD memory_target uuid, ADD followed_target uuid, ADD followed_by_target uuid",
+)
+_TARGET = """coalesce(
+    (SELECT r.target FROM restored AS r WHERE r.id = s.{name}),
+    (SELECT m.id FROM memories AS m WHERE m.id = s.{name} AND m.user_id = :user))"""
+_FIND_MEMORIES = text(
+    f"""
+    UPDATE incoming_steps AS s SET memory_target = {_TARGET.format(name="memory")},
+        followed_target = {_TARGET.format(name="followed")}, followed_by_target = {_TARGET.format(name="followed_by")}
+    """  # noqa: S608 - only constants are put in
+)
+# One that is here already stays as it is: what it has become here the archive cannot know.
+_FIND = text(
+    f"""
+    UPDATE incoming_captures AS i SET target = now_called.id, app_target = coalesce(a.target, :app),
+        known = EXISTS (SELECT FROM captures AS k WHERE k.id = now_called.id)
+    FROM incoming_captures AS c
+    LEFT JOIN incoming_apps AS a ON a.id = c.app
+    LEFT JOIN captures AS e ON e.id = c.id AND e.user_id <> :user
+    CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NULL THEN c.id ELSE {DERIVED.format(id="c.id")} END AS id)
+        AS now_called
+    WHERE c.id = i.id
+    """  # noqa: S608 - as above
+)
+# Half of what was done cannot be undone.
+_PROBLEMS = text(
+    """
+    UPDATE incoming_captures AS i SET problem = p.problem
+    FROM (
+        SELECT DISTINCT ON (s.capture) s.capture,
+            coalesce(s.problem, 'is about a memory that did not come in') AS problem
+        FROM incoming_steps AS s
+        WHERE s.problem IS NOT NULL OR (s.kind = 'operation'
+            AND (s.memory_target IS NULL OR (s.followed IS NOT NULL AND s.followed_target IS NULL)))
+        ORDER BY s.capture, s.place
+    ) AS p
+    WHERE p.capture = i.id AND NOT i.known
+    """
+)
+_STEPS = """
+    coalesce((
+        SELECT jsonb_agg({step} ORDER BY s.turn) FROM incoming_steps AS s WHERE s.capture = i.id AND s.kind = '{kind}'
+    ), '[]')
+"""
+_OPERATIONS = _STEPS.format(
+    kind="operation",
+    step="""
+        s.body || jsonb_build_object('id', s.memory_target)
+        || CASE WHEN s.followed IS NULL THEN '{}' ELSE jsonb_build_object('superseded_id', s.followed_target) END
+        || CASE WHEN s.body -> 'before' IS NULL THEN '{}' ELSE jsonb_build_object('before',
+            (s.body -> 'before') || jsonb_build_object('superseded_by', s.followed_by_target)) END""",
+)
+_REFUSED = _STEPS.format(
+    kind="refused",
+    step="""
+        s.body || CASE WHEN s.memory_target IS NULL THEN '{}' ELSE jsonb_build_object('id', s.memory_target) END""",
+)
+_ADD = text(
+    f"""
+    INSERT INTO captures (id, user_id, app_id, namespace, status, input, options, principal, hash,
+        attempts, bad_answers, calls, prompt_tokens, completion_tokens, error, model, seconds, created_at, updated_at,
+        finished_at, operations, refused, memory_ids)
+    SELECT i.target, :user, i.app_target, i.namespace, i.status, i.input, i.options, i.principal, i.hash,
+        i.attempts, i.bad_answers, i.calls, i.prompt_tokens, i.completion_tokens, i.error, i.model, i.seconds,
+        i.created_at, i.updated_at,
+        CASE WHEN i.status <> 'pending' THEN least(coalesce(i.finished_at, i.updated_at), now()) END,
+        {_OPERATIONS}, {_REFUSED},
+        ARRAY(
+            SELECT DISTINCT t.id FROM incoming_steps AS s
+            CROSS JOIN LATERAL (VALUES (s.memory_target), (s.followed_target)) AS t(id)
+            WHERE s.capture = i.id AND t.id IS NOT NULL ORDER BY 1)
+    FROM incoming_captures AS i
+    WHERE i.problem IS NULL AND NOT i.known
+    ORDER BY i.place
+    RETURNING id
+    """  # noqa: S608 - as above
+)
+_NOT_TAKEN = text("SELECT id, problem FROM incoming_captures WHERE problem IS NOT NULL ORDER BY place LIMIT :most")
+
+
+async def twice(tx: Tx) -> Twice | None:
+    """Two captures of the same id, or two steps of the same number of one; None: there are none."""
+    for members, query in (("captures.jsonl.gz", _TWICE), ("capture_steps.jsonl.gz", _STEPS_TWICE)):
+        if found := (await tx.execute(query)).one_or_none():
+            return Twice(members, found.first, found.second)
+    return None
+
+
+async def lost(tx: Tx, most: int) -> list[str]:
+    """The ids of captures of which steps are told, but nothing else."""
+    return [str(id_) for id_ in await tx.scalars(_LOST, {"most": most})]
+
+
+async def take(tx: Tx, caller: Caller, most: int) -> tuple[int, list[tuple[str, str, str]]]:
+    """Add the captures that are not here yet; returns how many, and which of the others cannot come in, and why.
+
+    The memories and apps must have been taken before. What waits is taken up by the worker as if it had been said now.
+    """
+    values = {"user": caller.user_id, "app": caller.app_id}
+    for statement in _TO_FIND:
+        await tx.execute(text(statement))
+    await tx.execute(_FIND_MEMORIES, values)
+    await tx.execute(_FIND, values)
+    await tx.execute(_PROBLEMS)
+    added = list(await tx.scalars(_ADD, values))
+    if added:
+        await audit_log.record(tx, caller, Event.CAPTURE_IMPORT, added)
+    refused = await tx.execute(_NOT_TAKEN, {"most": most})
+    return len(added), [("capture", str(row.id), row.problem) for row in refused]

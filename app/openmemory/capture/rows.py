@@ -1,0 +1,48 @@
+"""Captures as their columns hold them, there and back. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from openmemory.capture.extraction import Said
+from openmemory.capture.queue import Claimed
+from openmemory.capture.schemas import CaptureCreate, Turn
+from openmemory.identity.principal import Principal
+from openmemory.memories.schemas import MemoryCreate
+from openmemory.serialization import exact_json
+
+_TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
+
+
+def columns(new: CaptureCreate) -> dict[str, Any]:
+    """`input`, `options` and `hash` of what is to be stored; equal ones have one hash."""
+    said: dict[str, Any] = {"text": new.like.text}
+    if new.messages:
+        said = {"messages": [asdict(turn) for turn in new.messages]}
+    like = asdict(new.like)
+    given = {name: value for name, value in like.items() if name not in ("text", "app") and value not in (None, (), {})}
+    raw = exact_json.dumps({"input": said, "options": given})
+    return exact_json.loads(raw) | {"hash": hashlib.sha256(raw).hexdigest()}  # type: ignore[no-any-return]
+
+
+def options(column: dict[str, Any]) -> MemoryCreate:
+    """What the new memories of a capture have in common."""
+    times = {name: datetime.fromisoformat(column[name]) for name in _TIMES if name in column}
+    return MemoryCreate(text="", **column | times | {"categories": tuple(column.get("categories", ()))})
+
+
+def said(claimed: Claimed) -> Said:
+    """What was said, where and when."""
+    given = claimed.input
+    what = tuple(Turn(**turn) for turn in given["messages"]) if "messages" in given else given["text"]
+    at = claimed.options.get("created_at")
+    return Said(what, claimed.namespace, claimed.created_at if at is None else datetime.fromisoformat(at))
+
+
+def principal(who: Principal) -> dict[str, Any]:
+    """What a job must know of the credential that a capture came with."""
+    namespaces = None if who.namespaces is None else list(who.namespaces)
+    return {"id": who.id, "name": who.name, "namespaces": namespaces, "scopes": sorted(map(str, who.scopes))}

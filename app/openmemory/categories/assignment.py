@@ -1,0 +1,388 @@
+"""The job that files memories under categories, by their vectors and their words; no language model is asked.
+
+Only what no client has filed is looked at: a category that was given, or taken away, is the last word. What the service
+files is marked as `automatic`. Such a filing finds, lists and counts as any other, and a rule that denies a category
+holds for it; but a rule that allows one does not (`readable_by`), and one that is denied to somebody is never taken
+away again: a guess may keep an app from a memory and never let it in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from pydantic import BaseModel
+from sqlalchemy import bindparam, text
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import UUID as PG_UUID
+
+from openmemory.access.directory import Directory
+from openmemory.audit import access_log
+from openmemory.audit.access_log import Access
+from openmemory.categories import classifier, descriptions, requests
+from openmemory.categories import preview as filing_preview
+from openmemory.categories.classifier import Choice, Known, Matrix
+from openmemory.categories.preview import Preview
+from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject
+from openmemory.config.sections import Categories
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
+from openmemory.embeddings.port import Embedder, EmbedderUnavailable
+from openmemory.errors import Conflict, Unavailable
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Door, Principal
+from openmemory.index.models import Kind
+from openmemory.index.space import Space, Spaces
+from openmemory.index.sync import outbox
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.reconcile import SyncRunning, alone
+from openmemory.memories import validation
+
+log = logging.getLogger(__name__)
+
+LOCK = 0x6F6D6361
+"""Key of the advisory lock of the one process that files."""
+
+PAGE = 200
+"""Memories of one transaction."""
+
+LATER = 60.0
+"""Seconds until a memory that could not be filed is looked at again; twice as long after each further time."""
+
+LONGEST_PAUSE = 86_400.0
+
+_REMEMBERED = 64
+"""Sets of categories whose vectors are kept: one for all users without categories of their own."""
+
+_IDS = ARRAY(PG_UUID())
+_DUE = text(
+    f"""
+    SELECT k.memory_id AS id, m.user_id, u.user_id AS user, left(m.content, {classifier.READ}) AS content, e.vector
+    FROM category_marks AS k
+    JOIN memories AS m ON m.id = k.memory_id
+    JOIN users AS u ON u.id = m.user_id
+    LEFT JOIN embeddings AS e ON e.kind = 'memory' AND e.id = m.id AND e.model = :model AND e.text_hash = m.hash
+    WHERE k.due_at <= now() AND m.user_id = ANY(:users) ORDER BY k.due_at, k.memory_id LIMIT :limit
+    FOR NO KEY UPDATE OF k, m SKIP LOCKED
+    """  # noqa: S608 - only a constant is put in
+).bindparams(bindparam("users", type_=_IDS))
+_WHOSE = text(
+    """
+    SELECT DISTINCT m.user_id
+    FROM (SELECT memory_id FROM category_marks WHERE due_at <= now() ORDER BY due_at, memory_id LIMIT :limit) AS k
+    JOIN memories AS m ON m.id = k.memory_id
+    """
+)
+# After the rows are locked: somebody may have filed them a moment ago.
+_FILED = text(
+    """
+    SELECT f.memory_id, array_agg(c.name) AS names, bool_or(NOT f.automatic) AS given
+    FROM memory_categories AS f JOIN categories AS c ON c.id = f.category_id
+    WHERE f.memory_id = ANY(:ids) GROUP BY f.memory_id
+    """
+).bindparams(bindparam("ids", type_=_IDS))
+_MAKE = text(
+    """
+    INSERT INTO categories (name, description)
+    SELECT n.name, n.description FROM unnest(CAST(:names AS text[]), CAST(:descriptions AS text[]))
+        AS n(name, description)
+    WHERE NOT EXISTS (SELECT FROM categories AS c WHERE c.name = n.name)
+    ORDER BY n.name COLLATE "C" ON CONFLICT DO NOTHING
+    """
+)
+_WANTED = "(SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:names AS text[]))) AS w(id, name)"
+_UNFILE = text(
+    f"""
+    DELETE FROM memory_categories AS f USING categories AS c
+    WHERE f.memory_id = ANY(:changed) AND f.automatic AND c.id = f.category_id
+        AND NOT EXISTS (SELECT FROM {_WANTED} WHERE w.id = f.memory_id AND w.name = c.name)
+        AND NOT EXISTS (
+            SELECT FROM access_controls AS r
+            WHERE r.user_id = f.user_id AND r.object_key = 'category:' || CAST(f.category_id AS text)
+                AND r.effect = 'deny')
+    """  # noqa: S608 - only constants are put in
+).bindparams(bindparam("changed", type_=_IDS))
+_FILE = text(
+    f"""
+    INSERT INTO memory_categories (memory_id, category_id, automatic)
+    SELECT w.id, c.id, true FROM {_WANTED} JOIN categories AS c ON c.name = w.name
+    ORDER BY 1, 2 ON CONFLICT DO NOTHING
+    """  # noqa: S608 - as above
+)
+_DONE = text("DELETE FROM category_marks WHERE memory_id = ANY(:ids) AND due_at < 'infinity'").bindparams(
+    bindparam("ids", type_=_IDS)
+)
+_POSTPONE = text(
+    """
+    UPDATE category_marks SET attempts = attempts + 1, last_error = :error,
+        due_at = now() + make_interval(secs => least(:later * power(2, least(attempts, 20)), :longest))
+    WHERE memory_id = ANY(:ids) AND due_at < 'infinity'
+    """
+).bindparams(bindparam("ids", type_=_IDS))
+# From what waits, which is little, rather than from what the user has; and what they have where all of it is ordered.
+_WAITING = text(
+    f"""
+    SELECT count(*) + (
+            SELECT count(*) FROM memories AS m
+            WHERE EXISTS (SELECT FROM filing_orders WHERE user_id = :user) AND m.user_id = :user
+                AND NOT EXISTS (SELECT FROM category_marks AS k WHERE k.memory_id = m.id) AND {requests.TO_LOOK_AT}
+        ) AS waiting,
+        count(*) FILTER (WHERE k.attempts > 0) AS failed
+    FROM (SELECT memory_id, attempts FROM category_marks WHERE due_at < 'infinity' OFFSET 0) AS k
+    JOIN memories AS m ON m.id = k.memory_id WHERE m.user_id = :user
+    """  # noqa: S608 - only a constant is put in
+)
+
+
+class Waiting(BaseModel):
+    """Memories that the service is to look at for categories; `failed`: of these, those that it could not file yet."""
+
+    waiting: int
+    failed: int
+
+
+class Filing:
+    """Files what is marked, some memories at a time."""
+
+    def __init__(
+        self,
+        database: Database,
+        directory: Directory,
+        spaces: Spaces,
+        delivery: Deliverer,
+        *,
+        settings: Categories,
+    ) -> None:
+        self._database = database
+        self._directory = directory
+        self._spaces = spaces
+        self._delivery = delivery
+        self._settings = settings
+        self._known: OrderedDict[tuple[str, tuple[Subject, ...]], Known] = OrderedDict()
+        self._made = False
+        self.filed = 0
+        """Memories that this process has filed since its start."""
+        self.start: Callable[[], None] | None = None
+        """Has this run now, not when it is its turn, or once more if it does; None: nobody runs it."""
+
+    async def run(self) -> int:
+        """File until nothing is due; returns how many memories got or lost a category. Another process is left to it.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer. What was filed stays so.
+        """
+        if self._settings.assign == "off":
+            return 0
+        before = self.filed
+        try:
+            async with alone(self._database, LOCK):
+                await requests.take_up(self._database)
+                while await self._some() == PAGE:
+                    continue
+        except SyncRunning:
+            return 0
+        except EmbedderUnavailable as error:
+            log.debug("categories are assigned later: %s", error)
+        if done := self.filed - before:
+            log.info("categories: %d memories filed", done)
+        return self.filed - before
+
+    async def order(self, caller: Caller, *, again: bool) -> Waiting:
+        """Have what waits of a user filed soon, and `again` also what was looked at and no client has filed.
+
+        Raises:
+            Forbidden: an app asks, or a credential that reaches only some namespaces, or may not write.
+            Conflict: the service assigns no categories.
+        """
+        caller.must_be_owner("have their memories filed")
+        caller.may_write()
+        if self._settings.assign == "off":
+            raise Conflict(
+                "This service assigns no categories.",
+                code="categories_off",
+                hint='Set categories.assign = "local" and start it again.',
+            )
+        if again:
+            async with self._database.transaction() as tx:
+                await requests.order(tx, caller.user_id)
+        if self.start is not None:
+            self.start()
+        return await self.waiting(caller)
+
+    async def waiting(self, caller: Caller) -> Waiting:
+        """How many memories of a user wait to be looked at.
+
+        Raises:
+            Forbidden: an app asks, or a credential that reaches only some namespaces, or may not read.
+        """
+        caller.must_be_owner("see what waits for a category")
+        caller.may_read()
+        async with self._database.statement() as tx:
+            row = (await tx.execute(_WAITING, {"user": caller.user_id})).one()
+        return Waiting(waiting=row.waiting, failed=row.failed)
+
+    async def preview(self, caller: Caller, *, again: bool = False, limit: int = 100) -> Preview:
+        """What would be filed where if the service looked now, and `again` also at what it has looked at before.
+        Nothing is written, and it is told also where the service assigns nothing.
+
+        Raises:
+            Forbidden: an app asks, or a credential that reaches only some namespaces, or may not read.
+            Invalid: the limit cannot be used.
+            Unavailable: the embedding model does not answer.
+        """
+        caller.must_be_owner("see what would be filed")
+        caller.may_read()
+        validation.between(limit, "limit", 1, filing_preview.MOST)
+        space = self._spaces.serving
+        async with self._database.transaction() as tx:
+            rows, total = await filing_preview.read(tx, caller, space.model, again=again, limit=limit)
+            subjects = (await descriptions.subjects(tx, {caller.user_id})).get(caller.user_id, SUBJECTS)
+            await access_log.record(tx, caller, Access.LIST, [row.id for row in rows], {"operation": "categories"})
+        try:
+            known, dimension = await self._known_of(space, subjects), await space.dimension()
+        except EmbedderUnavailable as error:
+            raise Unavailable(f"The embedding model does not answer: {error}", code="embedder_unavailable") from error
+        chosen = await asyncio.to_thread(self._chosen, _ready(rows, dimension), known, dimension)
+        return filing_preview.shown(rows, total, chosen)
+
+    async def _some(self) -> int:
+        """One page: how many marks were looked at."""
+        space = self._spaces.serving
+        async with self._database.statement() as tx:
+            users = set(await tx.scalars(_WHOSE, {"limit": PAGE}))
+            if not users:
+                return 0
+            subjects = await descriptions.subjects(tx, users)
+        await self._make()
+        # Before any row is locked: a model may take its time.
+        known = {user: await self._known_of(space, subjects.get(user, SUBJECTS)) for user in users}
+        looked: list[UUID] = []
+        try:
+            filed, seen = await self._page(space, known, looked)
+        except (Unavailable, EmbedderUnavailable):
+            raise
+        except Exception as error:  # these wait, the others have their turn
+            log.exception("categories of %d memories could not be assigned; they are tried again", len(looked))
+            await self._postpone(looked, f"{type(error).__name__}: {error}"[:500])
+            return len(looked)
+        self.filed += filed
+        if filed:
+            self._delivery.wake()
+        return seen
+
+    async def _make(self) -> None:
+        """Make OpenMemory's categories, apart from what files under them, for which others would wait."""
+        if self._made:
+            return
+        values = {"names": list(NAMES), "descriptions": [subject.description for subject in SUBJECTS]}
+        async with self._database.transaction() as tx:
+            await tx.execute(_MAKE, values)
+        self._made = True
+
+    @again
+    async def _page(self, space: Space, known: Mapping[UUID, Known], looked: list[UUID]) -> tuple[int, int]:
+        """File one page in one transaction; returns how many memories changed, and how many were looked at.
+
+        `known`: the categories of each user whose memories are looked at; `looked` is told the ids, should it fail.
+        """
+        dimension = await space.dimension()
+        async with self._database.transaction() as tx:
+            due = (await tx.execute(_DUE, {"model": space.model, "limit": PAGE, "users": [*known]})).all()
+            looked[:] = [row.id for row in due]
+            filed = {row.memory_id: row for row in await tx.execute(_FILED, {"ids": looked})}
+            ours = [row for row in due if row.id not in filed or not filed[row.id].given]
+            ready = _ready(ours, dimension)
+            missing = {row.id for row in ours} - {row.id for row in ready}
+            wanted: dict[UUID, list[str]] = {}
+            for of_user in {row.user_id for row in ready}:
+                rows = [row for row in ready if row.user_id == of_user]
+                chosen = await asyncio.to_thread(self._chosen, rows, known[of_user], dimension)
+                wanted |= {id_: [choice.name for choice in choices] for id_, choices in chosen.items()}
+            changed = [row for row in ready if set(wanted[row.id]) != set(_names(filed, row.id))]
+            count = await self._write(tx, changed, wanted)
+            await tx.execute(_DONE, {"ids": [id_ for id_ in looked if id_ not in missing]})
+            await tx.execute(_POSTPONE, _pause(missing, "the text has no vector of the model in use yet"))
+        return count, len(due)
+
+    def _chosen(self, rows: Sequence[Any], known: Known, dimension: int) -> dict[UUID, list[Choice]]:
+        if not rows:
+            return {}
+        windows = [np.frombuffer(row.vector, dtype="<f4").reshape(-1, dimension) for row in rows]
+        vectors = np.stack([classifier.of_windows(each) for each in windows])
+        sure = classifier.confidences(vectors, [row.content for row in rows], known)
+        threshold, most = self._settings.threshold, self._settings.most
+        return {
+            row.id: classifier.choose(each, known, threshold=threshold, most=most)
+            for row, each in zip(rows, sure, strict=True)
+        }
+
+    async def _write(self, tx: Tx, changed: Sequence[Any], wanted: dict[UUID, list[str]]) -> int:
+        if not changed:
+            return 0
+        pairs = [(row.id, name) for row in changed for name in wanted[row.id]]
+        values = {"ids": [id_ for id_, _ in pairs], "names": [name for _, name in pairs]}
+        ids = [row.id for row in changed]
+        await tx.execute(_UNFILE, values | {"changed": ids})
+        await tx.execute(_FILE, values)
+        await outbox.mark_dirty(tx, Kind.MEMORY, ids)
+        alike: dict[tuple[str, tuple[str, ...]], list[UUID]] = {}
+        for row in changed:
+            alike.setdefault((row.user, tuple(wanted[row.id])), []).append(row.id)
+        for (user, names), some in alike.items():
+            caller = replace(await self._directory.existing(user), principal=_PRINCIPAL)
+            await access_log.record(
+                tx, caller, Access.UPDATE, some, {"operation": "categories", "categories": list(names)}
+            )
+        return len(ids)
+
+    async def _known_of(self, space: Space, subjects: tuple[Subject, ...]) -> Known:
+        """What the model makes of these categories, once as long as they are used."""
+        key = space.model, subjects
+        if (known := self._known.get(key)) is None:
+            common = None if subjects is SUBJECTS else await self._known_of(space, SUBJECTS)
+            known = self._known[key] = await learned(space.embedder, subjects, common)
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return known
+
+    async def _postpone(self, ids: Sequence[UUID], error: str) -> None:
+        async with self._database.transaction() as tx:
+            await tx.execute(_POSTPONE, _pause(ids, error))
+
+
+_PRINCIPAL = Principal("categories", "categories", door=Door.JOB)
+
+
+async def learned(embedder: Embedder, subjects: tuple[Subject, ...], common: Known | None) -> Known:
+    """What the model makes of these categories; of those that it knows already it is not asked."""
+    vectors: dict[Subject, Matrix] = {}
+    if common is not None:
+        parts = np.split(common.phrases, common.starts[1:])
+        vectors = dict(zip(common.subjects, parts, strict=True))
+    new = [subject for subject in subjects if subject not in vectors]
+    made = iter(await embedder.documents([phrase for subject in new for phrase in subject.phrases]))
+    for subject in new:
+        vectors[subject] = np.stack([classifier.of_windows(next(made).windows) for _ in subject.phrases])
+    known = classifier.known(subjects, np.concatenate([vectors[subject] for subject in subjects]))
+    # What is usual is measured on OpenMemory's: it is not for what somebody writes to shift it for the others.
+    return known if common is None else known._replace(usual=common.usual, spread=common.spread)
+
+
+def _ready(rows: Sequence[Any], dimension: int) -> list[Any]:
+    """Those whose vectors are of this dimension."""
+    return [row for row in rows if row.vector and len(row.vector) % (4 * dimension) == 0]
+
+
+def _names(filed: dict[UUID, Any], id_: UUID) -> Sequence[str]:
+    return filed[id_].names if id_ in filed else ()
+
+
+def _pause(ids: Any, error: str) -> dict[str, Any]:
+    return {"ids": list(ids), "error": error, "later": LATER, "longest": LONGEST_PAUSE}

@@ -1,0 +1,220 @@
+"""A user's own descriptions of categories: what the service files their memories under, besides OpenMemory's twenty."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+from sqlalchemy import bindparam, delete, func, select, text
+from sqlalchemy.dialects.postgresql import ARRAY, TEXT, insert
+from sqlalchemy.dialects.postgresql import UUID as PG_UUID
+
+from openmemory.access.models import User
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.categories import requests
+from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject, described
+from openmemory.config.settings import Limits
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
+from openmemory.errors import Conflict, NotFound, TooLarge
+from openmemory.identity.caller import Caller
+from openmemory.memories import changes, validation
+from openmemory.memories.intake import Intake
+from openmemory.memories.models import Category, CategoryDescription
+from openmemory.memories.schemas import MemoryUpdate
+
+OWN = 100
+"""Categories of a user's own that are told apart from OpenMemory's."""
+
+LONGEST = 500
+"""Characters of a description."""
+
+# What the user says of a name goes before what everybody reads. That counts where the user files under it themself.
+_OWN = text(
+    """
+    SELECT u.id AS user_id, c.*
+    FROM unnest(:users) AS u(id) CROSS JOIN LATERAL (
+        (SELECT c.id, c.name, d.description, 'user' AS described_by, d.created_at, d.updated_at
+        FROM category_descriptions AS d JOIN categories AS c ON c.id = d.category_id
+        WHERE d.user_id = u.id ORDER BY c.name LIMIT :most)
+        UNION ALL
+        (SELECT c.id, c.name, c.description, 'everybody', NULL, NULL FROM categories AS c
+        WHERE c.description IS NOT NULL AND c.description <> '' AND c.name <> ALL(:known)
+            AND c.description NOT LIKE 'Automatically created category%'
+            AND EXISTS (
+                SELECT FROM memory_categories AS f
+                WHERE f.user_id = u.id AND f.category_id = c.id AND NOT f.automatic)
+            AND NOT EXISTS (
+                SELECT FROM category_descriptions AS d WHERE d.user_id = u.id AND d.category_id = c.id)
+        ORDER BY c.name LIMIT :most)
+        ORDER BY described_by DESC, name LIMIT :most
+    ) AS c
+    """
+).bindparams(bindparam("users", type_=ARRAY(PG_UUID())), bindparam("known", type_=ARRAY(TEXT)))
+
+
+class DescribedCategory(BaseModel):
+    """A category that the service files under, and by what."""
+
+    id: UUID | None = Field(description="Its id; null: nobody has filed under it yet.")
+    name: str
+    description: str = Field(description="What it is about: what the memories are compared with.")
+    described_by: Literal["user", "everybody", "openmemory"] = Field(
+        description="Who says so: the user; who set up what all users read, of a category that the user files under;"
+        " or it is one of OpenMemory's twenty."
+    )
+    created_at: datetime | None = Field(description="When the user first said so; null: they did not.")
+    updated_at: datetime | None = Field(description="When the user last said something else.")
+
+
+class DescribedCategories(BaseModel):
+    """What the service files a user's memories under: their own by name, then OpenMemory's as they stand."""
+
+    categories: list[DescribedCategory]
+    total: int
+
+
+class Descriptions:
+    """Describing categories, listing what is described, and forgetting it. Only the user may, never an app."""
+
+    def __init__(self, database: Database, *, intake: Intake, limits: Limits) -> None:
+        self._database = database
+        self._intake = intake
+        self._limits = limits
+
+    async def describe(self, caller: Caller, name: str, description: str) -> DescribedCategory:
+        """Say what a category is about, also one that nobody has filed under yet, or one of OpenMemory's. Unless that
+        is what was said before, what no client has filed is looked at again in the background.
+
+        Raises:
+            Forbidden: an app asks.
+            Invalid: the name or the description cannot be used, or holds what `capture` refuses.
+            Conflict: the user describes too many.
+        """
+        caller.must_be_owner("describe categories")
+        caller.may_write()
+        caller.may_read()  # the answer shows what is there
+        validation.name(name, "name", self._limits)
+        return await self._describe(caller, self._clean_name(name), checked(description, self._intake))
+
+    async def list(self, caller: Caller) -> DescribedCategories:
+        """What the user's memories are filed under."""
+        caller.must_be_owner("see what categories are filed by")
+        caller.may_read()
+        async with self._database.transaction() as tx:
+            own = [DescribedCategory.model_validate(row._mapping) for row in await _own(tx, [caller.user_id])]
+            named = select(Category.name, Category.id).where(Category.name == func.any(list(NAMES)))
+            ids = {row.name: row.id for row in await tx.execute(named)}
+            await audit_log.record(tx, caller, Event.CATEGORY_LIST)
+        taken = {each.name for each in own}
+        common = [_common(subject, ids.get(subject.name)) for subject in SUBJECTS if subject.name not in taken]
+        return DescribedCategories(categories=own + common, total=len(own) + len(common))
+
+    @again
+    async def forget(self, caller: Caller, name: str) -> None:
+        """Take the user's description of a category away. What clients filed under it stays there; what the service
+        has is looked at again.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: the user does not describe this category.
+        """
+        caller.must_be_owner("forget what categories are about")
+        caller.may_write()
+        validation.name(name, "name", self._limits)
+        named = select(Category.id).where(Category.name == name).scalar_subquery()
+        mine = delete(CategoryDescription).where(
+            CategoryDescription.user_id == caller.user_id, CategoryDescription.category_id == named
+        )
+        async with self._database.transaction() as tx:
+            await _hold(tx, caller)
+            gone = await tx.scalar(mine.returning(CategoryDescription.category_id))
+            if gone is None:
+                raise NotFound("The user does not describe this category", code="category_not_described")
+            await requests.order(tx, caller.user_id)
+            await audit_log.record(tx, caller, Event.CATEGORY_FORGET, [gone], detail={"name": name})
+
+    @again
+    async def _describe(self, caller: Caller, name: str, description: str) -> DescribedCategory:
+        async with self._database.transaction() as tx:
+            # One after the other, or two at once would be one too many.
+            await _hold(tx, caller)
+            category = (await changes.category_ids(tx, {name}))[name]
+            row = insert(CategoryDescription).values(
+                user_id=caller.user_id, category_id=category, description=description
+            )
+            said = row.on_conflict_do_update(
+                index_elements=["user_id", "category_id"],
+                set_={"description": row.excluded.description, "updated_at": func.now()},
+                where=CategoryDescription.description != row.excluded.description,
+            ).returning(CategoryDescription.category_id)
+            mine = CategoryDescription.user_id == caller.user_id
+            if await tx.scalar(said) is not None:
+                if (await tx.scalar(select(func.count()).select_from(CategoryDescription).where(mine)) or 0) > OWN:
+                    raise Conflict(
+                        f"A user describes at most {OWN} categories.",
+                        code="too_many_categories",
+                        hint="Forget one that is not used any more.",
+                    )
+                await requests.order(tx, caller.user_id)
+            await audit_log.record(tx, caller, Event.CATEGORY_DESCRIBE, [category], detail={"name": name})
+            shown = select(CategoryDescription).where(mine, CategoryDescription.category_id == category)
+            found = (await tx.execute(shown)).one()
+        return DescribedCategory(
+            id=category, name=name, description=description, described_by="user", created_at=found.created_at,
+            updated_at=found.updated_at,
+        )  # fmt: skip
+
+    def _clean_name(self, name: str) -> str:
+        [cleaned] = self._intake.changed(MemoryUpdate(categories=(name,))).categories or ()
+        return cleaned
+
+
+def checked(description: str, intake: Intake) -> str:
+    """A description as it can be stored: without blanks around it, and without what `capture` takes out.
+
+    Raises:
+        Invalid: it is blank, too long, or holds what `capture` refuses.
+    """
+    description = description.strip()
+    if len(description) > LONGEST:
+        raise TooLarge("description", f"has {len(description):,} characters; the limit is {LONGEST}")
+    cleaned = intake.changed(MemoryUpdate(text=description), "description").text
+    assert cleaned is not None
+    return cleaned
+
+
+async def subjects(tx: Tx, users: Collection[UUID]) -> dict[UUID, tuple[Subject, ...]]:
+    """What the memories of those users are filed under who have something of their own: it, and OpenMemory's."""
+    rows: dict[UUID, list[Any]] = {}
+    for row in await _own(tx, users):
+        rows.setdefault(row.user_id, []).append(row)
+    return {user: _with_common(own) for user, own in rows.items()}
+
+
+async def _own(tx: Tx, users: Collection[UUID]) -> Iterable[Any]:
+    return (await tx.execute(_OWN, {"users": list(users), "known": list(NAMES), "most": OWN})).all()
+
+
+def _with_common(own: Iterable[Any]) -> tuple[Subject, ...]:
+    """OpenMemory's categories, as the user describes them where they do, and then the others of the user."""
+    theirs = {row.name: described(row.name, row.description) for row in own}
+    common = [theirs.pop(subject.name, subject) for subject in SUBJECTS]
+    return (*common, *theirs.values())
+
+
+def _common(subject: Subject, id_: UUID | None) -> DescribedCategory:
+    return DescribedCategory(
+        id=id_, name=subject.name, description=subject.description, described_by="openmemory", created_at=None,
+        updated_at=None,
+    )  # fmt: skip
+
+
+async def _hold(tx: Tx, caller: Caller) -> None:
+    held = select(User.id).where(User.id == caller.user_id).with_for_update(key_share=True)
+    if await tx.scalar(held) is None:
+        raise NotFound("User not found", code="user_not_found")

@@ -1,0 +1,93 @@
+"""What would be filed where: the memories that the service would look at for categories, read and not touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+from sqlalchemy import and_, exists, func, literal_column, or_, select, true
+
+from openmemory.access.readable import readable_by
+from openmemory.categories.classifier import READ, Choice
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
+from openmemory.index.models import Embedding, Kind
+from openmemory.memories.models import CategoryMark, FilingOrder, Memory, MemoryCategory
+from openmemory.memories.repository import CATEGORY_NAMES, KEPT_STATES
+
+MOST = 500
+"""Memories of one preview."""
+
+_NEVER: Any = literal_column("'infinity'::timestamptz")
+
+
+class WouldBe(BaseModel):
+    """A category that a memory would be filed under."""
+
+    name: str
+    confidence: float = Field(description="How sure the service is, 0 to 1.")
+
+
+class PreviewItem(BaseModel):
+    """A memory that no client has filed."""
+
+    memory_id: UUID
+    memory: str = Field(description=f"Its text, or the first {READ:,} characters, which are those that count.")
+    categories: list[WouldBe] = Field(description="Where it would be filed, the surest first; none: nowhere.")
+    now: list[str] = Field(description="Where the service has filed it by now.")
+    ready: bool = Field(description="False: it has no vector of the model in use yet, and so cannot be filed.")
+
+
+class Preview(BaseModel):
+    """What would be filed where, newest memories first."""
+
+    items: list[PreviewItem]
+    total: int = Field(description="Memories that would be looked at in all.")
+
+
+async def read(tx: Tx, caller: Caller, model: str, *, again: bool, limit: int) -> tuple[Sequence[Any], int]:
+    """The newest memories of the user that would be looked at, with their vectors, and how many there are in all.
+
+    `again`, or where that is ordered: also those that the service has looked at before. What is deleted is left out.
+    """
+    given = exists().where(MemoryCategory.memory_id == Memory.id, ~MemoryCategory.automatic)
+    marked = exists().where(CategoryMark.memory_id == Memory.id, CategoryMark.due_at < _NEVER)
+    closed = exists().where(CategoryMark.memory_id == Memory.id, CategoryMark.due_at == _NEVER)
+    ordered = exists().where(FilingOrder.user_id == caller.user_id)
+    which = and_(
+        Memory.user_id == caller.user_id, readable_by(caller, Memory, states=KEPT_STATES), ~given, ~closed,
+        true() if again else or_(marked, ordered),
+    )  # fmt: skip
+    of_text = and_(
+        Embedding.kind == Kind.MEMORY, Embedding.id == Memory.id, Embedding.model == model,
+        Embedding.text_hash == Memory.hash,
+    )  # fmt: skip
+    total = await tx.scalar(select(func.count()).select_from(Memory).where(which), caller.parameters) or 0
+    content, now = func.left(Memory.content, READ).label("content"), CATEGORY_NAMES.label("now")
+    query = (
+        select(Memory.id, content, Embedding.vector, now)
+        .outerjoin(Embedding, of_text)
+        .where(which)
+        .order_by(Memory.created_at.desc(), Memory.id.desc())
+        .limit(limit)
+    )
+    return (await tx.execute(query, caller.parameters)).all(), total
+
+
+def shown(rows: Sequence[Any], total: int, chosen: Mapping[UUID, Sequence[Choice]]) -> Preview:
+    """The rows with what was chosen for those that have a vector."""
+    items = [
+        PreviewItem(
+            memory_id=row.id,
+            memory=row.content,
+            categories=[
+                WouldBe(name=each.name, confidence=round(each.confidence, 3)) for each in chosen.get(row.id, ())
+            ],
+            now=sorted(row.now),
+            ready=row.id in chosen,
+        )
+        for row in rows
+    ]
+    return Preview(items=items, total=total)

@@ -1,0 +1,99 @@
+"""Users whose memories are to be looked at again for categories: noted together with the reason, taken up by the job.
+
+So what is asked for costs a row, however many memories there are, and is not lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import text
+
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
+from openmemory.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+PAGE = 2_000
+"""Memories that are marked in one transaction."""
+
+_AT_ONCE = 200
+"""Users of one look."""
+
+_ORDER = text(
+    """
+    INSERT INTO filing_orders (user_id, ordered_at) VALUES (:user, clock_timestamp())
+    ON CONFLICT (user_id) DO UPDATE SET ordered_at = excluded.ordered_at
+    """
+)
+_ORDERS = text("SELECT user_id, ordered_at FROM filing_orders ORDER BY ordered_at LIMIT :limit")
+# One that came meanwhile stays: what was said with it may have come too late for what was looked at.
+_DONE = text("DELETE FROM filing_orders WHERE user_id = :user AND ordered_at = :ordered_at")
+TO_LOOK_AT = """
+    EXISTS (SELECT FROM embeddings AS e WHERE e.kind = 'memory' AND e.id = m.id AND e.text_hash = m.hash)
+    AND NOT EXISTS (SELECT FROM memory_categories AS f WHERE f.memory_id = m.id AND NOT f.automatic)
+"""
+MARK = text(
+    f"""
+    WITH page AS (
+        SELECT m.id, m.created_at, m.hash FROM memories AS m
+        WHERE m.user_id = :user AND (m.created_at, m.id) > (CAST(:made AS timestamptz), CAST(:id AS uuid))
+        ORDER BY m.created_at, m.id LIMIT :limit FOR KEY SHARE
+    ), marked AS (
+        INSERT INTO category_marks (memory_id) SELECT m.id FROM page AS m WHERE {TO_LOOK_AT} ORDER BY 1
+        ON CONFLICT (memory_id) DO UPDATE SET due_at = now(), attempts = 0, last_error = NULL
+            WHERE category_marks.due_at < 'infinity'
+    )
+    SELECT created_at, id FROM page ORDER BY created_at DESC, id DESC LIMIT 1
+    """  # noqa: S608 - only a constant is put in
+)
+
+
+class _After(NamedTuple):
+    made: datetime
+    id: UUID
+
+
+_FIRST = _After(datetime.min.replace(tzinfo=UTC), UUID(int=0))
+
+
+async def order(tx: Tx, user_id: UUID) -> None:
+    """Have the memories of a user that no client has filed looked at again."""
+    await tx.execute(_ORDER, {"user": user_id})
+
+
+async def take_up(database: Database) -> None:
+    """Mark the memories of those who ordered it. One whose memories cannot be marked keeps nobody else waiting.
+
+    Raises:
+        Unavailable: PostgreSQL does not answer.
+    """
+    async with database.statement() as tx:
+        orders = (await tx.execute(_ORDERS, {"limit": _AT_ONCE})).all()
+    for each in orders:
+        try:
+            await _take(database, each)
+        except Unavailable:
+            raise
+        except Exception:
+            log.exception("memories of a user could not be marked for categories; it is tried again")
+
+
+async def _take(database: Database, ordered: Any) -> None:
+    after: _After | None = _FIRST
+    while after is not None:
+        after = await _mark(database, ordered.user_id, after)
+    async with database.statement() as tx:
+        await tx.execute(_DONE, {"user": ordered.user_id, "ordered_at": ordered.ordered_at})
+
+
+@again
+async def _mark(database: Database, user_id: UUID, after: _After) -> _After | None:
+    """Mark a page of the user's memories; returns the last one of it, None after the last page."""
+    async with database.transaction() as tx:
+        row = (await tx.execute(MARK, {"user": user_id, "limit": PAGE, **after._asdict()})).one_or_none()
+    return None if row is None else _After(row.created_at, row.id)

@@ -1,0 +1,48 @@
+"""What the user of an archive says of categories: which of it becomes what the user says."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from openmemory.categories import requests
+from openmemory.categories.descriptions import OWN
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
+
+_TO_TELL = text("ALTER TABLE incoming_categories ADD problem text")
+# The user's own stays, and of two of one name the first comes in.
+_LIMIT = text(
+    """
+    UPDATE incoming_categories AS i SET problem = CASE
+        WHEN n.turn + (SELECT count(*) FROM category_descriptions WHERE user_id = :user) > :number
+            THEN 'own.description: is one too many: a user describes at most ' || CAST(:number AS text) ELSE '' END
+    FROM (
+        SELECT id, row_number() OVER (ORDER BY place) AS turn FROM (
+            SELECT DISTINCT ON (target) id, place FROM incoming_categories AS c
+            WHERE own IS NOT NULL AND NOT EXISTS (
+                SELECT FROM category_descriptions AS d WHERE d.user_id = :user AND d.category_id = c.target)
+            ORDER BY target, place) AS new
+    ) AS n
+    WHERE n.id = i.id
+    """
+)
+_ADD = text(
+    """
+    INSERT INTO category_descriptions (user_id, category_id, description, created_at, updated_at)
+    SELECT :user, target, own, own_created_at, own_updated_at FROM incoming_categories
+    WHERE problem = '' ORDER BY place
+    """
+)
+
+
+async def take(tx: Tx, caller: Caller) -> int:
+    """Take over what the user does not say themself; returns how much.
+
+    Categories must have been found before, and the user be held, as by all who describe categories.
+    """
+    await tx.execute(_TO_TELL)
+    await tx.execute(_LIMIT, {"user": caller.user_id, "number": OWN})
+    taken = (await tx.execute(_ADD, {"user": caller.user_id})).rowcount
+    if taken:
+        await requests.order(tx, caller.user_id)
+    return taken

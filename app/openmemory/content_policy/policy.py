@@ -1,0 +1,114 @@
+"""What may stand in memories: the policies of `capture` about secrets and about orders to assistants. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from openmemory.config.settings import Capture
+from openmemory.content_policy import injection, secrets
+from openmemory.errors import Invalid
+from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryUpdate
+
+_NAMES = ("namespace", "thread_id", "kind", "key")
+
+
+class Content:
+    """What is done with secrets and with orders to assistants, as `capture` says."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+
+    def created(self, new: MemoryCreate) -> CheckedMemory:
+        """A new memory as it may be stored: secrets redacted, labelled.
+
+        Raises:
+            Invalid: `secret_refused` or `injection_refused`; names the field, never what was found in it.
+        """
+        given = {name: getattr(new, name) for name in _FIELDS}
+        if self._capture.secrets != "store":
+            given["text"] = self._clean(new.text, "text")
+            for name in _NAMES:
+                if given[name]:
+                    given[name] = self._clean(given[name], name)
+            if new.categories:
+                given["categories"] = tuple(self._clean(one, "categories") for one in new.categories)
+            if new.metadata:
+                given["metadata"] = self._clean_tree(new.metadata, "metadata")
+        named = {name: given[name] for name in _NAMES if given[name]} | {"categories": list(given["categories"])}
+        self._refuse_orders({"text": given["text"], "metadata": given["metadata"]} | named)
+        return CheckedMemory(**given, labels=self.labels(given["text"], given["metadata"]))
+
+    def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
+        """A change as it may be made. `field`: what the text is called where it came in.
+
+        Raises:
+            Invalid: as `created` does.
+        """
+        if self._capture.secrets != "store":
+            if change.text is not None:
+                change = replace(change, text=self._clean(change.text, field))
+            if change.metadata:
+                change = replace(change, metadata=self._clean_tree(change.metadata, "metadata"))
+            if change.categories:
+                change = replace(change, categories=tuple(self._clean(one, "categories") for one in change.categories))
+        self._refuse_orders(
+            {"text": change.text, "metadata": change.metadata, "categories": list(change.categories or ())}
+        )
+        return change
+
+    def spoken(self, text: str) -> str:
+        """Something said as it may be kept: a conversation is not refused for a secret in it, which is taken out."""
+        return text if self._capture.secrets == "store" else secrets.redacted(text)
+
+    def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
+        """The labels of a memory that says this."""
+        if self._capture.injection == "store":
+            return ()
+        return (injection.LABEL,) if injection.instructs(text) or injection.anywhere(metadata) else ()
+
+    def _refuse_orders(self, given: dict[str, Any]) -> None:
+        if self._capture.injection != "refuse":
+            return
+        if field := next((name for name, value in given.items() if injection.anywhere(value)), None):
+            raise Invalid(
+                field,
+                "reads like orders to an assistant; such texts are not stored (capture.injection)",
+                code="injection_refused",
+                hint='Say it as a fact, or set capture.injection to "label", which stores it marked as data.',
+            )
+
+    def _clean(self, text: str, field: str, name: str = "") -> str:
+        """The text without its secrets; `name`: what it is called in a structure."""
+        found = secrets.find_called(name, text) if name else secrets.find(text)
+        if not found:
+            return text
+        if self._capture.secrets == "refuse":
+            raise Invalid(
+                field,
+                f"looks like it holds {found[0].kind}; secrets are not stored (capture.secrets)",
+                code="secret_refused",
+                hint="Leave it out, or say where it is kept instead. "
+                'Set capture.secrets to "redact" to store the rest, or to "store" to store it.',
+            )
+        return secrets.without(text, found)
+
+    def _clean_tree(self, value: Any, field: str, name: str = "") -> Any:
+        if isinstance(value, str):
+            return self._clean(value, field, name)
+        if isinstance(value, list):
+            return [self._clean_tree(item, field, name) for item in value]
+        if not isinstance(value, dict):
+            return value
+        cleaned: dict[str, Any] = {}
+        for key, item in value.items():
+            called = shown = self._clean(key, field)
+            number = 1
+            while shown in cleaned or (shown != key and shown in value):  # two secrets may look the same now
+                number += 1
+                shown = f"{called} {number}"
+            cleaned[shown] = self._clean_tree(item, f"{field}.{called}"[:100], key)
+        return cleaned
+
+
+_FIELDS = tuple(MemoryCreate.__dataclass_fields__)

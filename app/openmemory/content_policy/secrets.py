@@ -1,0 +1,255 @@
+"""Finding secrets in texts: keys and tokens by their published forms, and values that are called a password. Pure.
+
+Every search is linear in the text: a form is looked for by a constant that it holds, and read once from there on.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from openmemory.content_policy import assignments
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Where a text holds a secret. `kind` says in words what it looks like, with an article; never the secret."""
+
+    kind: str
+    start: int
+    end: int
+
+
+class _Form(NamedTuple):
+    """A secret that begins with a constant. `true` decides about one that has the form."""
+
+    kind: str
+    begins: str
+    match: Callable[[str, int], re.Match[str] | None]
+    true: Callable[[str], bool]
+
+
+def _any(_: str) -> bool:
+    return True
+
+
+def _telling(token: str) -> bool:
+    """Has a digit, which compound words such as `sk-learn-compatible-estimators` have not."""
+    return any(letter.isdigit() for letter in token) and not assignments.worded(token[3:])
+
+
+def _web_token(token: str) -> bool:
+    """Whether the first part is the header of a JSON Web Token: an object that names an algorithm."""
+    return "alg" in _json(token.partition(".")[0][:_LONGEST_HEADER])
+
+
+_LONGEST_HEADER = 8_192
+
+
+def _json(part: str) -> dict[str, object]:
+    try:
+        value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+_ALONE = r"(?<![A-Za-z0-9])"
+_WEB_TOKEN = r"(?<![A-Za-z0-9_-])e[yw][A-Za-z0-9_-]{12,}+\.[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]*+){1,3}"  # noqa: S105
+
+
+def _forms() -> Iterator[_Form]:
+    for kind, starts, rest, true in (
+        ("a GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{30,}", _any),
+        ("a GitHub token", "github_pat_", r"[A-Za-z0-9_]{30,}", _any),
+        ("a GitLab token", "glpat- gldt- glrt- glcbt- glptt-", r"[A-Za-z0-9_.-]{18,}", _any),
+        ("a Slack token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", r"[A-Za-z0-9-]{15,}", _any),
+        ("a Slack token", "xoxe.", r"xox[bp]-[A-Za-z0-9-]{10,}", _any),
+        ("a Slack webhook", "hooks.slack.com/", r"(?:services|workflows|triggers)/[A-Za-z0-9/+_-]{20,}", _any),
+        ("a Discord webhook", "discord.com/api/webhooks/ discordapp.com/api/webhooks/", r"\d+/[\w-]{30,}", _any),
+        ("a Stripe key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[A-Za-z0-9]{12,}", _any),
+        ("a Stripe secret", "whsec_", r"[A-Za-z0-9+/=]{24,}", _any),
+        ("an Anthropic key", "sk-ant-", r"[A-Za-z0-9_-]{16,}", _any),
+        ("an OpenAI key", "sk-proj- sk-svcacct- sk-admin-", r"[A-Za-z0-9_-]{16,}", _any),
+        ("an OpenAI key", "sk-", r"[A-Za-z0-9_-]{20,}", _telling),
+        ("a Google API key", "AIza", r"[A-Za-z0-9_-]{35,}", _any),
+        ("a Google client secret", "GOCSPX-", r"[A-Za-z0-9_-]{20,}", _any),
+        ("a Google access token", "ya29.", r"[A-Za-z0-9_-]{20,}", _any),
+        ("an npm token", "npm_", r"[A-Za-z0-9]{30,}", _any),
+        ("a PyPI token", "pypi-AgE", r"[A-Za-z0-9_-]{30,}", _any),
+        ("a Hugging Face token", "hf_", r"[A-Za-z0-9]{30,}", _any),
+        ("a SendGrid key", "SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}", _any),
+        ("a Twilio key", "SK", r"[0-9a-f]{32}(?![A-Za-z0-9])", _any),
+        ("a DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", r"[0-9a-f]{40,}", _any),
+        ("an AWS access key", "AKIA ASIA ABIA ACCA", r"[A-Z0-9]{16}(?![A-Za-z0-9])", _any),
+        ("an age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{40,}", _any),
+        ("an OpenMemory key", "om_", r"[a-z0-9]{8}_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])", _any),
+    ):
+        for begins in starts.split():
+            yield _Form(kind, begins, re.compile(_ALONE + re.escape(begins) + rest).match, true)
+    for begins in ("eyJ", "eyAi", "ewog", "ewoJ"):  # an object in base64
+        yield _Form("a JSON Web Token", begins, re.compile(_WEB_TOKEN).match, _web_token)
+
+
+_FORMS = tuple(_forms())
+_SHORTEST = 20
+"""Characters without a blank that every one of the forms has at least."""
+
+_KEY_BEGINS = "-----BEGIN "
+_KEY_HEAD = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24,}")
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+
+_IN_ADDRESS = re.compile(r"://[^\s/:@\"'<>\[({]*+:([^\s/?#\"'<>]++)")
+_HEADER = re.compile(r"\b(bearer|basic)\s{1,4}([A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)
+
+_TELEGRAM = re.compile(r":A[A-Za-z0-9_-]{34}(?![A-Za-z0-9_-])")
+_TELEGRAM_ID = re.compile(r"(?<!\d)\d{5,16}\Z")
+_DISCORD = re.compile(
+    r"(?<![A-Za-z0-9_.-])([MNO][A-Za-z0-9_-]{21,27})\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,45}(?![A-Za-z0-9_-])"
+)
+
+
+def find(text: str) -> list[Finding]:
+    """The secrets that a text seems to hold, in order, none overlapping another."""
+    found: list[Finding] = []
+    longest = max(map(len, text.split()), default=0)
+    if longest >= _SHORTEST:
+        for form in _FORMS:
+            if form.begins in text:
+                found += _of_form(text, form)
+        if ":A" in text:
+            found += _telegram(text)
+        if longest >= 57 and "." in text:
+            found += _discord(text)
+    if "://" in text and "@" in text:
+        found += _in_addresses(text)
+    if longest >= assignments.SHORTEST:
+        if _KEY_BEGINS in text:
+            found += _private_keys(text)
+        lowered = text.lower()
+        if len(lowered) != len(text):
+            lowered = text.translate(_LOWER)
+        if "bearer" in lowered or "basic" in lowered:
+            found += _headers(text)
+        found += [Finding(*one) for one in assignments.find(text, lowered)]
+    return _apart(found) if len(found) > 1 else found
+
+
+def find_called(name: str, value: str) -> list[Finding]:
+    """The secrets in a value of a structure that is called so: `{"api_key": "..."}` is one as a whole."""
+    found = find(value)
+    if not found and (kind := assignments.of_name(name, value)):
+        return [Finding(kind, 0, len(value))]
+    return found
+
+
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+
+
+def redacted(text: str) -> str:
+    """The text with `[redacted: GitHub token]` and the like in the place of every secret."""
+    return without(text, find(text))
+
+
+def without(text: str, found: list[Finding]) -> str:
+    """The text with what was found in it redacted."""
+    if not found:
+        return text
+    parts, at = [], 0
+    for one in found:
+        parts += [text[at : one.start], label(one.kind)]
+        at = one.end
+    return "".join([*parts, text[at:]])
+
+
+def label(kind: str) -> str:
+    """What stands in the place of a secret of this kind."""
+    return f"[redacted: {kind.partition(' ')[2]}]"
+
+
+def _of_form(text: str, form: _Form) -> Iterator[Finding]:
+    at = text.find(form.begins)
+    while at >= 0:
+        end = at + 1
+        if match := form.match(text, at):
+            end = match.end()
+            token = match[0]
+            if not assignments.placeholder(token[len(form.begins) :]) and form.true(token):
+                yield Finding(form.kind, at, end)
+        at = text.find(form.begins, end)
+
+
+def _private_keys(text: str) -> Iterator[Finding]:
+    """Private keys in PEM and the like. One whose end is missing reaches to the end of the text."""
+    at = 0
+    while head := _KEY_HEAD.search(text, at):
+        tail = _KEY_END.search(text, head.end())
+        end = tail.end() if tail else len(text)
+        # A sentence may speak of the line that such a key begins with.
+        if _KEY_BODY.search(text, head.end(), tail.start() if tail else end):
+            yield Finding("a private key", head.start(), end)
+        at = end
+
+
+def _in_addresses(text: str) -> Iterator[Finding]:
+    """Passwords in `scheme://user:password@host`."""
+    for match in _IN_ADDRESS.finditer(text):
+        password, at, _ = match[1].rpartition("@")
+        if at and password and not assignments.placeholder(password):
+            yield Finding("a password", match.start(1), match.start(1) + len(password))
+
+
+def _headers(text: str) -> Iterator[Finding]:
+    """Credentials as HTTP sends them."""
+    for match in _HEADER.finditer(text):
+        scheme, credential = match[1].lower(), match[2].rstrip(".")
+        if scheme == "basic":
+            real = _names_and_password(credential)
+        else:
+            real = len(credential) >= 16 and assignments.random(credential)
+        if real and not assignments.placeholder(credential):
+            kind = "a bearer token" if scheme == "bearer" else "basic credentials"
+            yield Finding(kind, match.start(2), match.start(2) + len(credential))
+
+
+def _names_and_password(credential: str) -> bool:
+    try:
+        return b":" in base64.b64decode(credential, validate=True)
+    except binascii.Error:
+        return False
+
+
+def _telegram(text: str) -> Iterator[Finding]:
+    for match in _TELEGRAM.finditer(text):
+        if number := _TELEGRAM_ID.search(text, max(0, match.start() - 17), match.start()):
+            yield Finding("a Telegram bot token", number.start(), match.end())
+
+
+def _discord(text: str) -> Iterator[Finding]:
+    for match in _DISCORD.finditer(text):
+        identity = match[1]
+        try:
+            decoded = base64.urlsafe_b64decode(identity + "=" * (-len(identity) % 4))
+        except binascii.Error:
+            continue
+        if decoded.isdigit():
+            yield Finding("a Discord token", match.start(), match.end())
+
+
+def _apart(found: list[Finding]) -> list[Finding]:
+    """In order, with those that overlap as one. It is of the kind that was looked for first, the most telling one."""
+    apart: list[tuple[int, Finding]] = []
+    for place, one in sorted(enumerate(found), key=lambda placed: placed[1].start):
+        if apart and one.start < apart[-1][1].end:
+            before, last = apart.pop()
+            kind = one.kind if place < before else last.kind
+            apart.append((min(place, before), Finding(kind, last.start, max(last.end, one.end))))
+        else:
+            apart.append((place, one))
+    return [one for _, one in apart]

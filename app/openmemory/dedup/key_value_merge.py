@@ -1,0 +1,231 @@
+"""Texts of pairs that are added verbatim: finding the memory that holds such keys, and letting it take the new values.
+
+One that adds pairs waits for others that add some to the same app, namespace and kind, so that of many at once each
+finds what the one before has left. The memory is one that the caller may read, and so may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, String, Text, and_, bindparam, column, func, literal_column, select, text
+from sqlalchemy import Uuid as SqlUuid
+
+from openmemory.access.models import App
+from openmemory.access.readable import readable_by
+from openmemory.audit import access_log
+from openmemory.audit.access_log import Access
+from openmemory.config.settings import Capture
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.dedup.key_values import Change, Pairs, merged, parsed
+from openmemory.dedup.rewriting import complete
+from openmemory.identity.caller import Caller, Default
+from openmemory.identity.principal import Scope
+from openmemory.memories import changes
+from openmemory.memories.intake import Intake
+from openmemory.memories.models import LIKE_PAIRS, Memory, MemoryRevision
+from openmemory.memories.repository import CATEGORY_NAMES
+from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded, PairChange, PairSource
+
+CANDIDATES = 20
+"""Memories that are looked at: those that share most keys, and of these the newest."""
+
+REVISIONS = 100
+"""Earlier texts that are looked through for when a value was said first."""
+
+LATE = timedelta(minutes=1)
+"""How long a text may be on its way. One that is dated earlier tells of the past, so it changes nothing."""
+
+LOOKS = 3
+"""How often a memory is looked for that is not, when it is locked, what it was."""
+
+MERGED = "Merged into the memory that has such keys (capture.pairs)."
+HELD = "Not stored: this memory holds these pairs already (capture.pairs)."
+APART = "Stored apart: it could not be merged with the memory that has such keys (capture.pairs)."
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+
+
+class Pairing:
+    """Does what `capture.pairs` wants done with a text of pairs."""
+
+    def __init__(self, capture: Capture, intake: Intake) -> None:
+        self._merges = capture.pairs == "merge"
+        self._intake = intake
+
+    def concerns(self, caller: Caller, new: CheckedMemory) -> bool:
+        """Whether a text is one of pairs that may be merged with others.
+
+        Not what reads like orders to an assistant, holds only for a time or tells of the past; nor what somebody adds
+        who may not read, since the answer tells what there was.
+        """
+        if not self._merges or new.labels or new.is_bounded:
+            return False
+        past = new.created_at is not None and new.created_at < datetime.now(UTC) - LATE
+        return not past and Scope.READ in caller.principal.scopes and parsed(new.text) is not None
+
+    async def add(self, tx: Tx, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> MemoryAdded | None:
+        """Merge a text that `concerns` with the memory that shares most keys with it, the newest of several; None:
+        there is none, or one that says it to the letter, and it is added as ever."""
+        app_id = apps[new.app or caller.app]
+        await tx.execute(_LOCK, {"name": f"pairs {app_id} {new.kind} {new.namespace}"})
+        for _ in range(LOOKS):
+            best = await _best(tx, caller, new, app_id)
+            if best is None or best.hash == changes.text_hash(new.text):
+                return None
+            row = await _locked(tx, caller, new, app_id, best.id)
+            if row is not None and _shared(row, _pairs(new)):
+                return await self._merge(tx, caller, new, row, apps)
+        return await _apart(tx, caller, new, apps)
+
+    async def _merge(self, tx: Tx, caller: Caller, new: CheckedMemory, row: Any, apps: dict[str, UUID]) -> MemoryAdded:
+        older, newer = _pairs(row), _pairs(new)
+        union = merged(older, newer)
+        if not (union.added or union.changed or _brings_more(row, new)):
+            await access_log.record(tx, caller, Access.SEARCH, [row.id], {"part": "pairs"})
+            return MemoryAdded(id=row.id, memory=row.content, event=Event.NONE, note=HELD)
+        joint = replace(new, text=union.text if union.added or union.changed else row.content)
+        known = PairSource(app=new.app or caller.app, at=row.updated_at)
+        changed = await _sources(tx, row.id, union.changed, known)
+        labels = self._intake.labels(joint.text, {**row.metadata, **new.metadata})
+        operation = {"operation": "pairs"}
+        if labels or parsed(joint.text) is None or not await complete(
+            tx, caller, row, joint, self._intake, logged=operation
+        ):  # fmt: skip
+            return await _apart(tx, caller, new, apps)
+        note = f"{MERGED} added: {', '.join(union.added)}." if union.added else MERGED
+        return MemoryAdded(
+            id=row.id, memory=joint.text, event=Event.UPDATE, previous_memory=row.content, note=note, changed=changed
+        )
+
+
+def _pairs(said: Any) -> Pairs:
+    """The pairs of a new text, or of a row; none if it has become something else."""
+    return parsed(said.text if isinstance(said, CheckedMemory) else said.content) or {}
+
+
+def _shared(row: Any, newer: Pairs) -> int:
+    """How many keys a memory has in common with newer pairs."""
+    return len(_pairs(row).keys() & newer.keys())
+
+
+def _brings_more(row: Any, new: CheckedMemory) -> bool:
+    """Whether metadata or categories come with a text that a memory does not have."""
+    return {**row.metadata, **new.metadata} != row.metadata or not set(new.categories) <= set(row.categories)
+
+
+async def _apart(tx: Tx, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> MemoryAdded:
+    """Store a text as it is, where merging it would be too large, read like an order, or say what another memory does.
+
+    Nothing is lost so, and a search tells that the two do not agree.
+    """
+    [added] = await changes.add(tx, caller, [new], apps)
+    return added.model_copy(update={"note": APART}) if added.event is Event.ADD else added
+
+
+async def _best(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> Any:
+    """The memory that a text is to be merged with, or that says it to the letter; its id, text and hash."""
+    rows = await candidates(caller.owner, caller.default).rows(tx, values(caller, new, app_id))
+    if rows and rows[0].hash == changes.text_hash(new.text):
+        return rows[0]
+    newer = _pairs(new)
+    most, best = max(((_shared(row, newer), row) for row in rows), key=lambda each: each[0], default=(0, None))
+    return best if most else None
+
+
+async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID, memory_id: UUID) -> Any:
+    """A memory that was found, locked, as it is now; None: it can be merged with no more."""
+    query = (
+        select(
+            Memory.id,
+            Memory.content,
+            Memory.metadata_.label("metadata"),
+            Memory.updated_at,
+            CATEGORY_NAMES.label("categories"),
+        )
+        .where(Memory.id == memory_id, _mergeable(caller))
+        .with_for_update(of=Memory, key_share=True)
+    )
+    return (await tx.execute(query, values(caller, new, app_id))).one_or_none()
+
+
+def values(caller: Caller, new: CheckedMemory, app_id: UUID) -> dict[str, Any]:
+    """What the statements bind."""
+    return caller.parameters | {
+        "pairs_app": app_id, "pairs_namespace": new.namespace, "pairs_kind": new.kind, "pairs_name": new.key,
+        "pairs_text": new.text, "pairs_hash": changes.text_hash(new.text),
+    }  # fmt: skip
+
+
+def _mergeable(caller: Caller) -> ColumnElement[bool]:
+    """The memories that a text of pairs may be merged with. Execute with `values`."""
+    return and_(
+        readable_by(caller, Memory),
+        Memory.app_id == bindparam("pairs_app", type_=SqlUuid),
+        Memory.namespace == bindparam("pairs_namespace", type_=String),
+        Memory.kind == bindparam("pairs_kind", type_=String),
+        Memory.key.is_not_distinct_from(bindparam("pairs_name", type_=String)),
+        Memory.expires_at.is_(None),
+        Memory.valid_from.is_(None),
+        Memory.valid_until.is_(None),
+        func.cardinality(Memory.labels) == literal_column("0"),
+    )
+
+
+@cache
+def candidates(owner: bool, default: Default) -> Prepared:
+    """The memories that share keys with a text: one that says it to the letter, then those that share most of them,
+    then the newest. Binds `values`."""
+    caller = Caller.anyone(owner=owner, default=default)
+    keys = func.pair_keys(Memory.content)
+    asked = select(func.pair_keys(bindparam("pairs_text", type_=Text))).scalar_subquery()
+    held = func.unnest(keys).table_valued(column("key", Text), name="held").render_derived()
+    common = func.array_position(asked, held.c.key).is_not(None)
+    shared = select(func.count()).select_from(held).where(common).correlate(Memory).scalar_subquery()
+    query = (
+        select(Memory.id, Memory.content, Memory.hash)
+        .where(_mergeable(caller), keys.bool_op("&&")(asked), literal_column(f"({LIKE_PAIRS})"))
+        .order_by(
+            (Memory.hash == bindparam("pairs_hash", type_=String)).desc(),
+            shared.desc(),
+            Memory.updated_at.desc(),
+            Memory.id,
+        )
+        .limit(literal_column(str(CANDIDATES)))
+    )
+    return Prepared(query)
+
+
+async def _sources(tx: Tx, memory_id: UUID, changed: Sequence[Change], known: PairSource) -> list[PairChange]:
+    """Who had said each of the old values, and when: by the revisions, as far as they are looked through; of what is
+    older `known`."""
+    if not changed:
+        return []
+    query = (
+        select(MemoryRevision.new_text, MemoryRevision.changed_at, App.name)
+        .outerjoin(App, App.id == MemoryRevision.app_id)
+        .where(MemoryRevision.memory_id == memory_id)
+        .order_by(MemoryRevision.revision.desc())
+        .limit(REVISIONS)
+    )
+    revisions = [(parsed(row.new_text) or {}, row) for row in await tx.execute(query)]
+    return [PairChange(key=one.key, old=one.old, new=one.new, was=_source(one, revisions) or known) for one in changed]
+
+
+def _source(change: Change, revisions: Sequence[tuple[Pairs, Any]]) -> PairSource | None:
+    """The revision that set an old value, of revisions from the newest on; None: it was set before all of these."""
+    first = None
+    for pairs, row in revisions:
+        if pairs.get(change.key) != change.old:
+            break
+        first = row
+    else:
+        if len(revisions) == REVISIONS:
+            return None
+    return PairSource(app=first.name, at=first.changed_at) if first is not None and first.name else None

@@ -1,0 +1,234 @@
+"""Texts that are added verbatim and say what is remembered already, in other words: finding these, and the policy.
+
+A candidate is near by the vectors in the index and says the same by its words (`likeness`). It is of the same user,
+namespace, kind and key, and one that the caller may read, and so may change. What is found is looked at again, locked,
+in the transaction that adds: what was changed, put away or denied meanwhile is no candidate any more, and the new text
+is stored. Two such texts that come at the same time may both be stored: none is ever lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, exists, func, select
+
+from openmemory.access.readable import readable_by
+from openmemory.access.rule_cache import Rulebook
+from openmemory.access.rules import ALL
+from openmemory.audit import access_log
+from openmemory.audit.access_log import Access
+from openmemory.config.settings import Capture
+from openmemory.database.engine import Database, Tx
+from openmemory.dedup.rewriting import complete
+from openmemory.dedup.similarity import LIKENESS, LONGEST, Said, judged
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Scope
+from openmemory.index.models import IndexMark, Kind
+from openmemory.index.port import Filter, Hit, IndexUnavailable
+from openmemory.index.space import Spaces
+from openmemory.memories import changes
+from openmemory.memories.intake import Intake
+from openmemory.memories.lifecycle import superseding
+from openmemory.memories.models import Memory
+from openmemory.memories.repository import CATEGORY_NAMES
+from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded, PossibleDuplicate
+
+log = logging.getLogger(__name__)
+
+NEAREST = 20
+"""Memories that are compared with a new one."""
+
+SHOWN = 5
+"""Possible duplicates that an answer names."""
+
+NO_EMBEDDER = "Not compared with what is remembered: the embedder is unavailable."
+NO_INDEX = "Not compared with what is remembered: the vector store is unavailable."
+NO_LIKENESS = "Not compared with what is remembered: capture.likeness is not set for this embedding model."
+MERGED = "Not stored: this memory says the same in other words (capture.duplicates)."
+COMPLETED = "This memory said less in other words, and says what you have added now (capture.duplicates)."
+SUPERSEDED = "Stored in the place of a memory that said the same in other words (capture.duplicates)."
+ASKED = "Stored, though memories may say the same in other words: see possible_duplicates (capture.duplicates)."
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """A memory that says what a new text says, or a part of it."""
+
+    id: UUID
+    memory: str
+    revision: int
+    likeness: float
+    said: Said
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """What was found, the nearest first; `note` says why nothing could be looked for."""
+
+    alike: list[Alike] = field(default_factory=list)
+    note: str | None = None
+
+
+class Duplicates:
+    """Looks for what says the same, and does what `capture.duplicates` wants done then."""
+
+    def __init__(self, database: Database, spaces: Spaces, capture: Capture, intake: Intake) -> None:
+        self._database = database
+        self._spaces = spaces
+        self._capture = capture
+        self._intake = intake
+        self._rulebook = Rulebook()
+
+    async def near(self, caller: Caller, new: CheckedMemory) -> Near:
+        """The memories that say what a new one says. Embeds its text, at most once.
+
+        What reads like orders to an assistant changes nothing that is remembered, so it is not compared; nor is what
+        holds only for a time, what is very long, or what somebody adds who may not read.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        if self._capture.duplicates == "keep" or Scope.READ not in caller.principal.scopes or not _comparable(new):
+            return Near()
+        space = self._spaces.serving
+        likeness = self._capture.likeness
+        least = LIKENESS.get(space.model) if likeness == "auto" else likeness
+        if least is None:
+            return Near(note=NO_LIKENESS)
+        rules = ALL
+        if not caller.owner:
+            async with self._database.statement() as tx:
+                rules = await self._rulebook.of(tx, caller)
+        where = Filter(caller.user_id, namespaces=(new.namespace,), kinds=(new.kind,), rules=rules)
+        try:
+            hits = await space.search((await space.query(new.text)).vector, where, NEAREST)
+        except EmbedderUnavailable as error:
+            log.debug("not compared: %s", error)
+            return Near(note=NO_EMBEDDER)
+        except IndexUnavailable as error:
+            log.debug("not compared: %s", error)
+            return Near(note=NO_INDEX)
+        hits = [hit for hit in hits if hit.score >= least]
+        return Near(await self._alike(caller, new, hits) if hits else [])
+
+    async def _alike(self, caller: Caller, new: CheckedMemory, hits: Sequence[Hit]) -> list[Alike]:
+        query = select(Memory.id, Memory.content, Memory.revision).where(_candidates(caller, new, [h.id for h in hits]))
+        async with self._database.statement() as tx:
+            rows = {row.id: row for row in await tx.execute(query, caller.parameters)}
+        # In a thread: comparing long texts takes milliseconds each.
+        return await asyncio.to_thread(_judged, new.text, [(hit, rows[hit.id]) for hit in hits if hit.id in rows])
+
+    async def add(
+        self, tx: Tx, caller: Caller, new: CheckedMemory, near: Near, apps: dict[str, UUID]
+    ) -> MemoryAdded | None:
+        """Do what the policy wants done about what was found; None: nothing was, and the text is added as ever."""
+        if not near.alike or await _twin(tx, caller, new, apps[new.app] if new.app else caller.app_id):
+            return None  # one that says it to the letter is answered as ever
+        if self._capture.duplicates == "ask":
+            return await self._ask(tx, caller, new, near, apps)
+        for alike in near.alike:
+            if (row := await _locked(tx, caller, new, alike)) is not None:
+                put = self._supersede if self._capture.duplicates == "supersede" else self._merge
+                if (added := await put(tx, caller, new, (alike, row), apps)) is not None:
+                    return added
+        return None
+
+    async def _ask(
+        self, tx: Tx, caller: Caller, new: CheckedMemory, near: Near, apps: dict[str, UUID]
+    ) -> MemoryAdded | None:
+        [added] = await changes.add(tx, caller, [new], apps)
+        query = select(Memory.id, Memory.revision).where(_candidates(caller, new, [each.id for each in near.alike]))
+        rows = {row.id: row.revision for row in await tx.execute(query, caller.parameters)}
+        there = [each for each in near.alike if rows.get(each.id) == each.revision][:SHOWN]
+        if added.event is not Event.ADD or not there:
+            return added
+        await _shown(tx, caller, [each.id for each in there])
+        possible = [PossibleDuplicate(id=each.id, memory=each.memory, likeness=each.likeness) for each in there]
+        return added.model_copy(update={"possible_duplicates": possible, "note": ASKED})
+
+    async def _supersede(
+        self, tx: Tx, caller: Caller, new: CheckedMemory, old: tuple[Alike, Any], apps: dict[str, UUID]
+    ) -> MemoryAdded | None:
+        alike, _ = old
+        [added] = await changes.add(tx, caller, [new], apps)
+        if added.event is not Event.ADD:
+            return added
+        await superseding.supersede(tx, caller, alike.id, added.id)
+        more = {"event": Event.SUPERSEDE, "previous_memory": alike.memory, "note": SUPERSEDED}
+        return added.model_copy(update=more)
+
+    async def _merge(
+        self, tx: Tx, caller: Caller, new: CheckedMemory, old: tuple[Alike, Any], _: dict[str, UUID]
+    ) -> MemoryAdded | None:
+        alike, row = old
+        if alike.said is Said.SAME:
+            await _shown(tx, caller, [alike.id])
+            return MemoryAdded(id=alike.id, memory=alike.memory, event=Event.NONE, note=MERGED)
+        if not await complete(tx, caller, row, new, self._intake):
+            return None
+        more = {"previous_memory": alike.memory, "note": COMPLETED}
+        return MemoryAdded(id=alike.id, memory=new.text, event=Event.UPDATE, **more)
+
+
+def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[Alike]:
+    """Those that say the same as the text. Each hit comes with its row."""
+    found = []
+    for hit, row in near:
+        if (said := judged(row.content, text).said) is not None:
+            found.append(Alike(row.id, row.content, row.revision, round(hit.score, 4), said))
+    return found
+
+
+def _comparable(new: CheckedMemory) -> bool:
+    return not new.labels and not new.is_bounded and len(new.text) <= LONGEST
+
+
+def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> ColumnElement[bool]:
+    """Those of the memories that may be said to be the same as a new one. Execute with `caller.parameters`.
+
+    None that waits for delivery: the index found it by what it said before.
+    """
+    waits = exists().where(IndexMark.kind == Kind.MEMORY.value, IndexMark.id == Memory.id)
+    return and_(
+        Memory.id == func.any(list(ids)),
+        readable_by(caller, Memory),
+        Memory.namespace == new.namespace,
+        Memory.kind == new.kind,
+        Memory.key.is_not_distinct_from(new.key),
+        Memory.expires_at.is_(None),
+        Memory.valid_from.is_(None),
+        Memory.valid_until.is_(None),
+        func.cardinality(Memory.labels) == 0,
+        func.length(Memory.content) <= LONGEST,
+        ~waits,
+    )
+
+
+async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, alike: Alike) -> Any:
+    """A memory that was found, locked; None: it is not what it was, or not the caller's any more."""
+    query = (
+        select(Memory.id, Memory.metadata_.label("metadata"), CATEGORY_NAMES.label("categories"))
+        .where(_candidates(caller, new, [alike.id]), Memory.revision == alike.revision)
+        .with_for_update(of=Memory, key_share=True)
+    )
+    return (await tx.execute(query, caller.parameters)).one_or_none()
+
+
+async def _twin(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> bool:
+    """Whether an active memory of the app says exactly this."""
+    which = and_(
+        Memory.user_id == caller.user_id, Memory.namespace == new.namespace, Memory.app_id == app_id,
+        Memory.hash == changes.text_hash(new.text), Memory.state == "active",
+    )  # fmt: skip
+    return (await tx.execute(select(Memory.id).where(which).limit(1))).one_or_none() is not None
+
+
+async def _shown(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> None:
+    """Log that the caller is shown memories that say what they have added."""
+    await access_log.record(tx, caller, Access.SEARCH, ids, {"part": "duplicates"})

@@ -1,0 +1,82 @@
+"""Texts that an app was shown a moment ago and stores again: what comes out of memory is no news to it.
+
+Without this, an assistant that notes what it has just read multiplies what others wrote, and each copy outlives what it
+was copied from.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from sqlalchemy import String, Uuid, bindparam, exists, func, literal_column, select
+from sqlalchemy.orm import aliased
+
+from openmemory.access.models import App
+from openmemory.access.readable import readable_by
+from openmemory.audit import access_log
+from openmemory.audit.access_log import Access
+from openmemory.audit.models import MemoryAccessLog
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller, Default
+from openmemory.identity.principal import Scope
+from openmemory.memories import changes
+from openmemory.memories.models import Memory
+from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded
+
+MINUTES = 60
+"""For so long after an app was shown a memory it does not store the same text as one of its own."""
+
+ECHO = "Not stored: this memory, which the app was shown a moment ago, says so already."
+
+
+async def echoed(tx: Tx, caller: Caller, new: CheckedMemory) -> MemoryAdded | None:
+    """The memory of another app that says a new text to the letter and that the calling app was shown; None: none does.
+
+    What the user says themself is stored in any case, and so is what comes with a time until which it holds.
+    """
+    if caller.owner or new.ends or Scope.READ not in caller.principal.scopes:
+        return None
+    values = {"echo_namespace": new.namespace, "echo_hash": changes.text_hash(new.text)}
+    found = await shown(caller.default).rows(tx, caller.parameters | values)
+    if not found:
+        return None
+    [(id_,)] = found
+    await access_log.record(tx, caller, Access.SEARCH, [id_], {"part": "echo"})
+    return MemoryAdded(id=id_, memory=new.text, event=Event.NONE, note=ECHO)
+
+
+@cache
+def shown(default: Default) -> Prepared:
+    """The id of a memory of a text that the app was shown. Binds `caller.parameters`, `echo_namespace` and `echo_hash`.
+
+    By way of the user's apps, of which there are few: the index of active texts has the app before the text.
+    """
+    caller = Caller.anyone(owner=False, default=default)
+    user, app = (bindparam(name, type_=Uuid) for name in ("caller_user_id", "caller_app_id"))
+    since = func.now() - func.make_interval(0, 0, 0, 0, 0, literal_column(str(MINUTES)))
+    read = exists().where(
+        MemoryAccessLog.app_id == app, MemoryAccessLog.memory_id == Memory.id, MemoryAccessLog.accessed_at > since
+    )
+    own = aliased(Memory)
+    own_says_so = exists().where(
+        own.user_id == user, own.namespace == bindparam("echo_namespace", type_=String), own.app_id == app,
+        own.hash == bindparam("echo_hash", type_=String), own.state == literal_column("'active'::memory_state"),
+    )  # fmt: skip
+    query = (
+        select(Memory.id)
+        .join(App, App.id == Memory.app_id)
+        .where(
+            App.owner_id == user,
+            App.id != app,
+            Memory.user_id == user,
+            Memory.namespace == bindparam("echo_namespace", type_=String),
+            Memory.hash == bindparam("echo_hash", type_=String),
+            readable_by(caller, Memory),
+            read,
+            ~own_says_so,
+        )
+        .order_by(Memory.id)
+        .limit(literal_column("1"))
+    )
+    return Prepared(query, plain=True)

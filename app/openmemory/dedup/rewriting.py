@@ -1,0 +1,41 @@
+"""A memory takes over what a new text says, with what comes with it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from openmemory.audit import access_log
+from openmemory.audit.access_log import Access
+from openmemory.database.engine import Tx
+from openmemory.errors import Conflict, Invalid
+from openmemory.identity.caller import Caller
+from openmemory.memories import changes
+from openmemory.memories.intake import Intake
+from openmemory.memories.models import Memory
+from openmemory.memories.schemas import CheckedMemory, MemoryUpdate
+
+log = logging.getLogger(__name__)
+
+
+async def complete(
+    tx: Tx, caller: Caller, row: Any, new: CheckedMemory, intake: Intake, *, logged: dict[str, Any] | None = None
+) -> bool:
+    """Let a memory (`row`: its id, metadata and categories, locked) say what the new text says, with its metadata and
+    categories besides; False: it cannot be done, for they are too large together or another active memory says this to
+    the letter. `logged`: what the access log adds."""
+    try:
+        change = intake.changed(
+            MemoryUpdate(
+                new.text,
+                metadata={**row.metadata, **new.metadata},
+                categories=tuple(dict.fromkeys((*row.categories, *new.categories))),
+            )
+        )
+        async with tx.begin_nested():
+            await changes.update_text(tx, caller, Memory.id == row.id, change, intake.labels)
+    except (Invalid, Conflict) as error:
+        log.debug("not completed: %s", error)
+        return False
+    await access_log.record(tx, caller, Access.UPDATE, [row.id], logged)
+    return True

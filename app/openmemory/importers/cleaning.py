@@ -1,0 +1,109 @@
+"""What a value of an old installation becomes, or why it cannot be taken. Everything that is read here is data."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Self
+from uuid import UUID
+
+from openmemory.serialization import exact_json
+
+STATES = ("active", "paused", "archived", "deleted")
+_LARGEST_SECONDS = 253_402_300_799
+"""The last second of the year 9999."""
+
+
+class Unusable(ValueError):
+    """Why a value cannot be taken, such as `created_at: is no time`. It never repeats the value."""
+
+
+class Mended(str):
+    """A JSON object as text, in which null stands for so many numbers that JSON cannot say, such as NaN."""
+
+    numbers: int
+
+    def __new__(cls, text: str, numbers: int) -> Self:
+        made = super().__new__(cls, text)
+        made.numbers = numbers
+        return made
+
+
+def identifier(name: str, value: Any) -> str:
+    """A UUID in its usual form, of 32 hexadecimal digits, of that form itself, or of 16 bytes."""
+    try:
+        return str(UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value)))
+    except ValueError:
+        raise Unusable(f"{name}: is no UUID") from None
+
+
+def words(name: str, value: Any) -> str:
+    """A text that UTF-8 can hold."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    if not isinstance(value, str):
+        raise Unusable(f"{name}: is no text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Unusable(f"{name}: holds half of a surrogate pair") from None
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """A text that says something."""
+    found = words(name, value)
+    if not found.strip():
+        raise Unusable(f"{name}: is empty")
+    return found
+
+
+def mapping(name: str, value: Any) -> str:
+    """A JSON object, as text, every number exact; null is an empty one. If Python wrote numbers that are none, it is
+    `Mended`."""
+    if isinstance(value, str | bytes):
+        try:
+            value = json.loads(value)  # which takes what Python wrote
+        except (ValueError, RecursionError):
+            raise Unusable(f"{name}: is no JSON") from None
+    if value is None:
+        return "{}"
+    if not isinstance(value, dict):
+        raise Unusable(f"{name}: is no JSON object")
+    try:
+        kept, numbers = exact_json.finite(value)
+        found = exact_json.dumps(kept).decode()
+    except (TypeError, RecursionError):
+        raise Unusable(f"{name}: holds what JSON cannot say") from None
+    return Mended(found, numbers) if numbers else found
+
+
+def state(name: str, value: Any) -> str:
+    """A state, by the name or the value of the old enum, in any case."""
+    found = str(value).rpartition(".")[2].lower()
+    if found not in STATES:
+        raise Unusable(f"{name}: is none of {', '.join(STATES)}")
+    return found
+
+
+def moment(name: str, value: Any) -> str:
+    """A time in UTC, in ISO 8601 with its offset. One without an offset is in UTC; a number is seconds since 1970."""
+    try:
+        if isinstance(value, int | float) and abs(value) <= _LARGEST_SECONDS:
+            return datetime.fromtimestamp(value, UTC).isoformat()
+        parsed = datetime.fromisoformat(words(name, value).strip())
+        return (parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)).isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise Unusable(f"{name}: is no time") from None
+
+
+def flag(_: str, value: Any) -> int:
+    """Yes or no, as SQLite keeps it."""
+    return int(value not in (0, "0", False, "false", "False"))
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number."""
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**53:
+        raise Unusable(f"{name}: is no whole number")
+    return value

@@ -1,0 +1,86 @@
+"""Looking into an export zip before it is sent: whose it is, and how much is in it. Read as a stream, within bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from openmemory.backup.container import Container
+from openmemory.backup.format import ACCESSES, TABLES
+from openmemory.backup.json_stream import Entry, entries, lines
+from openmemory.importers.archive import Contents
+from openmemory.importers.cleaning import STATES
+
+UNPACKED = 64 * 1024 * 1024 * 1024
+"""Bytes that are looked through at most. The service that takes the archive has a limit of its own."""
+
+
+def name_of(path: Path) -> str:
+    """The user of an export.
+
+    Raises:
+        BadArchive: it is none.
+    """
+    for entry in _tables(path):
+        if entry.key == "user" and isinstance(entry.value, dict) and isinstance(entry.value.get("user_id"), str):
+            return str(entry.value["user_id"])
+    return ""
+
+
+def memories_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The memories of an export.
+
+    Raises:
+        BadArchive: it is none, or broken.
+    """
+    for entry in _tables(path):
+        if entry.key == "memories" and isinstance(entry.value, dict) and "id" in entry.value:
+            yield entry.value
+
+
+def contents_of(path: Path) -> Contents:
+    """What an export holds, in numbers.
+
+    Raises:
+        BadArchive: it is none, or broken.
+    """
+    lists: Counter[str] = Counter()
+    states = dict.fromkeys(STATES, 0)
+    for entry in _tables(path):
+        if entry.number is not None and entry.number >= 0:
+            lists[entry.key] += 1
+            if entry.key == "memories" and isinstance(entry.value, dict):
+                state = entry.value.get("state")
+                if isinstance(state, str) and state in states:
+                    states[state] += 1
+    return Contents(
+        memories=states,
+        apps=lists["apps"],
+        categories=lists["categories"],
+        history=lists["status_history"],
+        access_logs=_lines(path, ACCESSES),
+        rules=lists["access_controls"],
+        policies=lists["archive_policies"],
+    )
+
+
+def has_accesses(path: Path) -> bool:
+    """Whether the log of accesses is in it, as in those that this service writes."""
+    with path.open("rb") as file:
+        return ACCESSES in Container(file, unpacked=UNPACKED)
+
+
+def _tables(path: Path) -> Iterator[Entry]:
+    with path.open("rb") as file, Container(file, unpacked=UNPACKED).open(TABLES) as read:
+        yield from entries(read, TABLES)
+
+
+def _lines(path: Path, name: str) -> int:
+    with path.open("rb") as file:
+        container = Container(file, unpacked=UNPACKED)
+        if name not in container:
+            return 0
+        with container.open(name) as read:
+            return sum(1 for _ in lines(read, name))

@@ -1,0 +1,135 @@
+"""What mem0 keeps, as OpenMemory keeps it: a point or an object becomes a memory of a user, an app and a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from openmemory.errors import OpenMemoryError, SetupError
+from openmemory.importers.staging import Staging
+
+APP = "mem0"
+"""The app of a memory that no agent and no client of OpenMemory wrote."""
+
+_OWN = frozenset({"id", "memory", "data", "hash", "created_at", "updated_at", "user_id", "run_id", "categories",
+                  "metadata", "score", "text_lemmatized"})  # fmt: skip
+"""What is no metadata of a memory. `agent_id`, `actor_id` and `role` have no place of their own here and stay in it."""
+_ARCHIVES = "http://openmemory.invalid/mem0"
+_CHUNK = 64 * 1024
+
+
+class Mem0:
+    """Fills a staging with what mem0 had. Ids that are no UUIDs become some, always the same ones."""
+
+    def __init__(self, staging: Staging, *, user: str) -> None:
+        """`user`: whose memories those are that name nobody."""
+        self._staging = staging
+        self._default = user
+        self._users: dict[str, str] = {}
+        self._apps: dict[tuple[str, str], str] = {}
+        self._categories: dict[str, str] = {}
+
+    def take(self, item: Mapping[str, Any]) -> None:
+        """Take one memory. `item` has the names of mem0's answers; whatever else stands in it is metadata."""
+        nested = item.get("metadata")
+        metadata = dict(nested) if isinstance(nested, dict) else {}
+        metadata |= {name: value for name, value in item.items() if name not in _OWN and value is not None}
+        user = self._user(_name(item.get("user_id")) or self._default)
+        app = _name(metadata.get("mcp_client")) or _name(metadata.get("agent_id")) or APP
+        id_ = _uuid(item.get("id"))
+        row = {
+            "id": id_, "user_id": user, "app_id": self._app(user, app),
+            "content": item.get("memory", item.get("data")), "metadata": metadata, "state": "active",
+            "created_at": item.get("created_at"), "updated_at": item.get("updated_at"),
+            "thread_id": _name(item.get("run_id")),
+        }  # fmt: skip
+        if not self._staging.add("memories", row):
+            return
+        created = item.get("created_at") or item.get("updated_at")
+        history = {"id": _id("history", str(id_)), "memory_id": id_, "new_state": "active", "changed_at": created}
+        if created is not None:
+            self._staging.add("memory_status_history", history)
+        categories = item.get("categories", metadata.get("categories"))
+        names = {name for each in categories if (name := _name(each))} if isinstance(categories, list) else set()
+        for name in sorted(names):
+            self._staging.add("memory_categories", {"memory_id": id_, "category_id": self._category(name)})
+
+    def refuse(self, id_: str, reason: str) -> None:
+        """Note what is no memory, so that nobody can say whose it is."""
+        self._staging.refuse("memories", {"id": id_}, reason)
+
+    def _user(self, name: str) -> str:
+        if name not in self._users:
+            self._users[name] = _id("user", name)
+            self._staging.add("users", {"id": self._users[name], "user_id": name, "name": name})
+        return self._users[name]
+
+    def _app(self, user: str, name: str) -> str:
+        if (user, name) not in self._apps:
+            self._apps[user, name] = _id("app", user, name)
+            self._staging.add("apps", {"id": self._apps[user, name], "owner_id": user, "name": name})
+        return self._apps[user, name]
+
+    def _category(self, name: str) -> str:
+        if name not in self._categories:
+            self._categories[name] = _id("category", name)
+            self._staging.add("categories", {"id": self._categories[name], "name": name})
+        return self._categories[name]
+
+
+def stage_json(file: BinaryIO, mem0: Mem0) -> int:
+    """Take a JSON export: a list of memories, or what `get_all` answers, `{"results": [...]}`; how many there were.
+
+    Raises:
+        SetupError: it is neither.
+    """
+    from openmemory.backup.json_stream import entries
+
+    count = 0
+    try:
+        for entry in entries(_reading(file), "the file"):
+            if entry.key in ("results", "memories") and entry.number is not None and entry.number >= 0:
+                count += 1
+                if isinstance(entry.value, dict):
+                    mem0.take(entry.value)
+                else:
+                    mem0.refuse(f"number {entry.number + 1}", "is no object")
+    except OpenMemoryError as error:
+        raise SetupError(f"this is no JSON export of mem0: {error.message}") from error
+    return count
+
+
+def _reading(file: BinaryIO) -> Callable[[int], bytes]:
+    """The file, with a list made the object that has it as its results."""
+    start = file.read(_CHUNK).removeprefix(b"\xef\xbb\xbf").lstrip()
+
+    def pieces() -> Iterator[bytes]:
+        listed = start.startswith(b"[")
+        if listed:
+            yield b'{"results":'
+        yield start
+        while data := file.read(_CHUNK):
+            yield data
+        if listed:
+            yield b"}"
+
+    following = pieces()
+    return lambda _: next(following, b"")
+
+
+def _name(value: Any) -> str | None:
+    """A name, if it is one."""
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def _uuid(value: Any) -> Any:
+    """An id as a UUID; Qdrant also has numbers, and a program any text."""
+    try:
+        return str(UUID(str(value)))
+    except ValueError:
+        return value if value is None else _id("memory", str(value))
+
+
+def _id(*of: str) -> str:
+    return str(uuid5(NAMESPACE_URL, "/".join((_ARCHIVES, *of))))

@@ -1,0 +1,171 @@
+"""An OpenMemory server that still runs: its export of one user, and the log of accesses, which that leaves out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from openmemory.backup.container import Container
+from openmemory.backup.format import TABLES
+from openmemory.errors import NotFound, OpenMemoryError, SetupError
+from openmemory.importers.archive import lines_member
+from openmemory.importers.cleaning import Mended, Unusable, identifier, mapping, moment, text
+from openmemory.importers.exported import UNPACKED, memories_of
+from openmemory.importers.fetching import download, fetched
+from openmemory.importers.left_out import LeftOut
+from openmemory.serialization import exact_json
+
+if TYPE_CHECKING:
+    from httpx import AsyncClient
+
+_AT_ONCE = 8
+"""Requests to the old server at a time: it has four workers, each of which does one thing after the other."""
+_PAGE = 100
+_MOST_PAGES = 10_000
+_LARGEST_PAGE = 16 * 1024 * 1024
+
+
+class _Page(NamedTuple):
+    """Some lines of a memory's log, or why there are no more of them."""
+
+    memory: str
+    lines: list[Any]
+    problem: str | None = None
+
+
+async def export(url: str, user: str, folder: Path, *, most: int) -> Path:
+    """The old server's own export of a user, at most `most` bytes, as a file.
+
+    Raises:
+        NotFound: it has no such user.
+        SetupError: it has no export.
+        Unavailable: it does not answer.
+    """
+    path = folder / "exported.zip"
+    async with _client(url) as http:
+        # What it answers of its own accord tells a server without this user from one without an export.
+        await fetched(http, "GET", "/openapi.json", most=_LARGEST_PAGE)
+        body = {"user_id": user, "include_vectors": False}
+        try:
+            await download(http, "POST", "/api/v1/backup/export", path, most=most, body=body)
+        except NotFound:
+            words = await _without_export(http, url, user)
+            raise words from None
+    return path
+
+
+async def _without_export(http: AsyncClient, url: str, user: str) -> OpenMemoryError:
+    try:
+        await fetched(http, "GET", "/api/v1/stats/", most=_LARGEST_PAGE, params={"user_id": user})
+    except NotFound:
+        return NotFound(f"{url} has no user {user!r}", hint="name one with --user")
+    return SetupError(
+        f"{url} is too old to export", hint="stop it and import its openmemory.db, which holds everything, instead"
+    )
+
+
+async def with_accesses(
+    url: str, exported: Path, folder: Path, left_out: LeftOut, show: Callable[[int, int | None], None]
+) -> Path:
+    """The export with the log of accesses of every memory in it.
+
+    Raises:
+        BadArchive: the export is none, or unpacks to too much.
+    """
+    path = folder / "whole.zip"
+    total = sum(1 for _ in memories_of(exported))
+    done = 0
+    with zipfile.ZipFile(path, "w") as archive:
+        await asyncio.to_thread(_copy, exported, archive)
+        with lines_member(archive, "access_logs.jsonl.gz") as file:
+
+            def take(page: _Page) -> None:
+                if page.problem is not None:
+                    left_out.note("memory_access_logs", page.memory, page.problem)
+                for line in page.lines:
+                    if isinstance(line, dict) and (access := _access(line, page.memory, left_out)) is not None:
+                        file.write(exact_json.dumps(access) + b"\n")
+
+            async with _client(url) as http:
+                memories = _ids(exported)
+                while some := list(islice(memories, _AT_ONCE)):
+                    await asyncio.gather(*(_take_log(http, memory, take) for memory in some))
+                    done += len(some)
+                    show(done, total)
+    return path
+
+
+def _client(url: str) -> AsyncClient:
+    import httpx
+
+    limits = httpx.Limits(max_connections=_AT_ONCE)
+    timeout = httpx.Timeout(300, connect=10)
+    return httpx.AsyncClient(base_url=url, timeout=timeout, limits=limits, follow_redirects=False)
+
+
+def _ids(exported: Path) -> Iterator[str]:
+    """The ids of the memories, as far as they are some: they become part of an address."""
+    for memory in memories_of(exported):
+        with suppress(Unusable):
+            yield identifier("id", memory["id"])
+
+
+async def _take_log(http: AsyncClient, memory: str, take: Callable[[_Page], None]) -> None:
+    """The log of a memory, page by page: no more of it is held than a page."""
+    came = 0
+    for page in range(1, _MOST_PAGES + 1):
+        params = {"page": page, "page_size": _PAGE}
+        try:
+            answer = await fetched(
+                http, "GET", f"/api/v1/memories/{memory}/access-log", most=_LARGEST_PAGE, params=params
+            )
+            found = json.loads(answer)  # the numbers as they are, and those that Python alone knows
+            lines, total = list(found["logs"]), int(found["total"])
+        except NotFound:
+            return take(_Page(memory, [], "the old server has no log of it"))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return take(_Page(memory, [], "the old server's answer is no log"))
+        came += len(lines)
+        take(_Page(memory, lines))
+        if len(lines) < _PAGE or came >= total:
+            return None
+    return take(_Page(memory, [], f"has more than {_MOST_PAGES * _PAGE:,} lines"))
+
+
+def _access(line: dict[str, Any], memory: str, left_out: LeftOut) -> dict[str, Any] | None:
+    try:
+        metadata = mapping("metadata", line.get("metadata_"))
+        access = {
+            "id": identifier("id", line.get("id")), "memory_id": identifier("memory_id", memory),
+            "app_id": identifier("app_id", line.get("app_id")),
+            "accessed_at": moment("accessed_at", line.get("accessed_at")),
+            "access_type": text("access_type", line.get("access_type")),
+            "metadata": exact_json.loads(metadata),
+        }  # fmt: skip
+    except Unusable as error:
+        left_out.note("memory_access_logs", line.get("id"), str(error))
+        return None
+    if isinstance(metadata, Mended):
+        left_out.mended["memory_access_logs"] += metadata.numbers
+    return access
+
+
+def _copy(exported: Path, archive: zipfile.ZipFile) -> None:
+    """The tables of the export as they are; the service looks at them more closely. The texts for other programs stand
+    in them too, and are not unpacked."""
+    info = zipfile.ZipInfo(TABLES, datetime.now(UTC).timetuple()[:6])
+    info.compress_type = zipfile.ZIP_DEFLATED
+    with (
+        exported.open("rb") as file,
+        Container(file, unpacked=UNPACKED).open(TABLES) as read,
+        archive.open(info, "w", force_zip64=True) as to,
+    ):
+        while data := read(1 << 20):
+            to.write(data)

@@ -1,0 +1,253 @@
+"""Bringing an old installation over, user by user: find out what the source is, write archives, send them, report."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from openmemory.cli.client import Client
+from openmemory.cli.output import counting
+from openmemory.errors import Invalid, OpenMemoryError, SetupError, Unavailable
+from openmemory.importers import archive, exported, mem0, old_server, qdrant, sqlite_file
+from openmemory.importers.archive import Contents
+from openmemory.importers.left_out import LeftOut
+from openmemory.importers.sending import send
+from openmemory.importers.staging import Staging
+
+Kind = Literal["openmemory", "mem0"]
+Progress = Callable[[str], AbstractContextManager[Callable[[int, int | None], None]]]
+
+_LARGEST_EXPORT = 16 * 1024 * 1024 * 1024
+"""Bytes of an export that are fetched from an old server at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to bring over. `user`: of a source with several users this one only; `into`: under another name."""
+
+    kind: Kind
+    source: str
+    user: str | None = None
+    into: str | None = None
+    mode: str = "skip"
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Taken:
+    """What became of one user. `service` is what the service reports; None where it was asked nothing or refused."""
+
+    user: str
+    into: str
+    found: Contents
+    service: dict[str, Any] | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What was taken, user by user, and what could not be."""
+
+    source: str
+    dry_run: bool
+    users: list[Taken] = field(default_factory=list)
+    left_out: LeftOut = field(default_factory=LeftOut)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing was left behind."""
+        behind = any(taken.error is not None or _left_out(taken.service) for taken in self.users)
+        return not (behind or self.left_out.total)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report for programs."""
+        reasons = [
+            {"kind": kind, "reason": reason, "count": count}
+            for (kind, reason), count in self.left_out.counts.most_common()
+        ]
+        return {
+            "source": self.source, "dry_run": self.dry_run, "users": [asdict(taken) for taken in self.users],
+            "left_out": {
+                "total": self.left_out.total, "nobodys": self.left_out.nobodys, "reasons": reasons,
+                "rows": self.left_out.shown,
+            },
+            "mended": dict(self.left_out.mended),
+            "notes": self.notes,
+        }  # fmt: skip
+
+
+class Migration:
+    """One run. `opened` gives a client of the service that takes what is found; a dry run opens none."""
+
+    def __init__(self, wanted: Wanted, default_user: str, client: Client | None, show: Progress = counting) -> None:
+        self._wanted = wanted
+        self._default = default_user
+        self._client = client
+        self._show = show
+        self.report = Report(wanted.source, wanted.dry_run)
+
+    async def run(self) -> None:
+        """Bring everything over.
+
+        Raises:
+            Invalid: the source is none that is known.
+            SetupError: it cannot be read, or there is no temporary folder.
+            NotFound: it has no such user.
+            Unavailable: a server does not answer. What was sent before stays; the same command goes on from there.
+        """
+        with _temporary() as folder:
+            if self._wanted.kind == "mem0":
+                await self._mem0(folder)
+            elif _is_address(self._wanted.source):
+                await self._old_server(folder)
+            else:
+                await self._file(folder)
+
+    async def _file(self, folder: Path) -> None:
+        path = await asyncio.to_thread(_readable, self._wanted.source)
+        if await asyncio.to_thread(sqlite_file.is_sqlite, path):
+            async with self._staged(folder) as staging:
+                with self._show("rows read") as show:
+                    await asyncio.to_thread(sqlite_file.stage, path, staging, folder, show)
+            return
+        if await asyncio.to_thread(_is_zip, path):
+            await self._zip(path, self._wanted.user)
+            return
+        raise SetupError(
+            f"{path}: is neither an export of OpenMemory (.zip) nor its database (openmemory.db)",
+            hint="a file of JSON Lines is imported without the word openmemory",
+        )
+
+    async def _zip(self, path: Path, user: str | None) -> None:
+        try:
+            found = await asyncio.to_thread(exported.contents_of, path)
+            name = user or await asyncio.to_thread(exported.name_of, path) or self._default
+        except OpenMemoryError as error:
+            raise SetupError(f"{path.name}: {error.message}") from error
+        await self._send(Taken(name, self._wanted.into or name, found), path)
+
+    async def _old_server(self, folder: Path) -> None:
+        url = self._wanted.source.rstrip("/")
+        user = self._wanted.user or self._default
+        exported_to = await old_server.export(url, user, folder, most=_LARGEST_EXPORT)
+        if await asyncio.to_thread(exported.has_accesses, exported_to):
+            await self._zip(exported_to, user)  # a server of ours: everything is in it
+            return
+        with self._show("memories' access logs read") as show:
+            whole = await old_server.with_accesses(url, exported_to, folder, self.report.left_out, show)
+        await self._zip(whole, user)
+
+    async def _mem0(self, folder: Path) -> None:
+        source = self._wanted.source
+        path = None if _is_address(source) else await asyncio.to_thread(_readable, source, folder_too=True)
+        if path is not None and path.is_dir():
+            raise SetupError(
+                f"{path}: a folder of Qdrant's local mode holds pickled Python objects, which run code when they are"
+                " opened, so it is not read",
+                hint="export it with mem0 itself: docs/migrating-from-openmemory.md says how, in five lines",
+            )
+        async with self._staged(folder) as staging:
+            took = mem0.Mem0(staging, user=self._wanted.into or self._default)
+            with self._show("memories read") as show:
+                if path is None:
+                    await qdrant.stage(source, took, show)
+                else:
+                    with path.open("rb") as file:
+                        await asyncio.to_thread(mem0.stage_json, file, took)
+
+    @asynccontextmanager
+    async def _staged(self, folder: Path) -> AsyncIterator[Staging]:
+        """A staging to be filled while the block runs; then everything in it is sent."""
+        staging = Staging(folder)
+        try:
+            yield staging
+            await asyncio.to_thread(staging.settle)
+            await self._send_all(staging, folder)
+        finally:
+            staging.close()
+
+    async def _send_all(self, staging: Staging, folder: Path) -> None:
+        users = await asyncio.to_thread(staging.users)
+        if self._wanted.user is not None:
+            known = [name for _, name in users]
+            users = [(id_, name) for id_, name in users if name == self._wanted.user]
+            if not users:
+                there = ", ".join(known[:20]) or "nobody"
+                raise Invalid("--user", f"{self._wanted.user!r} is not there; there is {there}")
+        asked = None if self._wanted.user is None else users[0][0]
+        self.report.left_out = await asyncio.to_thread(staging.left_out, asked)
+        self.report.notes = staging.notes(asked)
+        if self._wanted.into is not None and len(users) > 1:
+            raise Invalid("--into", f"is for one user, and there are {len(users)}; choose one with --user")
+        for id_, name in users:
+            taken = Taken(name, self._wanted.into or name, await asyncio.to_thread(archive.contents, staging, id_))
+            if self._wanted.dry_run:
+                self.report.users.append(taken)
+                continue
+            path = folder / "archive.zip"
+            with self._show(f"memories of {name} packed") as show:
+                await asyncio.to_thread(archive.write, staging, id_, path, show)
+            await self._send(taken, path)
+            await asyncio.to_thread(path.unlink)
+
+    async def _send(self, taken: Taken, path: Path) -> None:
+        self.report.users.append(taken)
+        if self._client is None:
+            return
+        with self._show(f"of {taken.into} imported") as show:
+            try:
+                taken.service = await send(self._client, path, taken.into, self._wanted.mode, show)
+            except Unavailable:
+                raise
+            except OpenMemoryError as error:
+                # One user's archive is refused as a whole; that is no reason to leave the others behind.
+                taken.error = error.message if error.hint is None else f"{error.message} {error.hint}"
+                return
+
+
+@contextmanager
+def _temporary() -> Iterator[Path]:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="openmemory-import-")
+    except FileNotFoundError:
+        raise SetupError(
+            "No temporary folder can be written, and an import needs one",
+            hint="set TMPDIR to a folder with room for the whole installation",
+        ) from None
+    with made as name:
+        yield Path(name)
+
+
+def _left_out(service: dict[str, Any] | None) -> bool:
+    """Whether the service could not take something. An archived twin is taken: it is there, put away."""
+    told = service or {}
+    return bool(told.get("left_out") or told.get("memories", {}).get("left_out"))
+
+
+def _is_address(source: str) -> bool:
+    return urlsplit(source).scheme in ("http", "https")
+
+
+def _is_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def _readable(source: str, *, folder_too: bool = False) -> Path:
+    path = Path(source).expanduser()
+    try:
+        if path.is_dir():
+            if folder_too:
+                return path
+            raise SetupError(f"{source}: is a folder", hint="name the openmemory.db in it")
+        with path.open("rb"):
+            return path
+    except OSError as error:
+        raise SetupError(f"{source}: {error.strerror}") from None

@@ -1,0 +1,88 @@
+"""The database of an old installation, `openmemory.db`, as SQLAlchemy wrote it. Nothing of it is changed, not even by
+looking at it: SQLite would write beside a file that was in use when it was left."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from openmemory.errors import SetupError
+from openmemory.importers.staging import TABLES, Staging
+
+_MAGIC = b"SQLite format 3\x00"
+_NEEDED = ("users", "apps", "memories")
+_BESIDE = ("-wal", "-journal")
+"""What of the last writes is not in the file itself yet."""
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether a file is a SQLite database."""
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def stage(path: Path, staging: Staging, folder: Path, show: Callable[[int, int | None], None]) -> None:
+    """Take all users with all that they have. `folder` is for a copy, where one is needed.
+
+    Raises:
+        SetupError: it is no database of OpenMemory, or it is damaged.
+    """
+    try:
+        # What tells no time is as old as the file: the same at every run.
+        staging.unknown = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
+        with _opened(path, folder) as old:
+            _take(old, staging, show)
+    except (sqlite3.DatabaseError, OSError) as error:
+        raise SetupError(f"{path}: cannot be read: {error}") from error
+
+
+def _take(old: sqlite3.Connection, staging: Staging, show: Callable[[int, int | None], None]) -> None:
+    damage = old.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if damage != "ok":
+        raise SetupError(
+            f"the database is damaged: {damage}", hint='try `sqlite3 openmemory.db ".recover" | sqlite3 mended.db`'
+        )
+    tables = {row[0] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if missing := [name for name in _NEEDED if name not in tables]:
+        raise SetupError(f"this is no database of OpenMemory: it has no table {', '.join(missing)}")
+    present = [name for name in TABLES if name in tables]
+    total = sum(old.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in present)  # noqa: S608
+    done = 0
+    for table in present:
+        columns = {row["name"] for row in old.execute(f"PRAGMA table_info({table})")}
+        wanted = [name for name in TABLES[table] if name in columns]
+        for row in old.execute(f"SELECT {', '.join(wanted)} FROM {table}"):  # noqa: S608
+            staging.add(table, dict(zip(wanted, row, strict=True)))
+            done += 1
+            if done % 1_000 == 0:
+                show(done, total)
+    show(total, total)
+    if "configs" in tables and old.execute("SELECT count(*) FROM configs").fetchone()[0]:
+        staging.general_notes.append("The configuration is not taken, for it may hold keys; see `openmemory config`.")
+
+
+@contextmanager
+def _opened(path: Path, folder: Path) -> Iterator[sqlite3.Connection]:
+    beside = [Path(f"{path}{end}") for end in _BESIDE]
+    if any(file.exists() and file.stat().st_size for file in beside):
+        # The last writes stand beside the file, and whoever reads them writes: so a copy is read.
+        copy = folder / "copy.sqlite"
+        for source, end in ((path, ""), *zip(beside, _BESIDE, strict=True)):
+            if source.exists():
+                shutil.copyfile(source, f"{copy}{end}")
+        address = f"file:{quote(str(copy))}"
+    else:
+        address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+    connection = sqlite3.connect(address, uri=True)
+    connection.row_factory = sqlite3.Row
+    # Bytes that are no UTF-8 are one value's affair, not the end of the import.
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    try:
+        yield connection
+    finally:
+        connection.close()

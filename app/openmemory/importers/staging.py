@@ -1,0 +1,257 @@
+"""What was found of an old installation, cleaned, in a SQLite file of our own until it is sent: whatever the source and
+however much there is of it, it takes no memory, and an archive can be written user by user."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from openmemory.importers.cleaning import (
+    STATES,
+    Mended,
+    Unusable,
+    flag,
+    identifier,
+    mapping,
+    moment,
+    state,
+    text,
+    whole,
+    words,
+)
+from openmemory.importers.left_out import Ledger, LeftOut
+
+Clean = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """How a value is cleaned, and what stands for one that is not there: nothing, a value, or another column's time.
+
+    `needed`: without it the row cannot be taken.
+    """
+
+    clean: Clean
+    needed: bool = False
+    default: Any = None
+    like: str | None = None
+
+
+_ID = Column(identifier, needed=True)
+_MAYBE_ID = Column(identifier)
+_TEXT = Column(text, needed=True)
+_WORDS = Column(words)
+_OBJECT = Column(mapping, default="{}")
+_TIME = Column(moment, like="updated_at")
+_CHANGED = Column(moment, like="created_at")
+_WHEN = Column(moment, needed=True)
+
+TABLES: dict[str, dict[str, Column]] = {
+    "users": {
+        "id": _ID, "user_id": _TEXT, "name": _WORDS, "email": _WORDS, "metadata": _OBJECT,
+        "created_at": _TIME, "updated_at": _CHANGED,
+    },
+    "apps": {
+        "id": _ID, "owner_id": _ID, "name": _TEXT, "description": _WORDS, "metadata": _OBJECT,
+        "is_active": Column(flag, default=1), "created_at": _TIME, "updated_at": _CHANGED,
+    },
+    "categories": {
+        "id": _ID, "name": _TEXT, "description": _WORDS, "created_at": _TIME, "updated_at": _CHANGED,
+    },
+    "memories": {
+        "id": _ID, "user_id": _ID, "app_id": _ID, "content": _TEXT, "metadata": _OBJECT,
+        "state": Column(state, default="active"), "created_at": _TIME, "updated_at": _CHANGED,
+        "archived_at": Column(moment), "deleted_at": Column(moment), "thread_id": _WORDS,
+    },
+    "memory_categories": {"memory_id": _ID, "category_id": _ID},
+    "memory_status_history": {
+        "id": _ID, "memory_id": _ID, "changed_by": _MAYBE_ID, "old_state": Column(state),
+        "new_state": Column(state, needed=True), "changed_at": _WHEN,
+    },
+    "access_controls": {
+        "id": _ID, "subject_type": _TEXT, "subject_id": _MAYBE_ID, "object_type": _TEXT, "object_id": _MAYBE_ID,
+        "effect": _TEXT, "created_at": _TIME,
+    },
+    "archive_policies": {
+        "id": _ID, "criteria_type": _TEXT, "criteria_id": _MAYBE_ID,
+        "days_to_archive": Column(whole, needed=True), "created_at": _TIME,
+    },
+    "memory_access_logs": {
+        "id": _ID, "memory_id": _ID, "app_id": _ID, "accessed_at": _WHEN, "access_type": _TEXT, "metadata": _OBJECT,
+    },
+}  # fmt: skip
+"""The tables of OpenMemory, under their names."""
+
+_INDEXES = (
+    "memories(user_id, id)", "memories(app_id)", "memory_categories(category_id)", "memory_status_history(memory_id)",
+    "memory_access_logs(memory_id)", "apps(owner_id)",
+)  # fmt: skip
+_WRITTEN_TOGETHER = 1_000
+_LONGEST = 36_500
+"""Days of a policy that are taken."""
+
+
+class Staging:
+    """The rows of one installation. Filled by an adapter, settled once, then read by whoever writes archives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.general_notes: list[str] = []
+        """What the report says besides of the whole installation, in sentences."""
+        self._filed: Counter[str] = Counter()
+        # Filled in one thread and read in another, never in two at once.
+        self.connection = sqlite3.connect(folder / "staging.sqlite", check_same_thread=False, isolation_level=None)
+        self.connection.row_factory = sqlite3.Row
+        self.connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE;")
+        self._pending = 0
+        self.unknown = datetime.now(UTC).isoformat()
+        """The time of what tells none."""
+        for table, columns in TABLES.items():
+            keys = "id" if "id" in columns else ", ".join(columns)
+            self.connection.execute(f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({keys}))")
+        self._ledger = Ledger(self.connection)
+        self.connection.execute("BEGIN")
+
+    def close(self) -> None:
+        """Drop it all."""
+        self.connection.close()
+
+    def add(self, table: str, row: Mapping[str, Any]) -> bool:
+        """Take one row, cleaned; whether it was taken."""
+        columns = TABLES[table]
+        try:
+            values = self._cleaned(columns, row)
+        except Unusable as error:
+            self.refuse(table, row, str(error))
+            return False
+        marks = ", ".join("?" * len(columns))
+        taken = self.connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608
+        if not taken and "id" in columns:
+            self.refuse(table, row, "id: is there twice")
+        if taken and (numbers := sum(value.numbers for value in values if isinstance(value, Mended))):
+            self._ledger.mended(table, _usable(columns, row), numbers)
+        self._pending += 1
+        if self._pending >= _WRITTEN_TOGETHER:
+            self.connection.execute("COMMIT")
+            self.connection.execute("BEGIN")
+            self._pending = 0
+        return bool(taken)
+
+    def refuse(self, table: str, row: Mapping[str, Any], reason: str) -> None:
+        """Note that a row cannot be taken, and of what it refers to as much as can be used."""
+        self._ledger.lost(table, _usable(TABLES[table], row), row.get("id"), reason)
+
+    def _cleaned(self, columns: Mapping[str, Column], row: Mapping[str, Any]) -> list[Any]:
+        values = []
+        for name, column in columns.items():
+            value = row.get(name)
+            if value is None and column.like is not None:
+                value = row.get(column.like) or self.unknown
+            if value is None:
+                if column.needed:
+                    raise Unusable(f"{name}: is missing")
+                values.append(column.default)
+            else:
+                values.append(column.clean(name, value))
+        return values
+
+    def settle(self) -> None:
+        """Leave out what refers to nothing, once everything is here."""
+        for index, on in enumerate(_INDEXES):
+            self.connection.execute(f"CREATE INDEX staged_{index} ON {on}")
+        self._ledger.note_filers()
+        self._drop("apps", "owner_id NOT IN (SELECT id FROM users)", "its user is gone")
+        self._drop("memories", "user_id NOT IN (SELECT id FROM users)", "its user is gone")
+        self._file_under_openmemory()
+        gone = "memory_id NOT IN (SELECT id FROM memories)"
+        self._drop("memory_categories", gone, "its memory is gone", "memory_id")
+        self._drop("memory_categories", "category_id NOT IN (SELECT id FROM categories)", "its category is gone",
+                   "memory_id")  # fmt: skip
+        self._drop("memory_status_history", gone, "its memory is gone")
+        self._drop("memory_access_logs", gone, "its memory is gone")
+        self._drop("memory_access_logs", "app_id NOT IN (SELECT id FROM apps)", "its app is gone")
+        self._drop(
+            "access_controls",
+            "subject_type <> 'app' OR subject_id IS NULL OR subject_id NOT IN (SELECT id FROM apps)",
+            "names no app that is there, so OpenMemory never applied it",
+        )
+        self._drop("access_controls", "object_type = 'memory' AND object_id NOT IN (SELECT id FROM memories)",
+                   "its memory is gone")  # fmt: skip
+        self._drop("access_controls", "effect NOT IN ('allow', 'deny')", "effect: is neither allow nor deny")
+        self._settle_policies()
+        self._ledger.settle()
+        self.connection.execute("COMMIT")
+
+    def _settle_policies(self) -> None:
+        """OpenMemory's policies name no user: kept are those whose user what they are about tells."""
+        policies = "archive_policies"
+        self._drop(policies, "criteria_type NOT IN ('user', 'app', 'category')", "criteria_type: is unknown")
+        self._drop(policies, "criteria_id IS NULL", "names nothing, so that nobody can say whose it is")
+        self._drop(policies, f"days_to_archive NOT BETWEEN 1 AND {_LONGEST}",
+                   f"days_to_archive: must be from 1 to {_LONGEST:,}")  # fmt: skip
+        for sort, there in (("user", "SELECT id FROM users"), ("app", "SELECT id FROM apps"),
+                            ("category", "SELECT category_id FROM memory_categories")):  # fmt: skip
+            self._drop(policies, f"criteria_type = '{sort}' AND criteria_id NOT IN ({there})", f"its {sort} is gone")
+
+    def _drop(self, table: str, which: str, reason: str, id_: str = "id") -> None:
+        self._ledger.dropped(table, which, reason, id_)
+        self.connection.execute(f"DELETE FROM {table} WHERE {which}")  # noqa: S608
+
+    def _file_under_openmemory(self) -> None:
+        """A memory whose app is gone is no memory lost: it goes to the user's app `openmemory`."""
+        lost = "app_id NOT IN (SELECT id FROM apps)"
+        for (user,) in self.connection.execute(f"SELECT DISTINCT user_id FROM memories WHERE {lost}").fetchall():  # noqa: S608
+            own = self.connection.execute("SELECT id FROM apps WHERE owner_id = ? AND name = 'openmemory'", (user,))
+            found = own.fetchone()
+            app = found[0] if found else str(uuid5(NAMESPACE_URL, f"openmemory:app:{user}:openmemory"))
+            if not found:
+                self.add("apps", {"id": app, "owner_id": user, "name": "openmemory"})
+            self._filed[user] = self.connection.execute(
+                f"UPDATE memories SET app_id = ? WHERE user_id = ? AND {lost}",  # noqa: S608
+                (app, user),
+            ).rowcount
+
+    def left_out(self, user: str | None = None) -> LeftOut:
+        """What could not be taken once it is settled: of a user, by their id, with what may be anybody's; or all."""
+        return self._ledger.of(user)
+
+    def notes(self, user: str | None = None) -> list[str]:
+        """What the report says besides, in sentences: of a user, by their id, or of all."""
+        filed = self._filed.total() if user is None else self._filed[user]
+        said = [f"{filed} memories whose app is gone are filed under the app openmemory."] if filed else []
+        return self.general_notes + said
+
+    def users(self) -> list[tuple[str, str]]:
+        """The id and the name of every user."""
+        return [(row["id"], row["user_id"]) for row in self.rows("SELECT id, user_id FROM users ORDER BY user_id")]
+
+    def rows(self, query: str, *values: Any) -> Iterator[sqlite3.Row]:
+        """What a query finds, one at a time."""
+        yield from self.connection.execute(query, values)
+
+    def count(self, query: str, *values: Any) -> int:
+        """The one number that a query finds."""
+        return int(self.connection.execute(query, values).fetchone()[0])
+
+    def states(self, user: str) -> dict[str, int]:
+        """How many memories a user has in each state."""
+        found = dict.fromkeys(STATES, 0)
+        query = "SELECT state, count(*) AS n FROM memories WHERE user_id = ? GROUP BY state"
+        return found | {row["state"]: row["n"] for row in self.rows(query, user)}
+
+
+def _usable(columns: Mapping[str, Column], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The ids and words of a row that can be used; None for those that cannot."""
+    usable: dict[str, Any] = {}
+    for name, column in columns.items():
+        if column.clean in (identifier, text):
+            try:
+                usable[name] = None if row.get(name) is None else column.clean(name, row[name])
+            except Unusable:
+                usable[name] = None
+    return usable

@@ -1,0 +1,329 @@
+"""The embedded index: Qdrant's own engine in this process, one shard in one folder.
+
+What opens, flushes and removes runs in a thread. Searching, reading and writing do not: as the engine holds the GIL,
+nothing would go on beside them, and handing it over and back costs a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+import qdrant_edge as edge
+
+from openmemory.access.rules import Rules
+from openmemory.index.collections import (
+    RECONCILED,
+    WATERMARK,
+    check_query,
+    check_vectors,
+    entry_of,
+    is_plain,
+    payload_of,
+    points_of,
+    watermark_of,
+    watermark_payload,
+    watermark_vector,
+)
+from openmemory.index.conditions import asked, readable
+from openmemory.index.engine.calls import CHUNK, buffer, guarded, in_thread, with_codes
+from openmemory.index.engine.disk_space import check_room
+from openmemory.index.engine.durable_files import replace_file
+from openmemory.index.engine.mapped_memory import release_mapped
+from openmemory.index.engine.multi_vector import LongTexts
+from openmemory.index.engine.rest_format import one_condition
+from openmemory.index.engine.shards import Shape, open_shard
+from openmemory.index.multi_vector import MORE, best, chunks, named
+from openmemory.index.port import (
+    Connected,
+    Filter,
+    Hit,
+    IndexStatus,
+    IndexUnavailable,
+    Point,
+    Vector,
+    Watermark,
+    windows_of,
+)
+from openmemory.index.sync.entries import Entries
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+SLICE = 64
+"""Points that are converted before others get their turn on the event loop, 1 to 3 ms."""
+
+RELEASE_AFTER = 5_000
+"""Points after whose writing the pages that they were written to are given back, 3 ms of work for 10 MB."""
+
+FLUSH_AFTER = 20_000
+"""Points after which what was written is flushed, 100 ms of work that stops everything else of the process."""
+
+
+class EdgeIndex:
+    """A `VectorIndex` in `<folder>/<collection>`; `<folder>/current` names the collection that is in use.
+
+    One process owns the folder: another one that opens it is refused.
+    """
+
+    def __init__(self, folder: Path, *, collection: str, dimension: int, on_connected: Connected | None = None) -> None:
+        self._on_connected = on_connected
+        self._folder = folder
+        self._name = collection
+        self._shape = Shape(dimension, is_plain(collection))
+        self._shard: edge.EdgeShard | None = None
+        self._long: LongTexts | None = None
+        self._closed = False
+        self._unreleased = 0
+        self._unflushed = 0
+        self._closing = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "index")
+
+    async def open(self) -> None:
+        """Load the shard, or create it; one that cannot be loaded is moved aside and an empty one takes its place."""
+        if await self._run(self._open) and self._on_connected is not None:
+            beginning = await self._on_connected(await self.watermark())
+            if beginning is not None:
+                await self.set_watermark(beginning)
+
+    async def keeps_documents(self) -> bool:
+        return False
+
+    async def upsert(self, points: Sequence[Point]) -> None:
+        check_vectors([point.vectors for point in points], self._shape.dimension)
+        for chunk in chunks(points, windows_of, CHUNK):
+            update = edge.UpdateOperation.upsert_points(await _converted(chunk, self._shape.plain))
+            shard = await self._opened()
+            with guarded():
+                _update(self._folder, shard, update, sum(point.vectors.nbytes for point in chunk))
+                if self._long is not None and any(windows_of(point) > 1 for point in chunk):
+                    self._long.written()
+            await asyncio.sleep(0)
+        await self._tidy(sum(map(windows_of, points)))
+
+    async def _tidy(self, written: int) -> None:
+        """Keep short what a flush has to do later, and small what the process holds of what it wrote."""
+        self._unreleased += written
+        self._unflushed += written
+        if self._unflushed >= FLUSH_AFTER:
+            await self.flush()
+        elif self._unreleased >= RELEASE_AFTER:
+            self._unreleased = 0
+            await self._run(release_mapped, self._folder / self._name)
+
+    async def delete(self, ids: Sequence[UUID]) -> None:
+        shard = await self._opened()
+        if ids:
+            await self._run(_delete, self._folder, shard, ids)
+
+    async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
+        check_query(vector, self._shape.dimension)
+        shard = await self._opened()
+        if limit < 1 or where.nothing:
+            return []
+        with guarded():
+            first = _search(shard, vector, _filter(where), limit)
+            if self._long is None or (only := self._long.conditions()) is None:
+                return first
+            return best(first, _search(shard, vector, _filter(where, only), limit, using=MORE), limit)
+
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
+        after: edge.PointId | None = None
+        while True:
+            shard = await self._opened()
+            with guarded():
+                found, after = _page(shard, user, after, page)
+            await asyncio.sleep(0)
+            if found:
+                yield found
+            if after is None:
+                return
+
+    async def count(self, user: UUID | None = None) -> int:
+        shard = await self._opened()
+        with guarded():
+            counted = shard.count(edge.CountRequest(exact=True, filter=_owned_by(user)))
+            return counted - (len(shard.retrieve([WATERMARK], False, False)) if user is None else 0)
+
+    async def watermark(self) -> Watermark | None:
+        shard = await self._opened()
+        with guarded():
+            found = shard.retrieve([WATERMARK], True, False)
+        return watermark_of(found[0].payload) if found else None
+
+    async def set_watermark(self, watermark: Watermark) -> None:
+        shard = await self._opened()
+        vector = buffer(watermark_vector(self._shape.dimension))
+        point = edge.Point(WATERMARK, vector, watermark_payload(watermark))
+        with guarded():
+            _update(self._folder, shard, edge.UpdateOperation.upsert_points([point]))
+
+    async def flush(self) -> None:
+        shard = await self._opened()
+        await self._run(self._flush, shard)
+
+    async def status(self) -> IndexStatus:
+        return IndexStatus(
+            engine="qdrant-edge",
+            version=version("qdrant-edge-py"),
+            collection=self._name,
+            dimension=self._shape.dimension,
+            points=await self.count(),
+        )
+
+    async def activate(self) -> None:
+        """Make this the collection that `current` names."""
+        await self._opened()
+        await self._run(self._write_current)
+
+    async def drop(self) -> None:
+        if await self._run(self._is_current):
+            raise IndexUnavailable(f"{self._name} is the collection in use")
+        await self.close()
+        await asyncio.to_thread(shutil.rmtree, self._folder / self._name, ignore_errors=True)
+
+    async def close(self) -> None:
+        async with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                await self._run(self._flush_and_close)
+            except IndexUnavailable as error:
+                # No reason to fail a shutdown: what is not on disk is missed and repaired by the next sync.
+                log.warning("the index could not be flushed: %s", error)
+            finally:
+                await asyncio.to_thread(self._thread.shutdown)
+
+    async def _opened(self) -> edge.EdgeShard:
+        if self._shard is None and not self._closed:
+            await self.open()
+        if self._shard is None:
+            raise IndexUnavailable("the index is closed")
+        return self._shard
+
+    async def _run(self, call: Callable[..., T], *args: object) -> T:
+        return await in_thread(self._thread, call, *args)
+
+    def _open(self) -> bool:
+        """Open the shard; False if it was open."""
+        # Runs to its end even if who asked for it was cancelled, so the shard is kept here and not where it is awaited.
+        if self._closed:
+            raise IndexUnavailable("the index is closed")
+        if self._shard is not None:
+            return False
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shard = open_shard(self._folder / self._name, self._shape)
+        if not (self._folder / "current").exists():
+            self._write_current()
+        release_mapped(self._folder / self._name)
+        self._long = None if self._shape.plain else LongTexts(shard)
+        self._shard = shard
+        return True
+
+    def _flush(self, shard: edge.EdgeShard) -> None:
+        self._unreleased = self._unflushed = 0
+        shard.flush()
+        release_mapped(self._folder / self._name)
+
+    def _flush_and_close(self) -> None:
+        shard, self._shard = self._shard, None
+        if shard is not None:
+            try:
+                shard.flush()
+            finally:
+                shard.close()
+
+    def _is_current(self) -> bool:
+        current = self._folder / "current"
+        return current.exists() and current.read_text(encoding="utf-8").strip() == self._name
+
+    def _write_current(self) -> None:
+        if not self._is_current():
+            replace_file(self._folder / "current", f"{self._name}\n".encode())
+
+
+async def _converted(points: Sequence[Point], plain: bool) -> list[edge.Point]:
+    """The points in the engine's form.
+
+    Converting one lets go of the GIL several times: each string of the payload is tried as three other types first. In
+    a thread of its own it would wait for the event loop's thread each time.
+    """
+    made: list[edge.Point] = []
+    for start in range(0, len(points), SLICE):
+        if start:
+            await asyncio.sleep(0)
+        some = points[start : start + SLICE]
+        made += [edge.Point(point.id, _vectors(point, plain), payload_of(point)) for point in some]
+    return made
+
+
+def _vectors(point: Point, plain: bool) -> Any:
+    if plain or len(point.vectors) == 1:
+        return buffer(point.vectors[0])
+    return named(point.vectors)
+
+
+def _update(folder: Path, shard: edge.EdgeShard, update: edge.UpdateOperation, size: int = 0) -> None:
+    check_room(folder, size)
+    shard.update(update)
+
+
+def _delete(folder: Path, shard: edge.EdgeShard, ids: Sequence[UUID]) -> None:
+    _update(folder, shard, edge.UpdateOperation.delete_points(cast("list[edge.PointId]", points_of(ids))))
+
+
+def _search(shard: edge.EdgeShard, vector: Vector, where: edge.Filter, limit: int, using: str = "") -> list[Hit]:
+    request = edge.SearchRequest(
+        query=edge.Query.Nearest(buffer(vector), using=using),
+        filter=where,
+        limit=limit,
+        offset=0,
+        params=with_codes(limit),
+        with_payload=False,
+        with_vector=False,
+    )
+    return [Hit(cast(UUID, hit.id), min(1.0, max(-1.0, hit.score))) for hit in shard.search(request)]
+
+
+def _page(
+    shard: edge.EdgeShard, user: UUID | None, after: edge.PointId | None, limit: int
+) -> tuple[Entries, edge.PointId | None]:
+    request = edge.ScrollRequest(
+        offset=after, limit=limit, filter=_owned_by(user), with_payload=list(RECONCILED), with_vector=False
+    )
+    records, following = shard.scroll(request)
+    # Every look at a record's id makes it anew.
+    found = cast(list[tuple[UUID | int, Any]], [(record.id, record.payload) for record in records])
+    return Entries(b"".join([entry_of(*one) for one in found if one[0] != WATERMARK])), following
+
+
+def _owned_by(user: UUID | None) -> edge.Filter | None:
+    return None if user is None else _filter(Filter(user))
+
+
+def _filter(where: Filter, only: Sequence[edge.ConditionType] = ()) -> edge.Filter:
+    must, must_not = asked(where)
+    readable_must, readable_must_not = _readable(where.rules)
+    listed = [] if where.ids is None else [edge.HasIdCondition(set(where.ids))]
+    return edge.Filter(
+        must=[*map(one_condition, must), *listed, *only, *readable_must],
+        must_not=[*map(one_condition, must_not), *readable_must_not] or None,
+    )
+
+
+@lru_cache(maxsize=64)
+def _readable(rules: Rules) -> tuple[list[edge.ConditionType], list[edge.ConditionType]]:
+    """Kept, because turning a thousand ids into the engine's form takes a millisecond."""
+    must, must_not = readable(rules)
+    return [one_condition(it) for it in must], [one_condition(it) for it in must_not]

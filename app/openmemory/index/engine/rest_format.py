@@ -1,0 +1,299 @@
+"""Qdrant's JSON, as its REST API takes and gives it, and the engine's objects.
+
+What is not understood is refused rather than passed over: a condition that were left out would widen a filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import numpy as np
+import qdrant_edge as edge
+
+from openmemory.index.collections import check_query, check_vectors
+from openmemory.index.engine.calls import buffer, with_codes
+from openmemory.index.engine.shards import Shape
+from openmemory.index.multi_vector import MORE
+from openmemory.index.port import Vectors
+
+_OF_A_QUERY = frozenset(
+    {"query", "using", "filter", "params", "limit", "offset", "with_payload", "with_vector", "score_threshold"}
+)
+
+
+class Refused(Exception):
+    """A request that cannot be served: an HTTP status, and why in Qdrant's words where it has some."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+def wrong(words: str) -> Refused:
+    """The request is not as it must be."""
+    return Refused(400, f"Wrong input: {words}")
+
+
+def identifier(value: Any) -> edge.PointId:
+    """A point id: an unsigned number or a uuid."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64:
+        return value
+    try:
+        return UUID(value)
+    except (ValueError, TypeError, AttributeError):
+        raise wrong(
+            f"value {value} is not a valid point ID, valid values are either an unsigned integer or a UUID"
+        ) from None
+
+
+def identifiers(values: Any) -> list[edge.PointId]:
+    """A list of point ids."""
+    return [identifier(value) for value in array(values, "ids")]
+
+
+def shape(value: Any) -> Shape:
+    """What the vectors of a new collection are to be: one without a name, or that and `more` of them, by MaxSim."""
+    given = mapping(value, "vectors")
+    parts = {"": given} if "size" in given else {name: mapping(part, f"vectors.{name}") for name, part in given.items()}
+    if set(parts) not in ({""}, {"", MORE}):
+        raise wrong(f"vectors: only one without a name, and one named {MORE} beside it, are supported here")
+    for name, part in parts.items():
+        several = None if part.get("multivector_config") is None else part["multivector_config"]
+        if several != ({"comparator": "max_sim"} if name == MORE else None):
+            raise wrong(f"vectors: several per point, compared by max_sim, are supported here as {MORE} alone")
+        if not isinstance(part.get("size"), int) or part.get("distance") != "Cosine":
+            raise wrong("vectors: only vectors that are compared by Cosine are supported here")
+    sizes = {number(part["size"], "size", 0, least=1) for part in parts.values()}
+    if len(sizes) > 1:
+        raise wrong("vectors: must have one size")
+    if (dimension := sizes.pop()) > 65_536:
+        raise wrong("size: a vector has at most 65536 dimensions")
+    return Shape(dimension, MORE not in parts)
+
+
+def points(values: Any, of: Shape) -> list[tuple[edge.Point, int]]:
+    """The points of an upsert, and how many vectors each has."""
+    made = []
+    for value in array(values, "points"):
+        given = mapping(value, "point")
+        payload = given.get("payload")
+        if payload is not None:
+            mapping(payload, "payload")
+        try:
+            vectors, count = _vectors(given.get("vector"), of)
+            made.append((edge.Point(identifier(given.get("id")), vectors, payload), count))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise wrong(f"point {given.get('id')}: {error}") from error
+    return made
+
+
+class Query(NamedTuple):
+    """The points nearest to a vector, as somebody asked for them. `using`: among which vectors, "" or `more`."""
+
+    using: str
+    request: edge.SearchRequest
+    where: edge.Filter | None
+    besides: dict[str, Any]
+
+    def among(self, conditions: Sequence[edge.ConditionType]) -> edge.SearchRequest:
+        """The same of the points that meet a few more conditions."""
+        if not conditions:
+            return self.request
+        where = edge.Filter(must=[*conditions, *([self.where] if self.where is not None else ())])
+        return edge.SearchRequest(filter=where, **self.besides)
+
+
+def query(body: Mapping[str, Any], of: Shape) -> Query:
+    """Read a query. Of `params` only `exact` means something: there is no graph."""
+    only(body, _OF_A_QUERY, "query")
+    asked = body.get("query")
+    if isinstance(asked, Mapping):
+        only(asked, {"nearest"}, "query")
+        asked = asked.get("nearest")
+    limit = number(body.get("limit"), "limit", 10, least=1)
+    threshold = body.get("score_threshold")
+    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
+        raise wrong("score_threshold must be a number")
+    exact = body.get("params") is not None and bool(mapping(body["params"], "params").get("exact"))
+    using = _using(body, of)
+    if using == MORE and isinstance(asked, list) and len(asked) == 1 and of.dimension > 1:
+        [asked] = asked  # a multivector of one
+    where = condition(body.get("filter"))
+    besides: dict[str, Any] = {
+        "query": edge.Query.Nearest(_vector(asked, of.dimension), using=using),
+        "limit": limit,
+        "offset": number(body.get("offset"), "offset", 0),
+        "params": _exactly() if exact else with_codes(limit),
+        "with_payload": selector(body.get("with_payload", False)),
+        "with_vector": flag(body.get("with_vector", False), "with_vector"),
+        "score_threshold": threshold,
+    }
+    return Query(using, edge.SearchRequest(filter=where, **besides), where, besides)
+
+
+def _using(body: Mapping[str, Any], of: Shape) -> str:
+    name = body.get("using") or ""
+    if name != "" and (name != MORE or of.plain):
+        raise wrong(f"Not existing vector name error: {name}")
+    return str(name)
+
+
+def scroll(body: Mapping[str, Any]) -> edge.ScrollRequest:
+    """A page of points in ascending order of id."""
+    only(body, {"filter", "limit", "offset", "with_payload", "with_vector"}, "scroll")
+    offset = body.get("offset")
+    return edge.ScrollRequest(
+        offset=None if offset is None else identifier(offset),
+        limit=number(body.get("limit"), "limit", 10, least=1),
+        filter=condition(body.get("filter")),
+        with_payload=selector(body.get("with_payload", True)),
+        with_vector=flag(body.get("with_vector", False), "with_vector"),
+    )
+
+
+def condition(value: Any) -> edge.Filter | None:
+    """A filter of `must`, `must_not` and `should`, each one condition or a list of them."""
+    if value is None:
+        return None
+    given = mapping(value, "filter")
+    only(given, {"must", "must_not", "should"}, "filter")
+    parts: dict[str, list[edge.ConditionType] | None] = {}
+    for name in ("must", "must_not", "should"):
+        part = given.get(name)
+        conditions = [part] if isinstance(part, Mapping) else array([] if part is None else part, name)
+        parts[name] = list(map(one_condition, conditions)) or None
+    return edge.Filter(must=parts["must"], must_not=parts["must_not"], should=parts["should"])
+
+
+def one_condition(value: Any) -> edge.ConditionType:
+    """A condition on the id or on a key of the payload, or a filter in its place."""
+    return _condition(mapping(value, "condition"))
+
+
+def selector(value: Any) -> edge.WithPayloadType:
+    """Which part of a payload to return: all, none, or the keys that are named."""
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    if isinstance(value, Mapping):
+        only(value, {"include", "exclude"}, "with_payload")
+        if value.get("exclude") is not None:
+            return edge.PayloadSelector.Exclude(_strings(value["exclude"], "with_payload"))
+        value = value.get("include") or []
+    return _strings(value, "with_payload")
+
+
+def record(found: edge.Record | edge.ScoredPoint) -> dict[str, Any]:
+    """A point as it is returned; parts that were not asked for are left out."""
+    told: dict[str, Any] = {"id": plain(found.id)}
+    if isinstance(found, edge.ScoredPoint):
+        told |= {"version": found.version, "score": found.score}
+    if found.payload is not None:
+        told["payload"] = found.payload
+    if found.vector is not None:
+        told["vector"] = found.vector
+    return told
+
+
+def plain(id: edge.PointId | None) -> int | str | None:
+    """A point id as JSON."""
+    return id if id is None or isinstance(id, int) else str(id)
+
+
+def mapping(value: Any, name: str) -> Mapping[str, Any]:
+    """`value` if it is a JSON object."""
+    if not isinstance(value, Mapping):
+        raise wrong(f"{name} must be an object")
+    return value
+
+
+def array(value: Any, name: str) -> Sequence[Any]:
+    """`value` if it is a JSON array."""
+    if not isinstance(value, list):
+        raise wrong(f"{name} must be an array")
+    return value
+
+
+def number(value: Any, name: str, default: int, *, least: int = 0) -> int:
+    """`value` if it is a whole number of at least `least`; the default if it is missing."""
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**32:
+        raise wrong(f"{name} must be a whole number of at least {least}")
+    return value
+
+
+def flag(value: Any, name: str) -> bool:
+    """`value` if it is true or false."""
+    if not isinstance(value, bool):
+        raise wrong(f"{name} must be true or false here")
+    return value
+
+
+def only(given: Mapping[str, Any], known: set[str] | frozenset[str], name: str) -> None:
+    """Refuse keys that mean something to Qdrant and nothing here."""
+    if unknown := sorted(key for key, value in given.items() if key not in known and value is not None):
+        raise wrong(f"{name}: {', '.join(unknown)} is not supported here")
+
+
+def _vector(value: Any, dimension: int) -> list[float]:
+    if not isinstance(value, list):
+        raise wrong("a vector must be one array of numbers, without a name")
+    if len(value) != dimension:
+        raise wrong(f"Vector dimension error: expected dim: {dimension}, got {len(value)}")
+    return buffer(_numbers(value, lambda vector: check_query(vector, dimension)))
+
+
+def _vectors(value: Any, of: Shape) -> tuple[Any, int]:
+    """The vectors of a point in the engine's form, and how many there are."""
+    if not isinstance(value, Mapping) or of.plain:
+        return _vector(value, of.dimension), 1
+    only(value, {"", MORE}, "vector")
+    first = _vector(value.get(""), of.dimension)
+    if value.get(MORE) is None:
+        return first, 1
+    rows = array(value[MORE], MORE)
+    more = _numbers(rows, lambda vectors: check_vectors((vectors,), of.dimension), f"{MORE}: ")
+    return {"": first, MORE: more}, 1 + len(rows)
+
+
+def _numbers(value: Any, check: Callable[[Vectors], None], name: str = "") -> Vectors:
+    try:
+        with np.errstate(over="ignore"):
+            numbers = np.asarray(value, dtype=np.float32)
+        check(numbers)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise wrong(f"{name}{error}") from error
+    return numbers
+
+
+def _condition(given: Mapping[str, Any]) -> edge.ConditionType:
+    kinds = {key for key, value in given.items() if value is not None}
+    if kinds == {"has_id"}:
+        return edge.HasIdCondition(set(identifiers(given["has_id"])))
+    if kinds and kinds <= {"must", "must_not", "should"} and (nested := condition(given)) is not None:
+        return nested
+    if kinds != {"key", "match"} or not isinstance(given["key"], str):
+        raise wrong(f"condition: {', '.join(sorted(kinds)) or 'nothing'} is not supported here")
+    match = {key: value for key, value in mapping(given["match"], "match").items() if value is not None}
+    makers = {"value": edge.MatchValue, "any": edge.MatchAny, "except": edge.MatchExcept}
+    if len(match) != 1 or (how := next(iter(match))) not in makers:
+        raise wrong(f"match: {', '.join(sorted(match)) or 'nothing'} is not supported here")
+    compared = match[how] if isinstance(match[how], list) else [match[how]]
+    if any(isinstance(one, bool) for one in compared):
+        raise wrong(f"match of {given['key']}: true and false cannot be compared here")  # they would pass for 1 and 0
+    try:
+        return edge.FieldCondition(key=given["key"], match=makers[how](match[how]))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise wrong(f"match of {given['key']}: {match[how]!r} cannot be compared") from error
+
+
+def _strings(value: Any, name: str) -> list[str]:
+    if not all(isinstance(one, str) for one in array(value, name)):
+        raise wrong(f"{name} must be a list of keys")
+    return value  # type: ignore[no-any-return]
+
+
+def _exactly() -> edge.SearchParams:
+    return edge.SearchParams(exact=True, quantization=edge.QuantizationSearchParams(ignore=True))

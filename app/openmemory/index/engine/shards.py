@@ -1,0 +1,178 @@
+"""The folder of one embedded shard: created, loaded, found damaged, moved aside."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+import qdrant_edge as edge
+
+from openmemory.index.conditions import LABELS, LONG, TENANT
+from openmemory.index.engine.calls import is_panic
+from openmemory.index.engine.disk_space import check_room
+from openmemory.index.multi_vector import MORE
+from openmemory.index.port import IndexUnavailable
+
+log = logging.getLogger(__name__)
+
+KEPT_BROKEN = 2
+"""Damaged folders that are kept for whoever wants to look; older ones are removed."""
+
+_MACHINE = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    errno.EAGAIN, errno.EINTR,
+}  # fmt: skip
+"""Failures of the machine, not of the data: the folder is left as it is."""
+
+
+class Shape(NamedTuple):
+    """What the vectors of a shard are like: how many numbers each has, and whether a point has one of them only."""
+
+    dimension: int
+    plain: bool
+
+
+def open_shard(home: Path, shape: Shape, *, shared: bool = False) -> edge.EdgeShard:
+    """Load the shard, or create it. One that cannot be loaded is moved aside and an empty one takes its place.
+
+    `shared`: others write to it too, so that points without what ours carry are no sign of damage.
+
+    Raises:
+        IndexUnavailable: the folder is sound but cannot be used; see `_load`. Or the disk is full.
+    """
+    check_room(home.parent)
+    shard = _load(home, shape, shared) if holds_a_shard(home) else None
+    if shard is None:
+        if home.exists():
+            _move_aside(home)
+        home.mkdir(mode=0o700)
+        shard = edge.EdgeShard.create(str(home), _configuration(shape))
+        _index_payload(shard)
+    return shard
+
+
+def holds_a_shard(home: Path) -> bool:
+    """Whether there is a shard, sound or not."""
+    return (home / "edge_config.json").exists() or (home / "segments").exists()
+
+
+def shape_of(home: Path) -> Shape | None:
+    """The vectors of a shard; None if there is no shard of ours that says so."""
+    try:
+        vectors = dict(orjson.loads((home / "edge_config.json").read_bytes())["vectors"])
+        first, more = vectors.pop(""), vectors.pop(MORE, None)
+        size = first["size"]
+        if vectors or any(each["distance"] != "Cosine" or each["size"] != size for each in (first, more or first)):
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if not isinstance(size, int) or first.get("multivector_config"):
+        return None
+    return Shape(size, more is None)
+
+
+def _configuration(shape: Shape) -> edge.EdgeConfig:
+    first = edge.EdgeVectorParams(size=shape.dimension, distance=edge.Distance.Cosine)
+    several = edge.EdgeVectorParams(
+        size=shape.dimension,
+        distance=edge.Distance.Cosine,
+        multivector_config=edge.MultiVectorConfig(comparator=edge.MultiVectorComparator.MaxSim),
+    )
+    return edge.EdgeConfig(
+        vectors=first if shape.plain else {"": first, MORE: several},
+        quantization_config=edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits4),
+    )
+
+
+def _load(home: Path, shape: Shape, shared: bool) -> edge.EdgeShard | None:
+    """The shard of a folder; None if it is damaged.
+
+    Raises:
+        IndexUnavailable: it is sound but not ours to use: another process has it, it holds vectors of another
+            dimension, or the machine has no room, rights or file handles.
+    """
+    shard = None
+    try:
+        shard = edge.EdgeShard.load(str(home), _configuration(shape))
+        _index_payload(shard)
+        _probe(shard, shape, shared)
+        return shard
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        if shard is not None:
+            with suppress(Exception):  # Closing flushes, which damage may prevent; the files are released all the same.
+                shard.close()
+        words = str(error)
+        system = re.search(r"(?:os error|code:) (\d+)", words)
+        if "WouldBlock" in words:
+            raise IndexUnavailable(f"{home} is in use by another process") from error
+        if "incompatible with existing segments" in words:
+            raise IndexUnavailable(f"{home} does not hold vectors of {shape.dimension} dimensions: {words}") from error
+        if system and int(system[1]) in _MACHINE:
+            raise IndexUnavailable(f"{home} cannot be opened: {words}") from error
+        log.error("the vector index in %s is damaged and will be rebuilt: %s", home, words)
+        return None
+
+
+def _probe(shard: edge.EdgeShard, shape: Shape, shared: bool) -> None:
+    """Read everything once: a shard may load with parts missing, and then answer with errors, or with nothing.
+
+    The payload is read by a condition on a key that has no index, the codes and the vectors by a search over all.
+    """
+    points = _counted(shard)
+    has_payload = edge.FieldCondition(key="revision", match=edge.MatchExcept([-1]))
+    for part in (edge.HasVectorCondition(""), has_payload):
+        found = _counted(shard, part)
+        if found != points and not (shared and part is has_payload):
+            raise ValueError(f"only {found} of its {points} points are whole")
+    _probe_vectors(shard, shape, "", points)
+    if not shape.plain:
+        several = _counted(shard, edge.HasVectorCondition(MORE))
+        labelled = _counted(shard, edge.FieldCondition(key=LABELS, match=edge.MatchValue(LONG)))
+        if several != labelled and not shared:
+            raise ValueError(f"{several} of its points have several vectors, and {labelled} should")
+        _probe_vectors(shard, shape, MORE, several)
+
+
+def _counted(shard: edge.EdgeShard, *conditions: edge.ConditionType) -> int:
+    return shard.count(edge.CountRequest(exact=True, filter=edge.Filter(must=list(conditions)) if conditions else None))
+
+
+def _probe_vectors(shard: edge.EdgeShard, shape: Shape, name: str, points: int) -> None:
+    for ignore_codes in (False, True):
+        codes = edge.QuantizationSearchParams(ignore=ignore_codes, rescore=True)
+        request = edge.SearchRequest(
+            query=edge.Query.Nearest([1.0] * shape.dimension, using=name),
+            limit=1,
+            offset=0,
+            params=edge.SearchParams(exact=ignore_codes, quantization=codes),
+        )
+        if len(shard.search(request)) != min(points, 1):
+            raise ValueError(f"none of its {points} points is found")
+
+
+def _move_aside(home: Path) -> None:
+    pattern = re.compile(re.escape(home.name) + r"\.broken-(\d+)")
+    taken = sorted(int(match[1]) for path in home.parent.iterdir() if (match := pattern.fullmatch(path.name)))
+    aside = home.with_name(f"{home.name}.broken-{taken[-1] + 1 if taken else 1}")
+    home.rename(aside)
+    log.warning("the damaged folder was kept as %s", aside)
+    for number in taken[: max(0, len(taken) + 1 - KEPT_BROKEN)]:
+        shutil.rmtree(home.with_name(f"{home.name}.broken-{number}"), ignore_errors=True)
+
+
+def _index_payload(shard: edge.EdgeShard) -> None:
+    present = shard.info().payload_schema
+    if TENANT not in present:
+        tenant = edge.KeywordIndexParams(is_tenant=True)
+        shard.update(edge.UpdateOperation.create_field_index(TENANT, tenant))
+    if LABELS not in present:
+        compared = edge.IntegerIndexParams(lookup=True, range=False)
+        shard.update(edge.UpdateOperation.create_field_index(LABELS, compared))

@@ -1,0 +1,182 @@
+"""What an older version made of texts: vectors of windows that were cut in another way than now, and none of tokens.
+They are made anew, a few at a time, while searches go on with what there is."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from openmemory.database.engine import Database
+from openmemory.embeddings.chunks import stored_as
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.index import tokens
+from openmemory.index.collections import is_plain
+from openmemory.index.models import Kind
+from openmemory.index.space import Space, Spaces
+from openmemory.index.sync import outbox
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.reconcile import SyncRunning, alone
+from openmemory.index.sync.writer import Source
+from openmemory.index.tokens import Key
+from openmemory.resilience.circuit_breaker import State
+
+log = logging.getLogger(__name__)
+
+LOCK = 0x6F6D6375
+"""Key of the advisory lock of the one replica that does it."""
+
+PAGE = 500
+"""Vectors that are looked at at once."""
+
+TOGETHER = 16
+"""Long texts that are embedded before others get their turn: what is added meanwhile waits for these, a few seconds."""
+
+
+LOOK_AGAIN = 3_600.0
+"""Seconds after all kept vectors were walked through until it is looked again whether some lack tokens: those that an
+archive brought do. A hundred thousand take a second."""
+
+
+class Recut:
+    """Finds the kept vectors whose `cut` is not that of the model in use, and then those that lack tokens.
+
+    Those of a text that has one window now are right and only get the new name. Those of longer texts are forgotten,
+    and their items marked, in one transaction: delivery embeds them anew. In the index they stand until then. Tokens
+    are only added to what is kept, where the model in use tells of tokens.
+    """
+
+    def __init__(
+        self, database: Database, spaces: Spaces, deliverer: Deliverer, sources: Mapping[Kind, Source]
+    ) -> None:
+        self._database = database
+        self._spaces = spaces
+        self._deliverer = deliverer
+        self._sources = sources
+        self._walked = Key()
+        """The last of the kept vectors that were looked at for tokens; a new process begins anew."""
+        self._not_before = 0.0
+
+    async def run(self) -> int:
+        """Go on until nothing is left, or until the model or the index does not answer; returns how many were marked.
+
+        While another collection is built it waits.
+
+        Raises:
+            Unavailable: Postgres does not answer.
+        """
+        marked = 0
+        try:
+            async with alone(self._database, LOCK):
+                while (some := await self._step()) is not None:
+                    marked += some
+                await self._complete()
+        except SyncRunning:  # another replica does it
+            return 0
+        except EmbedderUnavailable as error:
+            log.debug("texts are cut anew later: %s", error)
+        if marked:
+            log.info("%d long texts got a vector for each part of them", marked)
+        return marked
+
+    async def _idle(self) -> Space | None:
+        """The space that serves, if nothing else is to be done for it now: what somebody waits for goes first."""
+        space = self._spaces.serving
+        if self._spaces.building is not None or not space.collection or is_plain(space.collection):
+            return None
+        if self._deliverer.breaker.state is not State.CLOSED:
+            return None
+        async with self._database.statement() as tx:
+            due = await outbox.next_due(tx)
+        return None if due is not None and due <= 0 else space
+
+    async def _complete(self) -> None:
+        """Give tokens to kept vectors that lack them, page by page, from where the last run ended."""
+        made = 0
+        while time.monotonic() >= self._not_before and (space := await self._idle()) and space.embedder.tokenwise:
+            async with self._database.statement() as tx:
+                page = await tokens.page(tx, space.model, self._walked)
+            if page is None:
+                self._walked, self._not_before = Key(), time.monotonic() + LOOK_AGAIN
+                break
+            some = page.lacking[:TOGETHER]
+            for kind in Kind:
+                made += await self._tell(space, kind, [key.id for key in some if key.kind == kind.value])
+            self._walked = page.last if len(page.lacking) <= TOGETHER else some[-1]
+        if made:
+            log.info("%d texts got vectors of their tokens", made)
+
+    async def _tell(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> int:
+        """Embed the texts of items again and keep the tokens; the vectors are those that there are."""
+        if not ids:
+            return 0
+        async with self._database.statement() as tx:
+            texts = await self._sources[kind].texts(tx, ids)
+        made = await space.embedder.documents([text.text for text in texts.values()])
+        hashes = [(id_, text.hash) for id_, text in texts.items()]
+        told = [one.tokens for one in made if one.tokens is not None]
+        async with self._database.transaction() as tx:
+            return await tokens.keep(tx, kind, space.model, hashes, told)
+
+    async def _step(self) -> int | None:
+        """One page: how many items were marked and delivered; None when there is nothing to do, or not now."""
+        if (space := await self._idle()) is None:
+            return None
+        cut = stored_as(space.embedder.cutting, await space.dimension())
+        async with self._database.statement() as tx:
+            found = (await tx.execute(_OTHERWISE, {"model": space.model, "cut": cut, "limit": PAGE})).all()
+        if not found:
+            return None
+        marked = 0
+        for kind in Kind:
+            kept = {row.id: row for row in found if row.kind == kind.value}
+            marked += await self._sort(space, kind, kept, cut)
+        done = await self._deliverer.drain()
+        return None if done.failed else marked
+
+    async def _sort(self, space: Space, kind: Kind, kept: Mapping[UUID, Any], cut: str) -> int:
+        dimension = await space.dimension()
+        async with self._database.statement() as tx:
+            texts = await self._sources[kind].texts(tx, list(kept))
+        ids = [id_ for id_, text in texts.items() if text.hash == kept[id_].text_hash]
+        # The vectors of a text that is not there any more are of no use.
+        useless = kept.keys() - set(ids)
+        short: list[UUID] = []
+        long: list[UUID] = []
+        for start in range(0, len(ids), TOGETHER):
+            some = ids[start : start + TOGETHER]
+            windows = await space.embedder.windows([texts[id_].text for id_ in some])
+            for id_, number in zip(some, windows, strict=True):
+                (short if number == 1 and kept[id_].length == 4 * dimension else long).append(id_)
+            if len(long) >= TOGETHER:
+                break
+        values = {"kind": kind.value, "model": space.model, "cut": cut}
+        async with self._database.transaction() as tx:
+            await tx.execute(_RENAME, values | _pairs(short, kept))
+            forgotten = set((await tx.execute(_FORGET, values | _pairs([*useless, *long], kept))).scalars())
+            marked = [id_ for id_ in long if id_ in forgotten]
+            await outbox.mark_dirty(tx, kind, marked)
+        return len(marked)
+
+
+def _pairs(ids: list[UUID], kept: Mapping[UUID, Any]) -> dict[str, object]:
+    return {"ids": ids, "hashes": [kept[id_].text_hash for id_ in ids]}
+
+
+_OTHERWISE = text(
+    """
+    SELECT kind, id, text_hash, length(vector) AS length FROM embeddings
+    WHERE model = :model AND (cut < :cut OR cut > :cut) LIMIT :limit
+    """
+)
+# Only as they were seen: a delivery may have written them meanwhile.
+_SEEN = """
+    (e.id, e.text_hash) IN (SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[])))
+    AND e.kind = :kind AND e.model = :model AND e.cut <> :cut
+"""
+_RENAME = text(f"UPDATE embeddings AS e SET cut = :cut WHERE {_SEEN}")  # noqa: S608 - only constants are put in
+_FORGET = text(f"DELETE FROM embeddings AS e WHERE {_SEEN} RETURNING e.id")  # noqa: S608 - as above

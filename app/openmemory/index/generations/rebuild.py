@@ -1,0 +1,155 @@
+"""Changing the model: its collection is filled beside the one in use and takes over; the old one is removed later."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from openmemory.database.engine import Database
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.index.generations import registry
+from openmemory.index.generations.registry import Generation, Vectors
+from openmemory.index.generations.watcher import Keeper
+from openmemory.index.models import GenerationState
+from openmemory.index.port import IndexUnavailable
+from openmemory.index.space import Space
+from openmemory.index.sync.reconcile import Reconciler, SyncRunning, alone
+from openmemory.index.sync.runs import REBUILD, RunLog
+
+log = logging.getLogger(__name__)
+
+LOCK = 0x6F6D6270
+"""Key of the advisory lock of the one replica that builds."""
+
+ENOUGH = 100
+"""Items that may differ in the last comparison before a collection takes over: they were repaired in it. What changes
+while it runs is delivered to both collections."""
+
+PASSES = 10
+"""Comparisons after which a collection takes over however much is being written meanwhile."""
+
+TOLERATED = 0.01
+"""Share of the items that the new model may refuse. They stay marked, and are found by their words."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
+"""Seconds between two attempts when the new model does not answer: the pause doubles from the first to the last."""
+
+
+class Rebuild:
+    """Brings the generations forward, step by step; every step may be cut off and goes on where it was."""
+
+    def __init__(self, database: Database, keeper: Keeper, reconciler: Reconciler, *, keep: float) -> None:
+        self._database = database
+        self._keeper = keeper
+        self._reconciler = reconciler
+        self._keep = keep
+        self._pause = FIRST_PAUSE
+        self._not_before = 0.0
+        self._told: set[str] = set()
+        """Expired collections that could not be removed, of which the log has heard."""
+
+    async def step(self) -> None:
+        """Say what is wanted, follow what the table says, build what is wanted, remove what was kept long enough.
+
+        Raises:
+            Unavailable: Postgres does not answer.
+        """
+        if self._keeper.monitor.lease.lost:
+            return
+        found = await self._look()
+        if self._keeper.spaces.building is not None and time.monotonic() >= self._not_before:
+            await self._build(self._keeper.spaces.building)
+        if any(one.state is GenerationState.RETIRED for one in found):
+            await self._remove_expired()
+
+    async def _look(self) -> list[Generation]:
+        try:
+            if await self._keeper.want():
+                self._pause, self._not_before = FIRST_PAUSE, 0.0
+        except EmbedderUnavailable as error:
+            log.debug("the configured model does not answer: %s", error)
+        return await self._keeper.follow()
+
+    async def _build(self, space: Space) -> None:
+        try:
+            async with alone(self._database, LOCK), self._reconciler.run(REBUILD, space) as run:
+                if not await self._fill(space, run):
+                    return
+                await self._keeper.monitor.advance(space)
+                await space.index.flush()
+                async with self._database.transaction() as tx:
+                    took_over = await registry.activate(tx, space.collection)
+            self._pause = FIRST_PAUSE
+            self._keeper.spaces.obstacle = None
+        except SyncRunning:
+            return
+        except (IndexUnavailable, EmbedderUnavailable) as error:
+            log.warning("%s waits %.0f s: %s", space.collection, self._pause, error)
+            self._keeper.spaces.obstacle = f"{space.model} is configured and its collection waits: {error}"
+            self._not_before = time.monotonic() + self._pause
+            self._pause = min(LONGEST_PAUSE, 2 * self._pause)
+            return
+        await self._keeper.follow()
+        if took_over:
+            await self._name(space)
+
+    async def _fill(self, space: Space, run: RunLog) -> bool:
+        """Compare and repair until little differs; False when it is not wanted any more."""
+        for number in range(PASSES):
+            missed, errors = space.missed, run.statistics.errors
+            run.statistics.total_memories = run.statistics.unchanged = 0
+            different = await self._reconciler.bring(space, run)
+            refused = run.statistics.errors - errors
+            log.info("%s: pass %d wrote %d items, %d refused", space.collection, number + 1, different, refused)
+            if refused > TOLERATED * max(run.statistics.total_memories, ENOUGH):
+                raise EmbedderUnavailable(f"the model refused {refused} of {run.statistics.total_memories} texts")
+            if different <= ENOUGH + refused and missed == space.missed:
+                break
+            await self._look()
+            if self._keeper.spaces.building is not space:
+                return False
+        return True
+
+    async def _name(self, space: Space) -> None:
+        try:
+            await space.index.activate()
+        except IndexUnavailable as error:
+            log.warning("the alias still names the old collection; the next sync moves it: %s", error)
+
+    async def _remove_expired(self) -> None:
+        async with self._database.statement() as tx:
+            over = await registry.expired(tx, self._keep)
+        for generation in over:
+            await self._remove(generation)
+
+    async def _remove(self, generation: Generation) -> None:
+        """Remove a retired collection and its vectors; cut off anywhere, the next step begins anew."""
+        spaces = self._keeper.spaces
+        space = next((one for one in spaces.retired if one.collection == generation.collection), None)
+        if space is None:
+            return
+        at: Vectors | None = None
+        while True:
+            async with self._database.transaction() as tx:
+                at = await registry.forget_vectors(tx, generation, at)
+            if at is None:
+                break
+        try:
+            await self._name(spaces.serving)
+            async with self._database.transaction() as tx:
+                # Nobody may want it again between the two.
+                if not await registry.locked(tx, generation.collection):
+                    return
+                self._keeper.forget(space)
+                try:
+                    await space.index.drop()
+                    await registry.forget(tx, generation.collection)
+                finally:
+                    await self._keeper.release(space)
+        except IndexUnavailable as error:
+            if generation.collection not in self._told:
+                self._told.add(generation.collection)
+                log.warning("the old collection %s stays until it can be removed: %s", generation.collection, error)
+            return
+        self._told.discard(generation.collection)
+        log.info("the old collection %s and its vectors are removed", generation.collection)

@@ -1,0 +1,147 @@
+"""Generations: which collections there are, the vectors of which model each holds, and which one searches use.
+
+PostgreSQL says it (`index_generations`), so that every replica agrees. What is configured is what is wanted: if it is
+another model than the one in use, its collection is filled beside the old one, and takes over when it is complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import delete, func, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+
+from openmemory.database.engine import Tx
+from openmemory.index.models import GenerationState, IndexGeneration
+
+_LOCK = text("SELECT pg_advisory_xact_lock(1869443436)")
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One collection. `embedder` holds the settings by which its model is asked, without secrets."""
+
+    collection: str
+    model: str
+    dimension: int
+    embedder: dict[str, Any]
+    state: GenerationState
+    created_at: datetime
+    activated_at: datetime | None
+    retired_at: datetime | None
+
+
+_GENERATIONS = select(*(IndexGeneration.__table__.columns[field.name] for field in fields(Generation)))
+
+
+async def everyone(tx: Tx) -> list[Generation]:
+    """All generations, the newest first."""
+    found = await tx.execute(_GENERATIONS.order_by(IndexGeneration.created_at.desc()))
+    return [_generation(row) for row in found]
+
+
+async def want(tx: Tx, collection: str, model: str, dimension: int, embedder: dict[str, Any]) -> GenerationState:
+    """Say that this is the collection that is to be used; returns what it is now.
+
+    Without an active one it becomes active at once; beside another one it is built, anew or again. What was being
+    built for another model is not wanted any more, and retires.
+    """
+    await tx.execute(_LOCK)
+    active = await tx.scalar(select(IndexGeneration.collection).where(_is(GenerationState.ACTIVE)))
+    others = update(IndexGeneration).where(_is(GenerationState.BUILDING), IndexGeneration.collection != collection)
+    await tx.execute(others.values(state=GenerationState.RETIRED, retired_at=func.now()))
+    state = GenerationState.ACTIVE if active in (None, collection) else GenerationState.BUILDING
+    values = {"model": model, "dimension": dimension, "embedder": embedder, "state": state, "retired_at": None}
+    row = insert(IndexGeneration).values(collection=collection, **values)
+    if state is GenerationState.ACTIVE:
+        row = row.values(activated_at=func.now())
+    await tx.execute(row.on_conflict_do_update(index_elements=["collection"], set_=values))
+    return state
+
+
+async def activate(tx: Tx, collection: str) -> bool:
+    """Let a complete collection take over; False if it is not being built any more."""
+    await tx.execute(_LOCK)
+    building = await tx.scalar(
+        select(IndexGeneration.collection).where(
+            _is(GenerationState.BUILDING), IndexGeneration.collection == collection
+        )
+    )
+    if building is None:
+        return False
+    old = update(IndexGeneration).where(_is(GenerationState.ACTIVE))
+    await tx.execute(old.values(state=GenerationState.RETIRED, retired_at=func.now()))
+    new = update(IndexGeneration).where(IndexGeneration.collection == collection)
+    await tx.execute(new.values(state=GenerationState.ACTIVE, activated_at=func.now(), retired_at=None))
+    return True
+
+
+async def expired(tx: Tx, keep: float) -> list[Generation]:
+    """Those that retired more than `keep` seconds ago."""
+    over = IndexGeneration.retired_at <= func.now() - func.make_interval(0, 0, 0, 0, 0, 0, keep)
+    found = await tx.execute(_GENERATIONS.where(_is(GenerationState.RETIRED), over))
+    return [_generation(row) for row in found]
+
+
+async def locked(tx: Tx, collection: str) -> bool:
+    """Whether a collection is retired, which stays so until the transaction ends."""
+    await tx.execute(_LOCK)
+    state = select(IndexGeneration.state).where(IndexGeneration.collection == collection)
+    return await tx.scalar(state) == GenerationState.RETIRED
+
+
+async def forget(tx: Tx, collection: str) -> None:
+    """Remove what is known of a retired collection that was dropped."""
+    one = IndexGeneration.collection == collection
+    await tx.execute(delete(IndexGeneration).where(one, _is(GenerationState.RETIRED)))
+
+
+async def forget_vectors(tx: Tx, retired: Generation, after: Vectors | None, limit: int = 2_000) -> Vectors | None:
+    """Remove the vectors kept for the model of a retired generation and of no other: a page from `after` on.
+
+    Returns where the page ended; None when there is no more.
+    """
+    values = {"model": retired.model, "collection": retired.collection, "limit": limit}
+    values |= {"kind": "", "id": UUID(int=0), "of": ""}
+    if after is not None:
+        values |= {"kind": after.kind, "id": after.id, "of": after.model}
+    row = (await tx.execute(_FORGET_VECTORS, values)).one_or_none()
+    return None if row is None else Vectors(*row)
+
+
+class Vectors(NamedTuple):
+    """The key of a kept vector."""
+
+    kind: str
+    id: UUID
+    model: str
+
+
+# A walk along the primary key: by model alone every page would be looked for from the start of the table.
+_FORGET_VECTORS = text(
+    """
+    WITH page AS (
+        SELECT kind, id, model FROM embeddings WHERE (kind, id, model) > (:kind, :id, :of)
+        ORDER BY kind, id, model LIMIT :limit
+    ), gone AS (
+        DELETE FROM embeddings AS e USING page
+        WHERE page.model = :model AND (e.kind, e.id, e.model) = (page.kind, page.id, page.model)
+            AND NOT EXISTS (
+                SELECT FROM index_generations AS g
+                WHERE g.model = :model AND (g.collection <> :collection OR g.state <> 'retired')
+            )
+    )
+    SELECT kind, id, model FROM page ORDER BY kind DESC, id DESC, model DESC LIMIT 1
+    """
+)
+
+
+def _generation(row: Any) -> Generation:
+    return Generation(**{**row._mapping, "state": GenerationState(row.state)})
+
+
+def _is(state: GenerationState) -> Any:
+    return IndexGeneration.state == state

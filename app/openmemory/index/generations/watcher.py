@@ -1,0 +1,236 @@
+"""Keeping the spaces of this process as the generations in PostgreSQL are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from openmemory.database.engine import Database
+from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.opening import Absent
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.errors import OpenMemoryError
+from openmemory.index.collections import collection_name
+from openmemory.index.generations import registry
+from openmemory.index.generations.registry import Generation
+from openmemory.index.lazy import LazyIndex
+from openmemory.index.lease import Lease
+from openmemory.index.models import GenerationState
+from openmemory.index.monitor import IndexMonitor
+from openmemory.index.port import Connected, IndexUnavailable, VectorIndex, Watermark
+from openmemory.index.space import Deadlines, Space, Spaces
+
+log = logging.getLogger(__name__)
+
+
+class Wanted(NamedTuple):
+    """The embedder that is to be used, and its settings without secrets."""
+
+    embedder: CachedEmbedder
+    recorded: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What spaces are made of, as configured.
+
+    `alias` begins the names of new collections. `wanted` is the embedder at first; `configured` returns another one
+    once it is configured; `embedder` opens one of which only the recorded settings are known. `index` makes the index
+    of a collection, given its name and dimension, without opening it; the index calls its third argument whenever it
+    has connected.
+    """
+
+    alias: str
+    wanted: Wanted
+    configured: Callable[[], Awaitable[Wanted | None]]
+    embedder: Callable[[dict[str, Any]], CachedEmbedder]
+    index: Callable[[str, int, Connected], VectorIndex]
+    deadlines: Deadlines
+    lease: Lease
+
+
+class _Told(NamedTuple):
+    """The collection of the configured model, and what it is now that the table knows of it."""
+
+    collection: str
+    dimension: int
+    state: GenerationState
+
+
+class Keeper:
+    """Owns the spaces: opens what the table says, lets go of what it does not say any more."""
+
+    def __init__(self, database: Database, parts: Parts) -> None:
+        self._database = database
+        self._parts = parts
+        self._wanted = parts.wanted
+        self._told = False
+        self.monitor = IndexMonitor(database, parts.lease, on_behind=self._recovered)
+        self.spaces = Spaces(self._first())
+
+    async def follow(self) -> list[Generation]:
+        """Read the table and change `spaces` to what it says; returns what it says."""
+        async with self._database.statement() as tx:
+            found = await registry.everyone(tx)
+        spaces = self.spaces
+        known = {space.collection: space for space in self._all() if space.collection}
+        serving, building = spaces.serving, None
+        retired: list[Space] = []
+        for generation in found:
+            space = known.pop(generation.collection, None) or self._space(generation)
+            if generation.state is GenerationState.ACTIVE:
+                serving = space
+            elif generation.state is GenerationState.RETIRED:
+                retired.append(space)
+            elif building is None:
+                building = space
+        before = spaces.serving
+        spaces.serving, spaces.building, spaces.retired = serving, building, retired
+        if before is not serving:
+            log.info("searches use %s now", serving.collection)
+            if before is not building and before not in retired:
+                known[before.collection] = before
+            # A replica that did not know of this collection yet may have delivered to the old one only.
+            spaces.recovered()
+        for space in known.values():
+            if space is not serving:
+                await self.release(space)
+        return found
+
+    async def want(self) -> bool:
+        """Tell the table which model is configured: it takes over when it is complete. Whether it is another one now.
+
+        Until it has told its dimension nothing changes, so that one that cannot be used does no harm to the one in
+        use; `spaces.obstacle` says what is wrong with it.
+
+        Raises:
+            EmbedderUnavailable: its dimension is not known, and it does not answer.
+            Unavailable: Postgres does not answer.
+        """
+        another = await self._parts.configured()
+        if another is not None:
+            await self._prefer(another)
+        if not self._told:
+            try:
+                told = await self._tell()
+            except EmbedderUnavailable as error:
+                self.spaces.obstacle = f"{self._wanted.embedder.model} is configured and cannot be used: {error}"
+                raise
+            if told.state is GenerationState.BUILDING:
+                same = self.spaces.serving.model == self._wanted.embedder.model
+                why = "the collection has a new name" if same else "another model is configured"
+                log.warning("%s: %s is being built beside the one in use", why, told.collection)
+        return another is not None
+
+    async def _prefer(self, another: Wanted) -> None:
+        before, self._wanted, self._told = self._wanted, another, False
+        self.spaces.obstacle = None
+        first = self.spaces.serving
+        if not first.collection:  # there is none in use yet, and the model that was to be the first is not any more
+            self.spaces.serving = self._first()
+            await first.close()
+        await self._close_unused(before.embedder)
+
+    def forget(self, space: Space) -> None:
+        """Know nothing more of a retired space: if the table still says that there is one, it is another."""
+        self.spaces.retired = [one for one in self.spaces.retired if one is not space]
+
+    async def close(self) -> None:
+        """Close every index and every model."""
+        spaces = self._all()
+        for space in spaces:
+            await space.close()
+        for embedder in {
+            id(one): one for one in (*(space.embedder for space in spaces), self._wanted.embedder)
+        }.values():
+            await embedder.close()
+
+    def _all(self) -> list[Space]:
+        building = [self.spaces.building] if self.spaces.building is not None else []
+        return [self.spaces.serving, *building, *self.spaces.retired]
+
+    async def release(self, space: Space) -> None:
+        """Close a space that nobody uses any more."""
+        await space.close()
+        await self._close_unused(space.embedder, but=space)
+
+    async def _close_unused(self, embedder: CachedEmbedder, *, but: Space | None = None) -> None:
+        used = (space.embedder for space in self._all() if space is not but)
+        if not any(embedder is one for one in (*used, self._wanted.embedder)):
+            await embedder.close()
+
+    async def _tell(self) -> _Told:
+        wanted = self._wanted
+        dimension = await wanted.embedder.dimension()
+        collection = collection_name(self._parts.alias, wanted.embedder.model, dimension)
+        async with self._database.transaction() as tx:
+            state = await registry.want(tx, collection, wanted.embedder.model, dimension, wanted.recorded)
+        self._told, self.spaces.obstacle = True, None
+        # Asked in another way than before (a new key, another address), the model goes on in the collection it has.
+        for space in self._all():
+            if space.collection == collection and space.embedder is not wanted.embedder:
+                before, space.embedder = space.embedder, wanted.embedder
+                await self._close_unused(before)
+        return _Told(collection, dimension, state)
+
+    def _first(self) -> Space:
+        """The space until the table is read, or for the first start of all, which has to ask the model."""
+
+        async def opening() -> VectorIndex:
+            try:
+                told = await self._tell()
+            except EmbedderUnavailable as error:
+                raise IndexUnavailable(f"the model's dimension is not known yet: {error}") from error
+            if told.state is not GenerationState.ACTIVE:
+                raise IndexUnavailable("another model is in use")
+            space.collection = told.collection
+            return await self._opened(space, told.dimension)
+
+        space = Space(
+            self._wanted.embedder,
+            LazyIndex(opening),
+            self._parts.deadlines,
+            on_recovery=self._recovered,
+            lease=self._parts.lease,
+        )
+        return space
+
+    def _space(self, generation: Generation) -> Space:
+        space = Space(
+            self._embedder(generation),
+            LazyIndex(lambda: self._opened(space, generation.dimension)),
+            self._parts.deadlines,
+            collection=generation.collection,
+            dimension=generation.dimension,
+            on_recovery=self._recovered,
+            lease=self._parts.lease,
+        )
+        return space
+
+    async def _opened(self, space: Space, dimension: int) -> VectorIndex:
+        async def connected(held: Watermark | None) -> Watermark | None:
+            return await self.monitor.connected(space, held) if space is self.spaces.serving else None
+
+        index = self._parts.index(space.collection, dimension, connected)
+        try:
+            await index.open()
+        except BaseException:
+            await index.close()
+            raise
+        return index
+
+    def _recovered(self) -> None:
+        self.spaces.recovered()
+
+    def _embedder(self, generation: Generation) -> CachedEmbedder:
+        if generation.model == self._wanted.embedder.model:
+            return self._wanted.embedder
+        try:
+            found = self._parts.embedder(generation.embedder)
+        except (OpenMemoryError, ValueError, TypeError) as error:
+            return CachedEmbedder(Absent(generation.model, f"its settings are of no use any more: {error}"))
+        if found.model != generation.model:
+            return CachedEmbedder(Absent(generation.model, f"{found.model} has taken its place"))
+        return found

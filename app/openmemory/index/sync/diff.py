@@ -1,0 +1,71 @@
+"""Comparing two streams of entries, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from openmemory.index.sync.entries import Entries, id_of
+
+_NONE = Entries(b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One stretch of both streams: how many entries were `wanted`, and which ids differ on the two sides.
+
+    `missing` are wanted and absent or there in another revision or for another user, which are `outdated`; `stray` are
+    there and not wanted.
+    """
+
+    wanted: int
+    missing: list[UUID] = field(default_factory=list)
+    stray: list[UUID] = field(default_factory=list)
+    outdated: list[UUID] = field(default_factory=list)
+
+
+async def compare(
+    wanted: AsyncIterator[Entries], present: AsyncIterator[Entries], *, full: bool = False
+) -> AsyncIterator[Compared]:
+    """Merge two streams of pages, each in ascending order of id. No more than a page of each is held at a time.
+
+    With `full` everything that is wanted counts as missing.
+    """
+    left = await anext(wanted, None)
+    right = await anext(present, None)
+    while left is not None or right is not None:
+        if left is None or right is None:
+            here, there = left or _NONE, right or _NONE
+            left, right = left and _NONE, right and _NONE
+        else:
+            # Both streams are known up to where the shorter one ends.
+            reach = min(left.last, right.last)
+            here, left = left.split(reach)
+            there, right = right.split(reach)
+            if not here and not there:
+                # Ids that are no uuids of ours, and out of order: strangers' all of them.
+                there, right = right, _NONE
+        yield _compared(here, there, full)
+        if left is not None and not left:
+            left = await anext(wanted, None)
+        if right is not None and not right:
+            right = await anext(present, None)
+
+
+def _compared(here: Entries, there: Entries, full: bool) -> Compared:
+    if here.data == there.data and not full:
+        return Compared(len(here))
+    parts = here.parts()
+    if not there:
+        return Compared(len(here), [id_of(part) for part in parts])
+    others = there.parts()
+    known, ids = set(others), [id_of(part) for part in others]
+    missing = [id_of(part) for part in parts if full or part not in known]
+    wanted, held = {id_of(part) for part in parts}, set(ids)
+    return Compared(
+        len(here),
+        missing,
+        [id_ for id_ in ids if id_ not in wanted],
+        [id_ for id_ in missing if id_ in held],
+    )

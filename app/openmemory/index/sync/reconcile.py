@@ -1,0 +1,269 @@
+"""The sync: compares what the index holds with what it should hold, and repairs only what differs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from openmemory.database.engine import Database
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.errors import Unavailable
+from openmemory.index.lease import LOST
+from openmemory.index.models import Kind
+from openmemory.index.monitor import IndexMonitor
+from openmemory.index.port import IndexUnavailable, Watermark
+from openmemory.index.space import Space, Spaces
+from openmemory.index.sync import outbox
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.diff import Compared, compare
+from openmemory.index.sync.entries import Entries
+from openmemory.index.sync.prefetch import ahead
+from openmemory.index.sync.repair import Loaded, Repair
+from openmemory.index.sync.runs import Run, RunLog, SyncStatistics, recent
+from openmemory.index.sync.writer import Delivered, Source, Writer
+
+log = logging.getLogger(__name__)
+
+PAGE = 1_000
+"""Entries that are read at once of the index, 5 ms in the built-in engine."""
+
+WANTED = 10_000
+"""Entries that are read at once of Postgres: few round trips, so that they hide behind reading the index."""
+
+CHUNK = 4_000
+"""Items that are repaired at once."""
+
+LOCK = 0x6F6D656D
+"""Key of the advisory lock that lets one replica sync at a time. It belongs to a connection, so a dead one frees it."""
+
+
+class SyncRunning(Exception):
+    """Another run holds the lock."""
+
+
+class Reconciler:
+    """Keeps the index equal to Postgres."""
+
+    def __init__(
+        self, database: Database, spaces: Spaces, deliverer: Deliverer, source: Source, monitor: IndexMonitor
+    ) -> None:
+        self.monitor = monitor
+        self._database = database
+        self._spaces = spaces
+        self._deliverer = deliverer
+        self._source = source
+        self._repair = Repair(database, Writer(database, {Kind.MEMORY: source}), deliverer)
+
+    async def sync(
+        self, *, trigger: str, user: UUID | None = None, dry_run: bool = False, full: bool = False
+    ) -> SyncStatistics:
+        """Deliver what is marked, then compare both stores by id and revision and repair what differs.
+
+        `user` restricts it to one user, `full` writes every item anew, `dry_run` only counts what would be done.
+        With nothing changed it embeds nothing and writes nothing to the index.
+
+        Raises:
+            SyncRunning: another run, of this process or another, is not finished.
+            IndexUnavailable, EmbedderUnavailable: the index or the model does not answer. The next run goes on.
+                Or another service has the index lease.
+        """
+        if self.monitor.lease.lost:
+            raise IndexUnavailable(LOST)
+        space = self._spaces.serving
+        async with alone(self._database, LOCK), self.run(trigger, space, user) as run:
+            try:
+                before = await space.index.watermark()
+                if not dry_run:
+                    await self._deliverer.ask_again()
+                    async with self._database.transaction() as tx:
+                        await outbox.end_pauses(tx)
+                    _count(run.statistics, await self._deliverer.drain())
+                different = await self.bring(space, run, user=user, dry_run=dry_run, full=full)
+            except EmbedderUnavailable:
+                if not dry_run:
+                    await self._weed(space, user)
+                raise
+            if different and not dry_run:
+                # What changed while it was repaired was marked: its newer state has to come last.
+                _count(run.statistics, await self._deliverer.drain())
+            if not dry_run:
+                await self._finish(space, run, user, before)
+        return run.statistics
+
+    async def _finish(self, space: Space, run: RunLog, user: UUID | None, before: Watermark | None) -> None:
+        if user is None:
+            await self.monitor.confirm(space, before)
+        if run.statistics.memories_synced + run.statistics.deleted:
+            await space.index.flush()
+        for retired in [*self._spaces.retired]:
+            try:
+                await self._weed(retired, user)
+            except IndexUnavailable as error:
+                log.warning("sync: %s is kept for a way back and does not answer: %s", retired.collection, error)
+        # Another model may have taken over meanwhile.
+        if user is None and not run.statistics.errors and space is self._spaces.serving:
+            await space.index.activate()
+
+    async def _weed(self, space: Space, user: UUID | None) -> None:
+        """Take out what should not be there, without asking the model."""
+        async with self._parts(space, user) as parts:
+            found = sum([await self._repair.weed(space, Kind.MEMORY, part) async for part in parts])
+        if found:
+            log.info("sync: %d entries that are out of date left %s", found, space.collection)
+            await space.index.flush()
+
+    @asynccontextmanager
+    async def run(self, trigger: str, space: Space, user: UUID | None = None) -> AsyncIterator[RunLog]:
+        """A run in the log; the lock is held by whoever calls this."""
+        async with self._database.statement() as tx:
+            expected = await self._source.count(tx, user=user)
+        run = await RunLog.begin(self._database, trigger, collection=space.collection, expected=expected)
+        try:
+            yield run
+        except BaseException as error:
+            with suppress(Unavailable):  # what failed, or who cancelled, comes first
+                await run.end(error)
+            raise
+        await run.end()
+
+    async def bring(
+        self, space: Space, run: RunLog, *, user: UUID | None = None, dry_run: bool = False, full: bool = False
+    ) -> int:
+        """Compare a space with Postgres and repair it; returns how many items differed."""
+        statistics = run.statistics
+        different = 0
+        if dry_run:
+            async with aclosing(self._compared(space, run, user, full)) as parts:
+                async for part in parts:
+                    statistics.memories_synced += len(part.missing)
+                    statistics.deleted += len(part.stray)
+                    different += len(part.missing) + len(part.stray)
+            return different
+        unverified: list[Loaded] = []
+        try:
+            # While some items are written, the next are read and those before are verified.
+            async with (
+                aclosing(ahead(self._prepared(space, run, user, full))) as prepared,
+                aclosing(ahead(self._put(space, prepared, unverified))) as put,
+            ):
+                async for items in put:
+                    await self._repair.verify(items)
+                    unverified.remove(items)
+                    _count(statistics, items.done)
+                    different += items.done.written + items.done.deleted + items.done.failed
+                    await run.report()
+        finally:
+            with suppress(Unavailable):
+                for items in unverified:  # cut off: what was overtaken must be known all the same
+                    await self._repair.verify(items)
+        return different
+
+    async def _put(
+        self, space: Space, prepared: AsyncIterator[Loaded], unverified: list[Loaded]
+    ) -> AsyncGenerator[Loaded, None]:
+        async for items in prepared:
+            unverified.append(items)
+            await self._repair.put(space, items)
+            yield items
+
+    async def drift(self) -> int:
+        """How many entries differ between the stores now, counting only."""
+        async with self._parts(self._spaces.serving) as parts:
+            return sum([len(part.missing) + len(part.stray) async for part in parts])
+
+    async def runs(self, limit: int) -> list[Run]:
+        """The newest runs, the one that goes on included, newest first."""
+        async with self._database.statement() as tx:
+            return await recent(tx, limit)
+
+    async def _prepared(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Loaded, None]:
+        """What differs, in chunks, as it is in Postgres, with vectors."""
+        async with aclosing(self._different(space, run, user, full)) as chunks:
+            async for ids in chunks:
+                async with aclosing(self._repair.prepare(space, Kind.MEMORY, ids)) as loaded:
+                    async for items in loaded:
+                        yield items
+
+    async def _different(
+        self, space: Space, run: RunLog, user: UUID | None, full: bool
+    ) -> AsyncGenerator[list[UUID], None]:
+        different: list[UUID] = []
+        async with aclosing(self._compared(space, run, user, full)) as parts:
+            async for part in parts:
+                different += part.missing
+                different += part.stray
+                while len(different) >= CHUNK:
+                    yield different[:CHUNK]
+                    del different[:CHUNK]
+        if different:
+            yield different
+
+    async def _compared(
+        self, space: Space, run: RunLog, user: UUID | None, full: bool
+    ) -> AsyncGenerator[Compared, None]:
+        async with self._parts(space, user, full) as parts:
+            async for part in parts:
+                run.statistics.total_memories += part.wanted
+                run.statistics.unchanged += part.wanted - len(part.missing)
+                await run.report()
+                yield part
+
+    @asynccontextmanager
+    async def _parts(
+        self, space: Space, user: UUID | None = None, full: bool = False
+    ) -> AsyncIterator[AsyncIterator[Compared]]:
+        async with (
+            aclosing(ahead(self._wanted(user))) as wanted,
+            aclosing(ahead(space.index.entries(user, page=PAGE))) as present,
+        ):
+            yield compare(wanted, present, full=full)
+
+    async def _wanted(self, user: UUID | None) -> AsyncGenerator[Entries, None]:
+        after: UUID | None = None
+        while True:
+            async with self._database.statement() as tx:
+                page = await self._source.entries(tx, user=user, after=after, limit=WANTED)
+            if page:
+                yield page
+            if len(page) < WANTED:
+                return
+            after = UUID(bytes=page.last)
+
+
+@asynccontextmanager
+async def alone(database: Database, lock: int) -> AsyncIterator[None]:
+    """Hold an advisory lock.
+
+    Raises:
+        SyncRunning: somebody else holds it.
+    """
+    async with database.statement() as connection:
+        if not await connection.scalar(select(func.pg_try_advisory_lock(lock))):
+            raise SyncRunning("Another synchronisation is running.")
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # what failed, or who cancelled, comes first; a broken connection holds no lock
+                await _unlock(connection, lock)
+            raise
+        await _unlock(connection, lock)
+
+
+async def _unlock(connection: AsyncConnection, lock: int) -> None:
+    if not connection.invalidated:
+        await connection.execute(select(func.pg_advisory_unlock(lock)))
+
+
+def _count(statistics: SyncStatistics, done: Delivered) -> None:
+    statistics.memories_synced += done.written
+    statistics.deleted += done.deleted
+    statistics.embedded += done.embedded
+    statistics.errors += done.failed
+
+
+__all__ = ["IndexUnavailable", "Reconciler", "SyncRunning", "SyncStatistics"]

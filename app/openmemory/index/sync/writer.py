@@ -1,0 +1,291 @@
+"""Writing items into a space: the rows as they are now, their kept or fresh vectors, the index."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import text
+
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Database, Tx
+from openmemory.embeddings.chunks import stored_as
+from openmemory.embeddings.port import Codes
+from openmemory.index import tokens
+from openmemory.index.models import Kind
+from openmemory.index.port import NO_VECTORS, Point
+from openmemory.index.space import Space
+from openmemory.index.sync.entries import Entries, array_of
+
+EMBEDDED_TOGETHER = 128
+"""Texts whose vectors are kept before the next are made: what a failure or the end of the process can cost."""
+
+KEPT_TOGETHER = 32 * 1024 * 1024
+"""Bytes of kept vectors that are read at once: 20,000 vectors of 384 numbers, or one text of 32 windows of 65,536."""
+
+
+class Text(NamedTuple):
+    """What an item says, and the hash by which its vectors are kept."""
+
+    hash: str
+    text: str
+
+
+class Version(NamedTuple):
+    """What an index holds of a row: its revision and, since filing it under another raises none, its categories."""
+
+    revision: int
+    categories: frozenset[UUID]
+
+
+class Source(Protocol):
+    """A table whose rows are searchable."""
+
+    async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
+        """Those of the rows that the index should hold now, without vectors and documents; the others are to leave."""
+        ...
+
+    async def documents(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
+        """The same with their documents."""
+        ...
+
+    async def versions(self, tx: Tx, ids: Sequence[UUID]) -> list[Version | None]:
+        """What tells whether each row is as it was, in the order of the ids.
+
+        None for those that the index should not hold now.
+        """
+        ...
+
+    async def texts(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Text]:
+        """What the rows say, whether the index should hold them or not."""
+        ...
+
+    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> Entries:
+        """A page of what the index should hold, in ascending order of id."""
+        ...
+
+    async def count(self, tx: Tx, *, user: UUID | None) -> int:
+        """How many rows the index should hold now."""
+        ...
+
+
+@dataclass(slots=True)
+class Delivered:
+    """What a round, or several, did."""
+
+    written: int = 0
+    deleted: int = 0
+    embedded: int = 0
+    failed: int = 0
+
+    def add(self, other: Delivered) -> None:
+        self.written += other.written
+        self.deleted += other.deleted
+        self.embedded += other.embedded
+        self.failed += other.failed
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows of one kind as they were read: `points`, without vectors, belong into the index, those of `gone` do not."""
+
+    kind: Kind
+    points: list[Point]
+    gone: list[UUID] = field(default_factory=list)
+    embedded: int = 0
+    """How many of the points had to be embedded."""
+
+    @property
+    def ids(self) -> list[UUID]:
+        """Those of the points, and then those that are gone."""
+        return [*(point.id for point in self.points), *self.gone]
+
+    def replace(self, old: Sequence[Point], new: Sequence[Point]) -> None:
+        """Put points that were read again in the place of older ones; those that were not found any more are gone."""
+        found = {point.id: point for point in new}
+        stale = {point.id for point in old}
+        self.gone += [id_ for id_ in stale if id_ not in found]
+        self.points = [point for point in self.points if point.id not in stale] + [*new]
+
+    def __len__(self) -> int:
+        return len(self.points) + len(self.gone)
+
+
+class Writer:
+    """Reads items from Postgres and writes them to the index of a space. Network and transactions never overlap."""
+
+    def __init__(self, database: Database, sources: Mapping[Kind, Source]) -> None:
+        self._database = database
+        self._sources = sources
+
+    async def read(self, kind: Kind, ids: Sequence[UUID], *, documents: bool = True) -> Batch:
+        """The rows as they are now. Without `documents` those of the points that need one are read by `fill`."""
+        source = self._sources[kind]
+        async with self._database.statement() as tx:
+            points = await (source.documents if documents else source.points)(tx, ids)
+        if len(points) == len(ids):
+            return Batch(kind, points)
+        present = {point.id for point in points}
+        return Batch(kind, points, [id_ for id_ in ids if id_ not in present])
+
+    async def filled(self, space: Space, batch: Batch) -> AsyncGenerator[Batch, None]:
+        """The batch with the vectors of the space's model: in parts, so that a bounded number of vectors is held.
+
+        What is gone comes with the first part, before a model is asked.
+
+        Raises:
+            EmbedderUnavailable: the model does not answer, or refuses a text. What it made before is kept.
+        """
+        left, gone = batch.points, batch.gone
+        while left or gone:
+            beyond = await self._take_kept(space, batch.kind, left) if left else 0
+            here, left = left[:beyond], left[beyond:]
+            missing = [point for point in here if point.vectors is NO_VECTORS]
+            ready = [point for point in here if point.vectors is not NO_VECTORS] if missing else here
+            if ready or gone:
+                yield Batch(batch.kind, ready, gone)
+                gone = []
+            for start in range(0, len(missing), EMBEDDED_TOGETHER):
+                yield await self._embedded(space, batch.kind, missing[start : start + EMBEDDED_TOGETHER])
+
+    async def _take_kept(self, space: Space, kind: Kind, points: Sequence[Point]) -> int:
+        """Give points the vectors that are kept of their text for the model, those that are not kept `NO_VECTORS`.
+
+        Returns up to which point, when what is held at once does not go beyond.
+        """
+        dimension = await space.dimension()
+        size = 4 * dimension
+        async with self._database.statement() as tx:
+            [(places, hashes, lengths, kept, beyond)] = await _KEPT.rows(
+                tx,
+                {
+                    "ids": array_of(point.id for point in points),
+                    "kind": kind.value,
+                    "model": space.model,
+                    "size": size,
+                    "cut": f"% of {dimension}",
+                    "most": KEPT_TOGETHER,
+                },
+            )
+        for point in points:
+            point.vectors = NO_VECTORS
+        if places:
+            vectors, at = np.frombuffer(kept, dtype="<f4").reshape(-1, dimension), 0
+            for place, text_hash, length in zip(places, hashes.split(","), lengths, strict=True):
+                windows = length // size
+                # The vectors of an older text are no use.
+                if (point := points[place - 1]).text_hash == text_hash:
+                    point.vectors = vectors[at : at + windows]
+                at += windows
+        return len(points) if beyond is None else int(beyond) - 1
+
+    async def _embedded(self, space: Space, kind: Kind, points: list[Point]) -> Batch:
+        """Points with fresh vectors, which are kept."""
+        batch = Batch(kind, points)
+        if bare := [point for point in points if point.document is None]:
+            async with self._database.statement() as tx:
+                again = await self._sources[kind].documents(tx, [point.id for point in bare])
+            batch.replace(bare, again)
+        texts = [point.document.text for point in batch.points if point.document is not None]
+        if texts:
+            made = await space.embedder.documents(texts)
+            for point, one in zip(batch.points, made, strict=True):
+                point.vectors = one.windows
+            await self._keep(kind, space, batch.points, [one.tokens for one in made if one.tokens is not None])
+        batch.embedded = len(texts)
+        return batch
+
+    async def write(self, space: Space, batch: Batch) -> Delivered:
+        """Make the space's index hold the filled points of a batch and not what is gone.
+
+        Raises:
+            IndexUnavailable: the index does not do it; some may be done.
+            ValueError: a vector that it cannot take; nothing is written.
+        """
+        try:
+            if batch.gone:
+                await space.index.delete(batch.gone)
+            if batch.points:
+                await space.index.upsert(batch.points)
+        finally:  # what failed may be written in part
+            space.unconfirmed = True
+        return Delivered(written=len(batch.points), deleted=len(batch.gone), embedded=batch.embedded)
+
+    async def deliver(self, space: Space, batch: Batch) -> Delivered:
+        """`filled` and `write`. What is gone leaves the index before a model is asked, which may be away."""
+        done = Delivered()
+        async with aclosing(self.filled(space, batch)) as parts:
+            async for part in parts:
+                done.add(await self.write(space, part))
+        return done
+
+    async def wanted(self, kind: Kind, ids: Sequence[UUID]) -> list[UUID]:
+        """Those of the items that the index should hold now."""
+        async with self._database.statement() as tx:
+            versions = await self._sources[kind].versions(tx, ids)
+        return [id_ for id_, version in zip(ids, versions, strict=True) if version is not None]
+
+    async def changed(self, batch: Batch) -> list[UUID]:
+        """What is not as it was when the batch was read: a delivery of it may have come before the batch's writing."""
+        ids = batch.ids
+        async with self._database.statement() as tx:
+            now = await self._sources[batch.kind].versions(tx, ids)
+        read = (Version(point.revision, frozenset(point.categories)) for point in batch.points)
+        then = [*read, *(None for _ in batch.gone)]
+        return [id_ for id_, version, before in zip(ids, now, then, strict=True) if version != before]
+
+    async def _keep(self, kind: Kind, space: Space, points: Sequence[Point], made: Sequence[Codes]) -> None:
+        """Keep the vectors of points, and what was `made` of their tokens: of each, or of none."""
+        async with self._database.transaction() as tx:
+            await tx.execute(
+                _KEEP,
+                {
+                    "model": space.model,
+                    "cut": stored_as(space.embedder.cutting, points[0].vectors.shape[1]),
+                    "kind": kind.value,
+                    "ids": [point.id for point in points],
+                    "hashes": [point.text_hash for point in points],
+                    "vectors": [np.asarray(point.vectors, dtype="<f4").tobytes() for point in points],
+                },
+            )
+            if made:
+                await tokens.keep(tx, kind, space.model, [(point.id, point.text_hash) for point in points], made)
+
+
+# One row with all vectors in one value: the server would send thousands in pieces of 8 kB, each of which wakes us up.
+# The aggregates see the rows in one order, whatever it is; but what is within the bound are the first.
+_KEPT = Prepared(
+    text(
+        """
+        SELECT array_agg(f.place) FILTER (WHERE f.held <= :most),
+            string_agg(f.text_hash, ',') FILTER (WHERE f.held <= :most),
+            array_agg(f.length) FILTER (WHERE f.held <= :most), string_agg(f.vector, '') FILTER (WHERE f.held <= :most),
+            min(f.place) FILTER (WHERE f.held > :most)
+        FROM (
+            SELECT wanted.place, e.text_hash, e.vector, length(e.vector) AS length,
+                sum(length(e.vector)) OVER (ORDER BY wanted.place) AS held
+            FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
+            JOIN embeddings AS e ON e.kind = :kind AND e.id = wanted.id AND e.model = :model
+            WHERE length(e.vector) = :size AND e.cut = '' OR length(e.vector) % :size = 0 AND e.cut LIKE :cut
+        ) AS f
+        """
+    ),
+    plain=True,
+    binary=True,
+)
+
+_KEEP = text(
+    """
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
+    SELECT CAST(:kind AS text), e.id, :model, e.hash, e.vector, :cut
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[])) AS e(id, hash, vector)
+    WHERE CAST(:kind AS text) <> 'memory' OR EXISTS (SELECT FROM memories AS m WHERE m.id = e.id FOR KEY SHARE)
+    ON CONFLICT (kind, id, model) DO UPDATE
+        SET text_hash = excluded.text_hash, vector = excluded.vector, cut = excluded.cut, created_at = now()
+    """
+)
+"""An item erased while it was embedded must not leave its vector behind: the row is held while the vector is kept."""

@@ -1,0 +1,47 @@
+"""Keeping the planner's statistics true while memories pour in."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from openmemory.database.engine import Database
+
+AT_LEAST = 200
+"""Memories written before the statistics are looked at again."""
+
+SHARE = 0.2
+"""Share of what there was at the last look that must have been written since."""
+
+_ANALYZE = text("ANALYZE memories, memory_access_logs, embeddings")
+_ESTIMATE = text("SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories'::regclass")
+
+
+class Maintenance:
+    """Analyses the tables after much was written.
+
+    PostgreSQL does so by itself, but up to a minute late, and until then it plans searches among thousands of memories
+    as if there were ten: measured 45 ms instead of 4 among 2,601 that were just imported.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._written = 0
+        self._known = 0.0
+
+    def wrote(self, count: int) -> None:
+        """Note that so many memories were committed."""
+        self._written += count
+
+    async def run(self) -> bool:
+        """Analyse if enough was written since the last time; returns whether it did."""
+        if self._written < max(AT_LEAST, SHARE * self._known):
+            return False
+        written, self._written = self._written, 0
+        try:
+            async with self._database.statement() as tx:
+                await tx.execute(_ANALYZE)
+                self._known = float(await tx.scalar(_ESTIMATE) or 0)
+        except BaseException:
+            self._written += written
+            raise
+        return True

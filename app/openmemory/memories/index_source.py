@@ -1,0 +1,179 @@
+"""Memories as the index sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import bindparam, func, select, text
+
+from openmemory.access.models import User
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.index.collections import same_uuid
+from openmemory.index.port import Document, Point
+from openmemory.index.sync.entries import Entries, array_of
+from openmemory.index.sync.writer import Text, Version
+from openmemory.memories.models import Memory, MemoryCategory, State
+from openmemory.memories.repository import CATEGORY_NAMES
+
+
+class IndexedMemories:
+    """The active memories: what the index should hold."""
+
+    async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
+        """Those of the memories that are active."""
+        [(places, owners, apps, namespaces, kinds, revisions, hashes, filed)] = await _POINTS.rows(
+            tx, {"ids": array_of(ids)}
+        )
+        if not places:
+            return []
+        return [
+            Point(
+                id=ids[place - 1],
+                user=same_uuid(owner),
+                app=same_uuid(app),
+                namespace=namespace,
+                kind=kind,
+                revision=revision,
+                text_hash=hash_,
+                categories=[same_uuid(category) for category in categories.split()],
+            )
+            for place, owner, app, namespace, kind, revision, hash_, categories in zip(
+                places, owners.split(","), apps.split(","), namespaces, kinds, revisions, hashes.split(","),
+                filed.split(","), strict=True,
+            )
+        ]  # fmt: skip
+
+    async def documents(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
+        """The same with their documents."""
+        return [
+            Point(
+                id=id_,
+                user=user,
+                app=app,
+                namespace=namespace,
+                kind=kind,
+                revision=revision,
+                text_hash=hash_,
+                categories=category_ids,
+                document=Document(
+                    text=content,
+                    user_name=name,
+                    created_at=created_at,
+                    updated_at=updated_at,
+                    categories=categories,
+                ),
+            )
+            for (
+                id_, user, app, namespace, kind, revision, hash_, content, name, created_at, updated_at, categories,
+                category_ids,
+            ) in await _DOCUMENTS.rows(tx, {"ids": list(ids)})
+        ]  # fmt: skip
+
+    async def texts(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Text]:
+        """What memories of any state say."""
+        found = await tx.execute(select(Memory.id, Memory.hash, Memory.content).where(Memory.id.in_(ids)))
+        return {row.id: Text(row.hash, row.content) for row in found}
+
+    async def versions(self, tx: Tx, ids: Sequence[UUID]) -> list[Version | None]:
+        """The revisions and categories of the memories that are active, in the order of the ids."""
+        [(revisions, filed)] = await _VERSIONS.rows(tx, {"ids": array_of(ids)})
+        if not revisions:
+            return []
+        return [
+            None if revision is None else Version(revision, frozenset(map(same_uuid, categories.split())))
+            for revision, categories in zip(revisions, filed.split(","), strict=True)
+        ]
+
+    async def count(self, tx: Tx, *, user: UUID | None) -> int:
+        """How many memories are active."""
+        query = select(func.count()).select_from(Memory).where(Memory.state == State.ACTIVE)
+        if user is not None:
+            query = query.where(Memory.user_id == user)
+        return (await tx.execute(query)).scalar_one()
+
+    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> Entries:
+        """A page of what the index should hold, in ascending order of id."""
+        values = {"after": after or _FIRST, "limit": limit}
+        if user is None:
+            [(data,)] = await _ENTRIES.rows(tx, values)
+        else:
+            [(data,)] = await _ENTRIES_OF_USER.rows(tx, values | {"user": user})
+        return Entries(data or b"")
+
+
+_CATEGORY_IDS = func.array(
+    select(MemoryCategory.category_id).where(MemoryCategory.memory_id == Memory.id).correlate(Memory).scalar_subquery()
+)
+
+# One row of columns, each in one value: reading thousands of rows costs several times what finding them takes. The
+# aggregates see the rows in one order, whatever it is.
+_POINTS = Prepared(
+    text(
+        """
+        SELECT array_agg(wanted.place),
+            string_agg(CAST(m.user_id AS text), ','), string_agg(CAST(m.app_id AS text), ','),
+            array_agg(m.namespace), array_agg(m.kind), array_agg(m.revision), string_agg(m.hash, ','),
+            string_agg(array_to_string(ARRAY(
+                SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ',')
+        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
+        JOIN memories AS m ON m.id = wanted.id AND m.state = 'active'
+        """
+    ),
+    plain=True,
+)
+_DOCUMENTS = Prepared(
+    select(
+        Memory.id,
+        Memory.user_id,
+        Memory.app_id,
+        Memory.namespace,
+        Memory.kind,
+        Memory.revision,
+        Memory.hash,
+        Memory.content,
+        User.user_id.label("user_name"),
+        Memory.created_at,
+        Memory.updated_at,
+        CATEGORY_NAMES.label("categories"),
+        _CATEGORY_IDS.label("category_ids"),
+    )
+    .join(User, User.id == Memory.user_id)
+    .where(Memory.id == func.any(bindparam("ids")), Memory.state == State.ACTIVE),
+    plain=True,
+)
+_VERSIONS = Prepared(
+    text(
+        """
+        SELECT array_agg(m.revision ORDER BY wanted.place),
+            string_agg(array_to_string(ARRAY(
+                SELECT c.category_id FROM memory_categories AS c WHERE c.memory_id = m.id), ' '), ','
+                ORDER BY wanted.place)
+        FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
+        LEFT JOIN memories AS m ON m.id = wanted.id AND m.state = 'active'
+        """
+    ),
+    plain=True,
+)
+_FIRST = UUID(int=0)
+
+
+def _page(of_user: str = "") -> Prepared:
+    return Prepared(
+        text(
+            f"""
+            SELECT string_agg(uuid_send(m.id) || uuid_send(m.user_id) || int4send(m.revision), '' ORDER BY m.id)
+            FROM (
+                SELECT id, user_id, revision FROM memories
+                WHERE state = 'active' AND id > CAST(:after AS uuid) {of_user} ORDER BY id LIMIT CAST(:limit AS int)
+            ) AS m
+            """  # noqa: S608 - only constants of this module are put in
+        ),
+        plain=True,
+        binary=True,
+    )
+
+
+_ENTRIES = _page()
+_ENTRIES_OF_USER = _page("AND user_id = CAST(:user AS uuid)")

@@ -1,0 +1,228 @@
+"""The job that carries out archive policies, and puts away what has expired, some memories at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, bindparam, exists, func, literal_column, select, true
+from sqlalchemy.orm import InstrumentedAttribute
+
+from openmemory.access.directory import Directory
+from openmemory.access.models import User
+from openmemory.audit import access_log
+from openmemory.audit.access_log import Access
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
+from openmemory.errors import NotFound
+from openmemory.identity.caller import Caller
+from openmemory.identity.principal import Door, Principal
+from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.reconcile import SyncRunning, alone
+from openmemory.memories import changes
+from openmemory.memories.models import IS_ACTIVE, ArchivePolicy, Memory, MemoryCategory, MemoryStatusHistory, State
+
+log = logging.getLogger(__name__)
+
+LOCK = 0x6F6D6172
+"""Key of the advisory lock of the one replica that archives."""
+
+BATCH = 500
+"""Memories of one transaction."""
+
+_PAGE = 1_000
+"""Policies, or users, that are read at once."""
+
+_ACTIVE_AGAIN = MemoryStatusHistory.new_state == literal_column("'active'::memory_state")
+
+
+class _Due(NamedTuple):
+    """A policy, and whose it is."""
+
+    id: UUID
+    user_id: UUID
+    user: str
+    criteria_type: str
+    criteria_id: UUID | None
+    criteria_name: str | None
+    days: int
+    action: str
+
+
+class _Some(NamedTuple):
+    """What is put away together: the memories and what that binds, what happens to them, and what the log says."""
+
+    where: ColumnElement[bool]
+    values: dict[str, Any]
+    access: Access
+    detail: dict[str, Any]
+    oldest: InstrumentedAttribute[Any]
+
+
+class Archiving:
+    """Archives what has not changed for as long as a policy says, and what has expired.
+
+    What counts for archiving is the later of `created_at` and `updated_at`; every change of a memory's text, metadata,
+    categories or state sets the latter. So what its user brings back from the archive has its whole time before it
+    again. Being read is no change. Expiry by a policy counts from `created_at`, or from when it last became active, if
+    that is later. Only active memories are put away: those that were paused or deleted have been already. What others
+    are writing at the moment waits for the next run.
+    """
+
+    def __init__(self, database: Database, directory: Directory, delivery: Deliverer) -> None:
+        self._database = database
+        self._directory = directory
+        self._delivery = delivery
+        self.archived = 0
+        """Memories put away by this process since its start."""
+        self._turn = asyncio.Lock()
+
+    async def run(self) -> int:
+        """Put away what is due, unless another replica is at it; returns how many memories were. Runs of this process
+        come one after the other.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer. What was archived stays so.
+        """
+        async with self._turn:
+            before = self.archived
+            try:
+                async with alone(self._database, LOCK):
+                    await self._expired()
+                    await self._policies()
+            except SyncRunning:
+                return 0
+            if done := self.archived - before:
+                log.info("%d memories archived by policies, or because they expired", done)
+            return done
+
+    async def _expired(self) -> None:
+        """Archive what has expired by its own `expires_at`."""
+        due_now = exists().where(expired(User.id))
+        after = UUID(int=0)
+        while True:
+            query = select(User.id, User.user_id).where(User.id > after, due_now.correlate(User))
+            async with self._database.statement() as tx:
+                users = (await tx.execute(query.order_by(User.id).limit(_PAGE))).all()
+            if not users:
+                return
+            after = users[-1].id
+            for user in users:
+                where, values = expired(bindparam("expired_user_id")), {"expired_user_id": user.id}
+                some = _Some(where, values, Access.EXPIRE, {}, Memory.expires_at)
+                await self._all(user.user_id, Principal("expiry", "expiry", door=Door.JOB), some)
+
+    async def _policies(self) -> None:
+        after = UUID(int=0)
+        while policies := await self._page(after):
+            after = policies[-1].id
+            for policy in policies:
+                expires = policy.action == "expire"
+                some = _Some(
+                    due(policy.criteria_type, policy.action), parameters(policy),
+                    Access.EXPIRE if expires else Access.ARCHIVE,
+                    {"policy": str(policy.id), f"days_to_{policy.action}": policy.days},
+                    Memory.created_at if expires else Memory.updated_at,
+                )  # fmt: skip
+                await self._all(policy.user, Principal(f"policy:{policy.id}", "archive policy", door=Door.JOB), some)
+
+    async def _page(self, after: UUID) -> list[_Due]:
+        columns = (
+            ArchivePolicy.id, ArchivePolicy.user_id, User.user_id, ArchivePolicy.criteria_type,
+            ArchivePolicy.criteria_id, ArchivePolicy.criteria_name, ArchivePolicy.days_to_archive, ArchivePolicy.action,
+        )  # fmt: skip
+        query = select(*columns).join(User, User.id == ArchivePolicy.user_id).where(ArchivePolicy.id > after)
+        async with self._database.statement() as tx:
+            return [_Due(*row) for row in await tx.execute(query.order_by(ArchivePolicy.id).limit(_PAGE))]
+
+    async def _all(self, user: str, principal: Principal, some: _Some) -> None:
+        try:
+            caller = replace(await self._directory.existing(user), principal=principal)
+        except NotFound:  # erased a moment ago
+            return
+        while True:
+            changed = await self._put_away(caller, some)
+            self.archived += changed
+            if changed:
+                self._delivery.wake()
+            if changed < BATCH:
+                return
+
+    @again
+    async def _put_away(self, caller: Caller, some: _Some) -> int:
+        """Put away some of what is due, in one transaction; returns how many."""
+        async with self._database.transaction() as tx:
+            oldest = select(Memory.id).where(some.where).order_by(some.oldest).limit(literal_column(str(BATCH)))
+            free = oldest.with_for_update(key_share=True, skip_locked=True, of=Memory)
+            ids = list(await tx.scalars(free, some.values))
+            if not ids:
+                return 0
+            # Asked again of each row now that it is locked: somebody may have ended the policy.
+            changed = await _changed(tx, caller, some, and_(Memory.id == func.any(ids), some.where))
+            if changed:
+                await access_log.record(tx, caller, some.access, changed, some.detail)
+        return len(changed)
+
+
+async def _changed(tx: Tx, caller: Caller, some: _Some, which: ColumnElement[bool]) -> list[UUID]:
+    if some.access is Access.EXPIRE and some.detail:  # by a policy: they have no end of their own
+        return await changes.expire(tx, caller, which, some.values)
+    return [id_ for id_, _ in await changes.change_state(tx, caller, which, State.ARCHIVED, some.values)]
+
+
+def expired(user_id: Any) -> ColumnElement[bool]:
+    """The active memories of a user whose own time is over."""
+    return and_(Memory.user_id == user_id, IS_ACTIVE, Memory.expires_at <= func.now())
+
+
+def due(criteria_type: str, action: str) -> ColumnElement[bool]:
+    """The memories that a policy of this type and action is about now; binds `parameters`.
+
+    The same text for every policy of a sort, so that it is planned once; constants of our own are part of it, so that
+    partial indexes match.
+    """
+    since = func.now() - func.make_interval(0, 0, 0, bindparam("policy_days"))
+    in_force = exists().where(
+        ArchivePolicy.id == bindparam("policy_id"), ArchivePolicy.days_to_archive == bindparam("policy_days")
+    )
+    unchanged = Memory.updated_at < since
+    if action == "expire":
+        again_ = exists().where(
+            MemoryStatusHistory.memory_id == Memory.id, _ACTIVE_AGAIN, MemoryStatusHistory.changed_at >= since
+        )
+        unchanged = and_(Memory.expires_at.is_(None), ~again_)
+    return and_(
+        Memory.user_id == bindparam("policy_user_id"),
+        IS_ACTIVE,
+        Memory.created_at < since,
+        unchanged,
+        _criterion(criteria_type),
+        in_force.correlate(None),
+    )
+
+
+def _criterion(criteria_type: str) -> ColumnElement[bool]:
+    match criteria_type:
+        case "app":
+            return Memory.app_id == bindparam("policy_criteria_id")
+        case "namespace":
+            return Memory.namespace == bindparam("policy_criteria_name")
+        case "category":
+            return exists().where(
+                MemoryCategory.memory_id == Memory.id, MemoryCategory.category_id == bindparam("policy_criteria_id")
+            )
+    return true()
+
+
+def parameters(policy: Any) -> dict[str, Any]:
+    """What `due` binds."""
+    return {
+        "policy_id": policy.id,
+        "policy_user_id": policy.user_id,
+        "policy_criteria_id": policy.criteria_id,
+        "policy_criteria_name": policy.criteria_name,
+        "policy_days": policy.days,
+    }

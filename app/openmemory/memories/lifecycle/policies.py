@@ -1,0 +1,231 @@
+"""Archive policies: a user's rules by which memories that did not change for long are archived, or old ones expire."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal, Self, get_args
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from sqlalchemy import ColumnElement, case, delete, exists, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from openmemory.access.models import App, User
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.config.settings import LONGEST_NAME
+from openmemory.database.engine import Database, Tx
+from openmemory.database.retry import again
+from openmemory.errors import Conflict, Invalid, NotFound
+from openmemory.identity.caller import Caller
+from openmemory.memories.models import ArchivePolicy, Category, MemoryCategory
+from openmemory.memories.validation import MAX_DAYS
+
+MOST = 200
+"""Policies of one user: each is looked at every hour."""
+
+CriteriaType = Literal["user", "app", "category", "namespace"]
+
+Action = Literal["archive", "expire"]
+
+
+class PolicyCreate(BaseModel):
+    """A policy to make. An app or category is told by its id or its name, a namespace by its name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    criteria_type: CriteriaType = Field(description="What it is about: everything of the user, or of one of these.")
+    criteria_id: UUID | None = Field(default=None, description="The app's or category's id.")
+    criteria_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=LONGEST_NAME,
+        description="The namespace; or the app's or category's name.",
+    )
+    days_to_archive: int | None = Field(
+        default=None, ge=1, le=MAX_DAYS, description="Days without a change after which it is archived."
+    )
+    days_to_expire: int | None = Field(
+        default=None,
+        ge=1,
+        le=MAX_DAYS,
+        description="In place of `days_to_archive`: days after which it expires, changed or not, from when it was made"
+        " or last made active again. An `expires_at` of its own goes before.",
+    )
+
+    @property
+    def action(self) -> Action:
+        """What happens to the memories."""
+        return "archive" if self.days_to_expire is None else "expire"
+
+    @property
+    def days(self) -> int:
+        """After how many days."""
+        return self.days_to_archive or self.days_to_expire or 0
+
+    @model_validator(mode="after")
+    def _tells_when(self) -> Self:
+        if self.days_to_archive is None and self.days_to_expire is None:
+            raise ValueError("days_to_archive: must be given, or days_to_expire")
+        if self.days_to_archive is not None and self.days_to_expire is not None:
+            raise ValueError("days_to_expire: must be left out where days_to_archive is given; make two policies")
+        return self
+
+    @model_validator(mode="after")
+    def _tells_what(self) -> Self:
+        given = (self.criteria_id is not None) + (self.criteria_name is not None)
+        if self.criteria_type == "user" and self.criteria_name is not None:
+            raise ValueError("criteria_name: must be left out where criteria_type is user")
+        if self.criteria_type == "namespace" and (self.criteria_id is not None or self.criteria_name is None):
+            raise ValueError("criteria_name: must name the namespace, which has no id")
+        if self.criteria_type in ("app", "category") and given != 1:
+            raise ValueError(f"criteria_id: must tell the {self.criteria_type}, or criteria_name; not both")
+        return self
+
+
+class Policy(BaseModel):
+    """A policy that is in force."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    id: UUID
+    criteria_type: CriteriaType
+    criteria_id: UUID | None = Field(description="The id of the user, the app or the category; null for a namespace.")
+    criteria_name: str | None = Field(description="The name of the user, the app, the category or the namespace.")
+    days_to_archive: int | None = Field(description="Days without a change; null: memories expire by it.")
+    days_to_expire: int | None = Field(
+        description="Days since they were made after which memories expire; left out where they are archived.",
+        exclude_if=lambda value: value is None,
+    )
+    created_at: datetime
+
+
+class Policies:
+    """Making, listing and removing policies. Only the user may, never an app."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @again
+    async def create(self, caller: Caller, new: PolicyCreate) -> Policy:
+        """Make a policy. One that does the same to the same is changed to the new number of days.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: the app or the category is not the user's.
+            Conflict: the user has too many policies.
+        """
+        _only_owner(caller)
+        caller.may_write()
+        caller.may_read()  # the answer shows the name of what an id stands for
+        async with self._database.transaction() as tx:
+            # One after the other, or two at once would be one too many.
+            await tx.execute(select(User.id).where(User.id == caller.user_id).with_for_update(key_share=True))
+            values = {
+                "user_id": caller.user_id, "criteria_type": new.criteria_type, "action": new.action,
+                "days_to_archive": new.days, **await _criterion(tx, caller, new),
+            }  # fmt: skip
+            named = "criteria_name" in values
+            criterion = ["criteria_name"] if named else ["criteria_type", "criteria_id"]
+            row = insert(ArchivePolicy).values(values)
+            row = row.on_conflict_do_update(
+                index_elements=["user_id", *criterion, "action"],
+                index_where=(ArchivePolicy.criteria_name if named else ArchivePolicy.criteria_id).is_not(None),
+                set_={"days_to_archive": row.excluded.days_to_archive},
+            )
+            made = await tx.scalar(row.returning(ArchivePolicy.id))
+            mine = ArchivePolicy.user_id == caller.user_id
+            if (await tx.scalar(select(func.count()).select_from(ArchivePolicy).where(mine)) or 0) > MOST:
+                raise Conflict(f"A user has at most {MOST} archive policies.", code="too_many_policies")
+            policy = Policy.model_validate((await tx.execute(_policies().where(ArchivePolicy.id == made))).one())
+            detail = {"criteria_type": policy.criteria_type, f"days_to_{new.action}": new.days}
+            await audit_log.record(tx, caller, Event.POLICY_CREATE, [policy.id], detail=detail)
+        return policy
+
+    async def list(self, caller: Caller) -> list[Policy]:
+        """The user's policies, oldest first."""
+        _only_owner(caller)
+        caller.may_read()
+        query = _policies().where(ArchivePolicy.user_id == caller.user_id)
+        async with self._database.transaction() as tx:
+            rows = await tx.execute(query.order_by(ArchivePolicy.created_at, ArchivePolicy.id))
+            found = [Policy.model_validate(row) for row in rows]
+            await audit_log.record(tx, caller, Event.POLICY_LIST)
+        return found
+
+    @again
+    async def remove(self, caller: Caller, policy_id: UUID) -> None:
+        """End a policy. What it has archived, or made expire, stays so.
+
+        Raises:
+            Forbidden: an app asks.
+            NotFound: no such policy of this user.
+        """
+        _only_owner(caller)
+        caller.may_write()
+        mine = (ArchivePolicy.id == policy_id) & (ArchivePolicy.user_id == caller.user_id)
+        async with self._database.transaction() as tx:
+            if (await tx.execute(delete(ArchivePolicy).where(mine))).rowcount == 0:
+                raise NotFound("Archive policy not found", code="policy_not_found")
+            await audit_log.record(tx, caller, Event.POLICY_DELETE, [policy_id])
+
+
+def _only_owner(caller: Caller) -> None:
+    caller.must_be_owner("see and make archive policies")
+
+
+def _policies() -> Any:
+    return (
+        select(
+            ArchivePolicy.id,
+            ArchivePolicy.criteria_type,
+            ArchivePolicy.criteria_id,
+            func.coalesce(ArchivePolicy.criteria_name, App.name, Category.name, User.user_id).label("criteria_name"),
+            *(_days_to(action).label(f"days_to_{action}") for action in get_args(Action)),
+            ArchivePolicy.created_at,
+        )
+        .outerjoin(App, (ArchivePolicy.criteria_type == "app") & (App.id == ArchivePolicy.criteria_id))
+        .outerjoin(Category, (ArchivePolicy.criteria_type == "category") & (Category.id == ArchivePolicy.criteria_id))
+        .outerjoin(User, (ArchivePolicy.criteria_type == "user") & (User.id == ArchivePolicy.criteria_id))
+    )
+
+
+def _days_to(action: Action) -> ColumnElement[int | None]:
+    return case((ArchivePolicy.action == action, ArchivePolicy.days_to_archive))
+
+
+async def _criterion(tx: Tx, caller: Caller, new: PolicyCreate) -> dict[str, Any]:
+    """The columns that tell what a policy is about."""
+    match new.criteria_type:
+        case "user":
+            if new.criteria_id not in (None, caller.user_id):
+                raise Invalid("criteria_id", "must be left out: a policy is about the user who makes it")
+            return {"criteria_id": caller.user_id}
+        case "namespace":
+            return {"criteria_name": new.criteria_name}
+        case "app":
+            which = App.id == new.criteria_id if new.criteria_id is not None else App.name == new.criteria_name
+            found = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, which))
+        case "category":
+            found = await _category(tx, caller, new)
+    if found is None:
+        what = new.criteria_type
+        raise NotFound(f"{what.capitalize()} not found", code=f"{what}_not_found")
+    return {"criteria_id": found}
+
+
+async def _category(tx: Tx, caller: Caller, new: PolicyCreate) -> UUID | None:
+    """A category by its id or name, if the user files under it or has a policy about it.
+
+    Categories are shared by name: that there is one tells what others file, and one that only a policy names would
+    stand there for everybody, whatever it is called.
+    """
+    which = Category.id == new.criteria_id if new.criteria_id is not None else Category.name == new.criteria_name
+    filed = exists().where(MemoryCategory.category_id == Category.id, MemoryCategory.user_id == caller.user_id)
+    known = exists().where(
+        ArchivePolicy.user_id == caller.user_id,
+        ArchivePolicy.criteria_type == "category",
+        ArchivePolicy.criteria_id == Category.id,
+    )
+    found: UUID | None = await tx.scalar(select(Category.id).where(which, filed | known))
+    return found

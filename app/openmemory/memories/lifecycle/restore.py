@@ -1,0 +1,79 @@
+"""Archive policies that come in from an archive: which of them become the user's."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
+from openmemory.memories.lifecycle.policies import MOST
+
+COLUMNS = """
+    place integer, id uuid, criteria_type text, criterion uuid, criteria_name text, action text, days integer,
+    created_at timestamptz"""
+"""What an archive says of them, in the order in which it is copied."""
+
+_TO_FIND = text("ALTER TABLE incoming_policies ADD target uuid, ADD problem text, ADD known boolean DEFAULT false")
+_FIND = text(
+    """
+    UPDATE incoming_policies AS p SET target = found.target, problem = CASE
+        WHEN p.criteria_type <> 'namespace' AND found.target IS NULL
+            THEN 'criteria_id: no ' || p.criteria_type || ' of the archive has this id' END
+    FROM (
+        SELECT i.id,
+            CASE i.criteria_type
+                WHEN 'user' THEN CAST(:user AS uuid)
+                WHEN 'app' THEN (SELECT target FROM incoming_apps AS a WHERE a.id = i.criterion)
+                WHEN 'category' THEN (SELECT target FROM incoming_categories AS c WHERE c.id = i.criterion)
+            END AS target
+        FROM incoming_policies AS i
+    ) AS found
+    WHERE found.id = p.id
+    """
+)
+# One policy about one thing is there once: the user's own stays, and of two of the archive the first comes in.
+_KNOWN = text(
+    """
+    UPDATE incoming_policies AS p SET known = true
+    WHERE p.problem IS NULL AND (
+        EXISTS (
+            SELECT FROM archive_policies AS e WHERE e.user_id = :user AND e.criteria_type = p.criteria_type
+            AND e.action = p.action AND (e.criteria_id = p.target OR e.criteria_name = p.criteria_name))
+        OR p.id NOT IN (
+            SELECT DISTINCT ON (criteria_type, target, criteria_name, action) id FROM incoming_policies
+            WHERE problem IS NULL ORDER BY criteria_type, target, criteria_name, action, place))
+    """
+)
+_LIMIT = text(
+    """
+    UPDATE incoming_policies AS p SET problem = 'is one too many: a user has at most ' || :most
+    FROM (
+        SELECT id, row_number() OVER (ORDER BY place) AS turn FROM incoming_policies
+        WHERE problem IS NULL AND NOT known
+    ) AS n
+    WHERE n.id = p.id AND n.turn + (SELECT count(*) FROM archive_policies WHERE user_id = :user) > :number
+    """
+)
+_ADD = text(
+    """
+    INSERT INTO archive_policies (id, user_id, criteria_type, criteria_id, criteria_name, action, days_to_archive,
+        created_at)
+    SELECT CASE WHEN e.id IS NULL THEN p.id ELSE gen_random_uuid() END,
+        :user, p.criteria_type, p.target, p.criteria_name, p.action, p.days, p.created_at
+    FROM incoming_policies AS p LEFT JOIN archive_policies AS e ON e.id = p.id
+    WHERE p.problem IS NULL AND NOT p.known ORDER BY p.place
+    """
+)
+
+
+async def take(tx: Tx, caller: Caller) -> int:
+    """Make the policies that are not there yet; returns how many.
+
+    Apps and categories must have been found before, and the user be held, as by all who make policies.
+    """
+    mine = {"user": caller.user_id}
+    await tx.execute(_TO_FIND)
+    await tx.execute(_FIND, mine)
+    await tx.execute(_KNOWN, mine)
+    await tx.execute(_LIMIT, mine | {"most": str(MOST), "number": MOST})
+    return (await tx.execute(_ADD, mine)).rowcount

@@ -1,0 +1,202 @@
+"""What will expire or be archived by itself: a user's warning, before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, get_args
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    Select,
+    Subquery,
+    and_,
+    bindparam,
+    func,
+    literal,
+    literal_column,
+    null,
+    select,
+    true,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import distinct_on
+from sqlalchemy.types import Text, Uuid
+
+from openmemory.access.models import App
+from openmemory.access.readable import readable_by
+from openmemory.audit import access_log
+from openmemory.audit.access_log import Access
+from openmemory.database.engine import Database
+from openmemory.database.retry import again
+from openmemory.identity.caller import Caller
+from openmemory.memories import validation
+from openmemory.memories.lifecycle.policies import Action, CriteriaType
+from openmemory.memories.models import ArchivePolicy, Memory, MemoryCategory, MemoryStatusHistory, State
+
+MAX_PAGE_SIZE = 100
+
+
+class UpcomingItem(BaseModel):
+    """A memory that will expire or be archived, and why."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    memory_id: UUID
+    content: str
+    app_name: str
+    namespace: str
+    created_at: datetime
+    at: datetime = Field(
+        description="When it is due. A policy's job follows within the hour; an `expires_at` holds at once."
+    )
+    action: Action
+    policy_id: UUID | None = Field(description="The policy by which; null: its own `expires_at`.")
+
+
+@dataclass(frozen=True, slots=True)
+class UpcomingQuery:
+    """Of how many days to tell, and which page."""
+
+    within_days: int = 7
+    page: int = 1
+    size: int = 50
+
+
+class UpcomingPage(BaseModel):
+    """A page of what will expire or be archived, soonest first."""
+
+    items: list[UpcomingItem]
+    total: int
+    page: int
+    size: int
+
+
+class Upcoming:
+    """Tells a user what will be put away by itself. Only the user may ask, never an app."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @again
+    async def list(self, caller: Caller, query: UpcomingQuery) -> UpcomingPage:
+        """The memories that will expire or be archived within some days, each once, with what comes first.
+
+        Raises:
+            Forbidden: an app asks.
+            Invalid: the days, the page or its size cannot be used.
+        """
+        caller.must_be_owner("see what archive policies will do")
+        caller.may_read()
+        validation.between(query.within_days, "within_days", 0, validation.MAX_DAYS)
+        validation.between(query.page, "page", 1, 1_000_000)
+        validation.between(query.size, "size", 1, MAX_PAGE_SIZE)
+        values = caller.parameters | {
+            "within": query.within_days, "skipped": (query.page - 1) * query.size, "size": query.size,
+        }  # fmt: skip
+        async with self._database.transaction() as tx:
+            rows = (await tx.execute(statement(caller), values)).all()
+            items = [UpcomingItem.model_validate(row) for row in rows if row.memory_id is not None]
+            ids = [item.memory_id for item in items]
+            await access_log.record(tx, caller, Access.LIST, ids, {"operation": "upcoming"})
+        return UpcomingPage(items=items, total=rows[0].total, page=query.page, size=query.size)
+
+
+def statement(caller: Caller) -> Select[Any]:
+    """A page of what is coming, each row with the total; a row without a memory if the page is empty.
+
+    Binds `within`, `skipped`, `size` and the caller's parameters. One scan for each sort of criterion, from an index
+    and no further than the soonest policy of that sort reaches, whatever the number of policies.
+    """
+    horizon = func.now() + _days(bindparam("within"))
+    policies = (
+        select(
+            ArchivePolicy.id, ArchivePolicy.action, ArchivePolicy.criteria_type, ArchivePolicy.criteria_id,
+            ArchivePolicy.criteria_name, _days(ArchivePolicy.days_to_archive).label("after"),
+            (horizon - _days(ArchivePolicy.days_to_archive)).label("before"),
+        )
+        .where(ArchivePolicy.user_id == bindparam("caller_user_id"))
+        .cte("policies")
+    )  # fmt: skip
+    visible = readable_by(caller, Memory, states=(State.ACTIVE,))
+    own = select(
+        Memory.id, Memory.expires_at.label("at"), literal("expire", Text()).label("action"),
+        null().cast(Uuid()).label("policy_id"),
+    ).where(visible, Memory.expires_at <= horizon)  # fmt: skip
+    sorts = [(action, sort) for action in get_args(Action) for sort in get_args(CriteriaType)]
+    coming = union_all(own, *(_by_policies(policies, visible, *sort) for sort in sorts)).cte("coming")
+    each = select(coming).ext(distinct_on(coming.c.id))
+    first = each.order_by(coming.c.id, coming.c.at, coming.c.action).cte("first")
+    shown = (
+        select(first).order_by(first.c.at, first.c.id).offset(bindparam("skipped")).limit(bindparam("size"))
+    ).subquery("shown")
+    return _told(first, shown)
+
+
+def _told(first: CTE, shown: Subquery) -> Select[Any]:
+    counted = select(func.count().label("total")).select_from(first).subquery("counted")
+    what = (
+        select(
+            Memory.id.label("memory_id"), Memory.content, App.name.label("app_name"), Memory.namespace,
+            Memory.created_at, shown.c.at, shown.c.action, shown.c.policy_id,
+        )
+        .join_from(shown, Memory, Memory.id == shown.c.id)
+        .join(App, App.id == Memory.app_id)
+        .subquery("what")
+    )  # fmt: skip
+    return select(counted, what).join_from(counted, what, true(), isouter=True).order_by(what.c.at, what.c.memory_id)
+
+
+def _by_policies(policies: CTE, visible: ColumnElement[bool], action: str, sort: str) -> Select[Any]:
+    """What policies of one action and sort of criterion do, and when."""
+    p = policies.alias(f"{action}_{sort}")
+    of_sort = policies.alias(f"any_{action}_{sort}")
+    soonest = (
+        select(func.max(of_sort.c.before))
+        .where(of_sort.c.action == _constant(action), of_sort.c.criteria_type == _constant(sort))
+        .scalar_subquery()
+    )
+    if action == "archive":
+        since = func.greatest(Memory.created_at, Memory.updated_at)
+        reached = and_(Memory.updated_at < soonest, Memory.created_at < soonest)
+    else:
+        since = func.greatest(Memory.created_at, _last_active())
+        reached = and_(Memory.created_at < soonest, Memory.expires_at.is_(None))
+    at = since + p.c.after
+    which: Sequence[ColumnElement[bool]] = (
+        visible, reached, p.c.action == _constant(action), p.c.criteria_type == _constant(sort), since < p.c.before,
+    )  # fmt: skip
+    made = select(Memory.id, at.label("at"), p.c.action, p.c.id.label("policy_id"))
+    match sort:
+        case "app":
+            made = made.join_from(Memory, p, Memory.app_id == p.c.criteria_id)
+        case "namespace":
+            made = made.join_from(Memory, p, Memory.namespace == p.c.criteria_name)
+        case "category":
+            filed = and_(MemoryCategory.memory_id == Memory.id, MemoryCategory.user_id == bindparam("caller_user_id"))
+            made = made.join_from(Memory, MemoryCategory, filed).join(p, MemoryCategory.category_id == p.c.criteria_id)
+        case _:
+            made = made.join_from(Memory, p, true())
+    return made.where(*which)
+
+
+def _last_active() -> ColumnElement[datetime]:
+    last: ColumnElement[datetime] = (
+        select(func.max(MemoryStatusHistory.changed_at))
+        .where(MemoryStatusHistory.memory_id == Memory.id, MemoryStatusHistory.new_state == State.ACTIVE)
+        .correlate(Memory)
+        .scalar_subquery()
+    )
+    return last
+
+
+def _days(number: Any) -> ColumnElement[Any]:
+    return func.make_interval(0, 0, 0, number)
+
+
+def _constant(value: str) -> ColumnElement[str]:
+    return literal_column(f"'{value}'")

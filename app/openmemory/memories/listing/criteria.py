@@ -1,0 +1,142 @@
+"""What a list is asked for: what the text of its statements depends on, and what these bind.
+
+So one text serves all callers of a sort and all values of a filter, and is made once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ARRAY, ColumnElement, Text, Uuid, and_, bindparam, func, select
+
+from openmemory.access.readable import readable_by, reads_most
+from openmemory.identity.caller import Caller, Default
+from openmemory.memories.models import Category, Memory, MemoryCategory, State
+from openmemory.memories.schemas import MemoryQuery
+
+OWN_FILINGS = MemoryCategory.user_id == bindparam("caller_user_id", type_=Uuid)
+"""What the caller's user has filed. Execute with `caller.parameters`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the statements of a list are made of. `filters` are names of `FILTERS`."""
+
+    owner: bool
+    default: Default
+    everywhere: bool
+    """Whether no namespace is kept from the caller."""
+    states: tuple[State, ...]
+    filters: frozenset[str] = frozenset()
+    sort: str = "created_at"
+    descending: bool = True
+
+    @classmethod
+    def of(cls, caller: Caller, query: MemoryQuery) -> Asked:
+        """By a caller, for a query."""
+        states = tuple(state for state in State if state in query.states)
+        filters = frozenset(name for name, value in _values(query).items() if value)
+        everywhere = caller.principal.namespaces is None
+        return cls(caller.owner, caller.default, everywhere, states, filters, query.sort, query.descending)
+
+    @property
+    def caller(self) -> Caller:
+        """Somebody of the caller's sort."""
+        return Caller.anyone(owner=self.owner, default=self.default, everywhere=self.everywhere)
+
+    @property
+    def reads_most(self) -> bool:
+        """Whether little is hidden from the caller."""
+        return reads_most(self.caller, self.states)
+
+    @property
+    def only_filed(self) -> bool:
+        """Whether only categories are asked for, of somebody from whom little is hidden."""
+        return self.reads_most and bool(self.filters) and self.filters <= {"category_id", "category_ids"}
+
+    @property
+    def readable(self) -> ColumnElement[bool]:
+        """What the caller may read in the states that are asked for."""
+        return readable_by(self.caller, Memory, states=self.states)
+
+    def matching(self, *, text: bool = True) -> ColumnElement[bool]:
+        """The memories that are meant and that the caller may read; without `text`, whatever they say."""
+        names = (name for name in FILTERS if name in self.filters and (text or name != "text"))
+        return and_(self.readable, *(FILTERS[name]() for name in names))
+
+
+def parameters(caller: Caller, query: MemoryQuery) -> dict[str, Any]:
+    """What the statements bind for a caller and a query."""
+    return caller.parameters | {f"asked_{name}": value for name, value in _values(query).items()}
+
+
+def like_pattern(part: str) -> str:
+    """What a text is LIKE that holds a part, whatever characters this has."""
+    return "%" + re.sub(r"([%_\\])", r"\\\1", part) + "%"
+
+
+def holds() -> ColumnElement[bool]:
+    """Whether a text holds the part that is asked for, in any case."""
+    return Memory.content.ilike(_bound("text", Text()))
+
+
+def filed(*, one: bool) -> ColumnElement[bool]:
+    """The filings under the categories that are asked for; of a single one the planner knows that none comes twice."""
+    category: Any = MemoryCategory.category_id
+    wanted = category == _bound("category_id", Uuid()) if one else category == _any("category_ids", Uuid())
+    return and_(OWN_FILINGS, wanted)
+
+
+def _values(query: MemoryQuery) -> dict[str, Any]:
+    one = query.category_ids[0] if len(query.category_ids) == 1 else None
+    return {
+        "text": like_pattern(query.text) if query.text else None,
+        "app_ids": list(query.app_ids),
+        "namespaces": list(query.namespaces),
+        "threads": list(query.threads),
+        "kinds": list(query.kinds),
+        "created_from": query.created_from,
+        "created_to": query.created_to,
+        "category_id": one,
+        "category_ids": [] if one else list(query.category_ids),
+        "categories": list(query.categories),
+    }
+
+
+def _bound(name: str, type_: Any) -> Any:
+    return bindparam(f"asked_{name}", type_=type_)
+
+
+def _any(name: str, of: Any) -> Any:
+    return func.any(_bound(name, ARRAY(of)))
+
+
+def _filed_under_names() -> ColumnElement[bool]:
+    filed_by_name = (
+        select(MemoryCategory.memory_id)
+        .join(Category, Category.id == MemoryCategory.category_id)
+        .where(OWN_FILINGS, Category.name == _any("categories", Text()))
+    )
+    return Memory.id.in_(filed_by_name)
+
+
+def _filed(*, one: bool) -> ColumnElement[bool]:
+    return Memory.id.in_(select(MemoryCategory.memory_id).where(filed(one=one)))
+
+
+FILTERS: dict[str, Callable[[], ColumnElement[bool]]] = {
+    "text": holds,
+    "app_ids": lambda: Memory.app_id == _any("app_ids", Uuid()),
+    "namespaces": lambda: Memory.namespace == _any("namespaces", Text()),
+    "threads": lambda: Memory.thread_id == _any("threads", Text()),
+    "kinds": lambda: Memory.kind == _any("kinds", Text()),
+    "created_from": lambda: Memory.created_at >= _bound("created_from", Memory.created_at.type),
+    "created_to": lambda: Memory.created_at <= _bound("created_to", Memory.created_at.type),
+    "category_id": lambda: _filed(one=True),
+    "category_ids": lambda: _filed(one=False),
+    "categories": _filed_under_names,
+}
+"""What narrows a list, by the name of what its condition binds."""

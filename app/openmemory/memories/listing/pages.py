@@ -1,0 +1,235 @@
+"""Pages of lists: which memories are on one, how many there are in all, and the log of who saw them.
+
+What does not wait for each other is asked on two connections at once: how many there are while the page is found, read
+and logged, and one half of a user's texts while the other is looked through. A page in the second half of a list is
+read from its end. Nothing holds a connection while it waits for another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from openmemory.audit import audit_log
+from openmemory.audit.access_log import Access
+from openmemory.audit.audit_log import Event
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Database
+from openmemory.database.id_partitions import Half
+from openmemory.database.retry import again
+from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
+from openmemory.memories import repository
+from openmemory.memories.listing import statements as list_sql
+from openmemory.memories.listing.criteria import Asked, parameters
+from openmemory.memories.listing.statements import SORTABLE, Part
+from openmemory.memories.schemas import MemoryQuery, MemoryRecord
+
+FEW = 2_000
+"""So many hits of a text are sorted as they are; of more, most of the memories near the page are hits themselves."""
+
+SAMPLE = 400
+"""So many of the newest memories tell how common a text is."""
+
+COMMON = 0.1
+"""A share of memories that hold a text: of so many, a page is found by leafing through them all."""
+
+FEW_FILED = 10_000
+"""So many texts are read one after the other in the time that looking through all of 100,000 takes."""
+
+NEAR = 1_000
+"""Up to here a page is read from the beginning, however many there are in all, while these are counted."""
+
+
+class Slice(NamedTuple):
+    """Which of the matches, in their order; `backwards`: counted, and read, from the end."""
+
+    offset: int
+    limit: int
+    backwards: bool = False
+
+    def of(self, total: int) -> Slice:
+        """The same of so many, from the nearer end."""
+        if self.offset <= total // 2:
+            return self
+        limit = max(0, min(self.limit, total - self.offset))
+        return Slice(total - self.offset - limit, limit, backwards=True)
+
+    def within(self, before: int, size: int) -> Slice:
+        """What of it lies in a group of so many after so many others; nothing does if its limit is below one."""
+        skip = max(0, self.offset - before)
+        return Slice(skip, min(size - skip, self.offset + self.limit - before - skip))
+
+    @property
+    def binds(self) -> dict[str, int]:
+        """What statements bind of it."""
+        return {"offset": self.offset, "limit": self.limit, "enough": self.offset + self.limit}
+
+
+class Look(NamedTuple):
+    """Who looks, and what the log calls it. `hashes`: it notes those of the texts besides."""
+
+    caller: Caller
+    access: Access = Access.LIST
+    hashes: bool = False
+
+
+class Found(NamedTuple):
+    """A page of memories, and how many there are in all."""
+
+    records: list[MemoryRecord]
+    total: int
+
+
+async def page(database: Database, look: Look, query: MemoryQuery, wanted: Slice) -> Found:
+    """Some of the memories that match and that the caller may read, logged, and how many match in all.
+
+    Equal keys are ordered by their ids, and by their age, newest first, within an app.
+
+    Raises:
+        Invalid: `sort` names no column that can be sorted by.
+        Unavailable: Postgres does not answer.
+    """
+    if query.sort not in SORTABLE:
+        raise Invalid("sort_column", f"must be one of {', '.join(SORTABLE)}", hint="Invalid sort column")
+    if query.categories and not query.category_ids:
+        async with database.statement() as tx:
+            named = await list_sql.CATEGORIES_NAMED.rows(tx, {"names": list(query.categories)})
+        query = replace(query, categories=(), category_ids=tuple(id_ for (id_,) in named))
+        if not named:
+            return Found(await shown(database, look, query, []), 0)
+    pages = _Pages(database, look, query)
+    if query.text:
+        return await pages.holding(wanted)
+    if query.sort == "app_name":
+        return await pages.by_app(wanted, None)
+    return await pages.leafed(wanted)
+
+
+async def total(database: Database, caller: Caller, query: MemoryQuery) -> int:
+    """How many memories match that the caller may read; without regard to a text."""
+    return await _Pages(database, Look(caller), query).total()
+
+
+@again
+async def shown(database: Database, look: Look, query: MemoryQuery, ids: list[UUID]) -> list[MemoryRecord]:
+    """The memories of these ids in their order, as far as they still match whatever they say; and the log of it."""
+    statement = list_sql.shown(Asked.of(look.caller, query), hashes=look.hashes)
+    binds = parameters(look.caller, query) | audit_log.parameters(look.caller, Event(f"memory.{look.access.value}"))
+    logged = {"log_app_id": look.caller.app_id, "log_access_type": look.access.value}
+    async with database.statement() as tx:
+        return [repository.record(row) for row in await statement.rows(tx, {**binds, **logged, "ids": ids})]
+
+
+class _Pages:
+    """The pages of one list."""
+
+    def __init__(self, database: Database, look: Look, query: MemoryQuery) -> None:
+        self._database = database
+        self._look = look
+        self._query = query
+        self._asked = Asked.of(look.caller, query)
+        self._binds = parameters(look.caller, query)
+
+    async def total(self) -> int:
+        """How many match."""
+        halves = list(Half) if self._asked.only_filed else [None]
+        return sum(await asyncio.gather(*(self._number(list_sql.total(self._asked, half)) for half in halves)))
+
+    async def leafed(self, wanted: Slice, middle: str | None = None) -> Found:
+        """A page that is found by leafing through all that match, while these are counted."""
+        counting = self.total() if middle is None else self._count(middle)
+        if wanted.offset <= NEAR:
+            records, total = await asyncio.gather(self._read(wanted), counting)
+            return Found(records, total)
+        return await self._of_so_many(wanted, await counting)
+
+    async def holding(self, wanted: Slice) -> Found:
+        """A page of those that hold a text."""
+        [(held, middle)] = await self._rows(list_sql.sample(self._asked), sample=SAMPLE)
+        middle = middle or ""
+        by_app = self._query.sort == "app_name"
+        if held >= COMMON * SAMPLE and self._query.is_of("text"):
+            return await (self.by_app(wanted, middle) if by_app else self.leafed(wanted, middle))
+        total, hits = await self._hits(middle)
+        if hits is None:
+            return await (self.by_app(wanted, middle) if by_app else self._of_so_many(wanted, total))
+        ordered = list_sql.in_order(self._query.sort, descending=self._query.descending)
+        ids = [id_ for (id_,) in await self._rows(ordered, ids=hits, **wanted.binds)] if hits else []
+        return Found(await self._shown(ids), total)
+
+    async def by_app(self, wanted: Slice, middle: str | None) -> Found:
+        """A page in the order of the apps' names. `middle`: of those that hold a text."""
+        parts: Iterable[Part | Half | None] = [None] if middle is None else Part
+        if self._asked.only_filed:
+            parts = Half
+        counted = (self._rows(list_sql.sizes(self._asked, part), middle=middle) for part in parts)
+        sizes: Counter[UUID] = Counter()
+        for rows in await asyncio.gather(*counted):
+            sizes.update(dict(rows))
+        in_order = list_sql.apps_in_order(descending=self._query.descending)
+        before = 0
+        some: dict[UUID, Slice] = {}
+        for (app_id,) in await self._rows(in_order, ids=list(sizes)):
+            part = wanted.within(before, sizes[app_id])
+            if part.limit > 0:
+                some[app_id] = part
+            before += sizes[app_id]
+        if len(some) == 1:  # as most often, and then from the nearer end
+            some = {app_id: part.of(sizes[app_id]) for app_id, part in some.items()}
+        return Found(await self._shown(await self._of_apps(some) if some else []), before)
+
+    async def _of_apps(self, parts: dict[UUID, Slice]) -> list[UUID]:
+        backwards = any(part.backwards for part in parts.values())
+        skips, takes = [part.offset for part in parts.values()], [part.limit for part in parts.values()]
+        statement = list_sql.of_apps(self._asked, backwards=backwards)
+        ids = [id_ for (id_,) in await self._rows(statement, apps=list(parts), skips=skips, takes=takes)]
+        return ids[::-1] if backwards else ids
+
+    async def _hits(self, middle: str) -> tuple[int, list[UUID] | None]:
+        """How many memories hold the text, and the ids of all of them, unless there are more than a few."""
+        if re.search(r"\w{3}", self._query.text or ""):  # three letters in a row are looked up
+            statements = [list_sql.hits(self._asked, None)]
+        elif await self._few_are_filed():
+            statements = [list_sql.hits(self._asked, None, filed_first=True)]
+        else:
+            statements = [list_sql.hits(self._asked, part) for part in Part]
+        found = (self._rows(statement, middle=middle, few=FEW) for statement in statements)
+        rows = [row for (row,) in await asyncio.gather(*found)]
+        total = sum(count for count, _ in rows)
+        return total, [id_ for _, ids in rows for id_ in ids or ()] if total <= FEW else None
+
+    async def _few_are_filed(self) -> bool:
+        """Whether categories are asked for under which so little is filed that it is looked at first."""
+        if not self._asked.filters & {"category_id", "category_ids"}:
+            return False
+        return await self._number(list_sql.filings(self._asked, FEW_FILED)) <= FEW_FILED
+
+    async def _count(self, middle: str) -> int:
+        """How many hold a text that many hold."""
+        counted = (self._number(list_sql.counted(self._asked, part), middle=middle) for part in Part)
+        return sum(await asyncio.gather(*counted))
+
+    async def _of_so_many(self, wanted: Slice, total: int) -> Found:
+        return Found(await self._read(wanted.of(total)) if wanted.offset < total else await self._shown([]), total)
+
+    async def _read(self, wanted: Slice) -> list[MemoryRecord]:
+        rows = await self._rows(list_sql.ids(self._asked, backwards=wanted.backwards), **wanted.binds)
+        ids = [id_ for (id_,) in rows]
+        return await self._shown(ids[::-1] if wanted.backwards else ids)
+
+    async def _shown(self, ids: list[UUID]) -> list[MemoryRecord]:
+        return await shown(self._database, self._look, self._query, ids)
+
+    async def _number(self, statement: Prepared, **binds: Any) -> int:
+        [(number,)] = await self._rows(statement, **binds)
+        return int(number)
+
+    async def _rows(self, statement: Prepared, **binds: Any) -> list[Any]:
+        async with self._database.planned() as tx:
+            return await statement.rows(tx, self._binds | binds)

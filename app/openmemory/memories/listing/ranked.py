@@ -1,0 +1,211 @@
+"""Memories in the order of how often something is true of them: related ones, and what an app accessed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Select,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    select,
+)
+
+from openmemory.access.readable import hidden_from, readable_by
+from openmemory.audit.models import MemoryAccessLog
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Database
+from openmemory.database.id_partitions import Half
+from openmemory.identity.caller import Caller
+from openmemory.memories import repository
+from openmemory.memories.listing import pages, statements
+from openmemory.memories.listing.criteria import OWN_FILINGS, Asked
+from openmemory.memories.listing.pages import FEW, Found, Look, Slice
+from openmemory.memories.models import Memory, MemoryCategory, State
+from openmemory.memories.schemas import MemoryQuery, MemoryRecord
+
+_SOURCE: Any = bindparam("source", type_=Uuid)
+_SOURCES: Any = bindparam("sources", type_=ARRAY(Uuid))
+_NEWEST_FIRST = statements.in_order("created_at", descending=True)
+
+
+class Of(StrEnum):
+    """What is counted of each memory: rows of one table. The statements bind `source`, or `sources`."""
+
+    CATEGORY = "category"
+    """Its filings under the category `source`, of which there is at most one."""
+    CATEGORIES = "categories"
+    """Its filings under the categories `sources`."""
+    ACCESSES = "accesses"
+    """Accesses of the app `source` to it."""
+
+
+class _Rows(NamedTuple):
+    """Rows that tell of a memory, and which of them count."""
+
+    memory_id: Any
+    which: ColumnElement[bool]
+
+
+class _Level(NamedTuple):
+    """How many memories something is true of so many times, and their ids, 16 bytes each, if they are few."""
+
+    times: int
+    size: int
+    members: bytes | None
+
+
+class _Counted(NamedTuple):
+    """What is counted of which source, in which states, with what this binds."""
+
+    of: Of
+    asked: Asked
+    query: MemoryQuery
+    binds: dict[str, Any]
+
+
+async def related(database: Database, caller: Caller, memory_id: UUID, wanted: Slice) -> Found | None:
+    """Some of the memories that share categories with one, and how many there are in all; None if the caller may not
+    read that one.
+
+    Those that share most come first, of these the newest. Of a user themself whatever is not deleted, an app's are
+    active.
+    """
+    states = repository.KEPT_STATES if caller.owner else (State.ACTIVE,)
+    query = MemoryQuery(states=states)
+    own = _own_categories(caller.owner, caller.default)
+    async with database.statement() as tx:
+        found = await own.rows(tx, caller.parameters | {"memory_id": memory_id})
+    if not found:
+        return None
+    categories = found[0][0]
+    if not categories:
+        return Found(await pages.shown(database, Look(caller), query, []), 0)
+    of = Of.CATEGORY if len(categories) == 1 else Of.CATEGORIES
+    binds = {"source": categories[0], "sources": categories, "memory_id": memory_id}
+    records, total = await _page(database, caller, _Counted(of, Asked.of(caller, query), query, binds), wanted)
+    return Found([record for record, _ in records], total)
+
+
+async def accessed(
+    database: Database, caller: Caller, app_id: UUID, wanted: Slice
+) -> tuple[list[tuple[MemoryRecord, int]], int]:
+    """Some of the memories that an app accessed with the number of times, and how many there are in all.
+
+    Those accessed most often come first, of these the newest.
+    """
+    query = MemoryQuery(states=repository.ALL_STATES)
+    counted = _Counted(Of.ACCESSES, Asked.of(caller, query), query, {"source": app_id})
+    return await _page(database, caller, counted, wanted)
+
+
+async def _page(
+    database: Database, caller: Caller, counted: _Counted, wanted: Slice
+) -> tuple[list[tuple[MemoryRecord, int]], int]:
+    binds = caller.parameters | counted.binds
+
+    async def rows(statement: Prepared, **more: Any) -> list[Any]:
+        async with database.planned() as tx:
+            return await statement.rows(tx, binds | more)
+
+    levels = [_levels(counted.of, counted.asked, half) for half in Half]
+    before = 0
+    often: dict[UUID, int] = {}
+    for level in _together(await asyncio.gather(*(rows(statement, few=FEW) for statement in levels))):
+        part = wanted.within(before, level.size)
+        if part.limit > 0:
+            if level.members is None:
+                part = part.of(level.size)
+                newest = _newest(counted.of, counted.asked, backwards=part.backwards)
+                found = await rows(newest, times=level.times, **part.binds)
+            else:
+                found = await rows(_NEWEST_FIRST, ids=_ids(level.members), **part.binds)
+            often |= dict.fromkeys((id_ for (id_,) in (found[::-1] if part.backwards else found)), level.times)
+        before += level.size
+    records = await pages.shown(database, Look(caller), counted.query, list(often))
+    return [(record, often[record.id]) for record in records], before
+
+
+def _together(halves: Sequence[Sequence[Any]]) -> list[_Level]:
+    """The levels of both halves, most times first."""
+    levels: dict[int, _Level] = {}
+    for level in itertools.starmap(_Level, itertools.chain(*halves)):
+        same = levels.get(level.times, _Level(level.times, 0, b""))
+        few = None if level.members is None or same.members is None else same.members + level.members
+        levels[level.times] = _Level(level.times, same.size + level.size, few)
+    return sorted(levels.values(), reverse=True, key=lambda level: level.times)
+
+
+def _ids(members: bytes) -> list[UUID]:
+    return [UUID(bytes=members[at : at + 16]) for at in range(0, len(members), 16)]
+
+
+def _rows(of: Of) -> _Rows:
+    if of is Of.ACCESSES:
+        return _Rows(MemoryAccessLog.memory_id, MemoryAccessLog.app_id == _SOURCE)
+    category: Any = MemoryCategory.category_id
+    filed = category == _SOURCE if of is Of.CATEGORY else category == func.any(_SOURCES)
+    other = MemoryCategory.memory_id != bindparam("memory_id", type_=Uuid)
+    return _Rows(MemoryCategory.memory_id, and_(OWN_FILINGS, filed, other))
+
+
+def _per_memory(of: Of, half: Half) -> Select[Any]:
+    """How many there are of each memory of a half of all ids."""
+    memory_id, which = _rows(of)
+    once = of is Of.CATEGORY
+    times = literal_column("1::bigint") if once else func.count()
+    query = select(memory_id.label("memory_id"), times.label("times")).where(which, half.of(memory_id))
+    return query if once else query.group_by(memory_id)
+
+
+@lru_cache(maxsize=16)
+def _own_categories(owner: bool, default: Any) -> Prepared:
+    """The categories of a memory that the caller may read, in any state if it is their own."""
+    states = repository.ALL_STATES if owner else (State.ACTIVE,)
+    categories = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == Memory.id).correlate(Memory)
+    query = select(func.array(categories.scalar_subquery(), type_=ARRAY(Uuid))).where(
+        Memory.id == bindparam("memory_id", type_=Uuid),
+        readable_by(Caller.anyone(owner=owner, default=default), Memory, states=states),
+    )
+    return Prepared(query, plain=True)
+
+
+@lru_cache(maxsize=64)
+def _levels(of: Of, asked: Asked, half: Half) -> Prepared:
+    """How many memories of a half of all ids there are of each number of times, and of at most `few` their ids.
+
+    What may not be read is usually little, so it is that which is looked up and left out. A large level has no ids
+    here: a page of it is met soon by looking at one memory after the other.
+    """
+    hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), half.of(Memory.id))
+    each = _per_memory(of, half).subquery("each")
+    visible = select(each).where(each.c.memory_id.not_in(hidden)).subquery("visible")
+    ids = func.string_agg(func.uuid_send(visible.c.memory_id), literal_column("''::bytea"))
+    few = case((func.count() <= bindparam("few", type_=Integer), ids))
+    return Prepared(select(visible.c.times, func.count(), few).group_by(visible.c.times), plain=True, binary=True)
+
+
+@lru_cache(maxsize=64)
+def _newest(of: Of, asked: Asked, *, backwards: bool) -> Prepared:
+    """The ids of some memories of a level, newest first, or oldest first. Binds `times`, `offset` and `limit`."""
+    memory_id, which = _rows(of)
+    of_one = select(func.count()).where(memory_id == Memory.id, which).correlate(Memory).scalar_subquery()
+    level = and_(asked.readable, of_one == bindparam("times", type_=BigInteger))
+    order = [each.asc() if backwards else each.desc() for each in (Memory.created_at, Memory.id)]
+    query = select(Memory.id).where(level).order_by(*order)
+    limit, offset = (bindparam(name, type_=Integer) for name in ("limit", "offset"))
+    return Prepared(query.limit(limit).offset(offset), plain=True)

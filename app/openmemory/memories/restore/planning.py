@@ -1,0 +1,203 @@
+"""Planning what an archive changes: for each of its memories which row it becomes, and what is already as it says.
+
+`restored` is the plan: for each memory of the archive the row (`target`), and whether that one is added, replaced or
+left as it is (`fate`). `restoring` writes it. Each step is one statement whatever the number of memories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import func, text
+
+from openmemory.access import restore as of_access
+from openmemory.access import rule_cache
+from openmemory.access.restore import DERIVED
+from openmemory.database.engine import Tx
+from openmemory.errors import NotFound
+from openmemory.identity.caller import Caller
+from openmemory.memories import changes
+from openmemory.memories.models import Memory, State
+
+_PLAN = (
+    """
+    CREATE TEMPORARY TABLE restored (
+        id uuid, place integer, target uuid, renamed boolean, fate text, app_id uuid, superseded_by uuid,
+        before memory_state, before_revision integer, before_text text, final memory_state, twin boolean DEFAULT false,
+        edited boolean DEFAULT false, touched boolean DEFAULT false, revision integer) ON COMMIT DROP
+    """,
+    "CREATE TEMPORARY TABLE restored_filings (memory uuid, category uuid, automatic boolean) ON COMMIT DROP",
+    """
+    CREATE TEMPORARY TABLE restored_revisions (
+        memory uuid, revision integer, old_text text, new_text text, metadata jsonb, app_id uuid,
+        changed_at timestamptz) ON COMMIT DROP
+    """,
+    "ALTER TABLE incoming_categories ADD target uuid",
+)
+
+_MATCH_CATEGORIES = text("UPDATE incoming_categories AS i SET target = c.id FROM categories AS c WHERE c.name = i.name")
+
+# One that is another user's gets another id, the same at every import; that one may be another's too, or stand in the
+# archive beside it, which is then made of the exports of both users. A third user's import may have taken both.
+_OTHER, _ANOTHER = DERIVED.format(id="i.id"), DERIVED.format(id="concat(i.id, ' again')")
+_USER = text("SELECT id FROM users WHERE id = :user")
+_RESOLVE = text(
+    f"""
+    INSERT INTO restored (id, place, target, renamed, fate, app_id, final)
+    SELECT i.id, i.place, now_called.id, now_called.id <> i.id,
+        CASE WHEN NOT EXISTS (SELECT FROM memories AS m WHERE m.id = now_called.id) THEN 'add'
+            WHEN :overwrite THEN 'replace' ELSE 'skip' END,
+        coalesce(a.target, :app), i.state
+    FROM incoming_memories AS i
+    LEFT JOIN memories AS e ON e.id = i.id AND e.user_id <> :user
+    LEFT JOIN LATERAL (
+        SELECT o.id FROM (VALUES (1, {_OTHER}), (2, {_ANOTHER}), (3, gen_random_uuid())) AS o(turn, id)
+        WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.id = o.id AND m.user_id <> :user)
+        AND NOT EXISTS (SELECT FROM incoming_memories AS m WHERE m.id = o.id)
+        ORDER BY o.turn LIMIT 1
+    ) AS other ON e.id IS NOT NULL
+    LEFT JOIN incoming_apps AS a ON a.id = i.app
+    CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NULL THEN i.id ELSE other.id END AS id) AS now_called
+    """  # noqa: S608 - only constants are put in
+)
+_INDEX_PLAN = (
+    "CREATE UNIQUE INDEX ON restored (target)", "CREATE INDEX ON restored (id)", "ANALYZE restored",
+)  # fmt: skip
+# In order of id, as all who lock several memories do.
+_LOCK = text(
+    """
+    SELECT count(*) FROM (
+        SELECT m.id FROM memories AS m JOIN restored AS r ON r.target = m.id AND r.fate = 'replace'
+        ORDER BY m.id FOR NO KEY UPDATE OF m
+    ) AS held
+    """
+)
+_SUPERSEDE = text(
+    """
+    UPDATE restored AS r SET superseded_by = coalesce(
+        (SELECT o.target FROM restored AS o WHERE o.id = i.superseded_by),
+        (SELECT m.id FROM memories AS m WHERE m.id = i.superseded_by AND m.user_id = :user))
+    FROM incoming_memories AS i WHERE i.id = r.id AND i.superseded_by IS NOT NULL
+    """
+)
+_FILE = text(
+    """
+    INSERT INTO restored_filings (memory, category, automatic)
+    SELECT r.target, c.target, bool_or(f.automatic)
+    FROM (
+        SELECT id AS memory, unnest(categories) AS category, false AS automatic FROM incoming_memories
+        UNION ALL SELECT memory, category, automatic FROM incoming_filings
+    ) AS f
+    JOIN restored AS r ON r.id = f.memory AND r.fate <> 'skip'
+    JOIN incoming_categories AS c ON c.id = f.category
+    GROUP BY r.target, c.target
+    """
+)
+CONTENT = (
+    "content", "metadata", "namespace", "thread_id", "kind", "key", "importance", "expires_at", "valid_from",
+    "valid_until",
+)  # fmt: skip
+"""What a memory says. If any of it changes, that is a new revision."""
+STAMPS = ("created_at", "updated_at", "deleted_at")
+"""Its times, but for when it was archived, which is now if the archive has it active."""
+_COMPARE = text(
+    f"""
+    UPDATE restored AS r SET before = m.state, before_revision = m.revision, before_text = m.content,
+        edited = ({", ".join(f"m.{name}" for name in CONTENT)}, m.app_id, m.superseded_by)
+                IS DISTINCT FROM ({", ".join(f"i.{name}" for name in CONTENT)}, r.app_id, r.superseded_by)
+            OR ARRAY(SELECT category_id FROM memory_categories AS c WHERE c.memory_id = m.id ORDER BY 1)
+                <> ARRAY(SELECT category FROM restored_filings AS f WHERE f.memory = m.id ORDER BY 1)
+    FROM incoming_memories AS i, memories AS m
+    WHERE i.id = r.id AND m.id = r.target AND r.fate = 'replace'
+    """  # noqa: S608 - as above
+)
+_ACTIVE_ELSEWHERE = """
+    FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
+    JOIN memories AS m ON m.user_id = :user AND m.namespace = i.namespace AND m.app_id = r.app_id AND m.hash = i.hash
+        AND m.state = 'active'
+    LEFT JOIN restored AS o ON o.target = m.id AND o.fate = 'replace'
+    WHERE r.fate <> 'skip' AND i.state = 'active' AND o.id IS NULL
+"""
+_EXPIRED_TWINS = text(f"SELECT DISTINCT m.id {_ACTIVE_ELSEWHERE} AND m.expires_at <= now()")
+_TWINS = text(
+    f"""
+    UPDATE restored AS r SET final = 'archived', twin = true
+    FROM (
+        SELECT r.id FROM (
+            SELECT r.id, row_number() OVER (
+                PARTITION BY i.namespace, r.app_id, i.hash
+                ORDER BY r.fate = 'replace' AND NOT r.edited AND r.before = 'active' DESC, i.created_at, r.place
+            ) AS turn
+            FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
+            WHERE r.fate <> 'skip' AND i.state = 'active'
+        ) AS r WHERE r.turn > 1
+        UNION SELECT r.id {_ACTIVE_ELSEWHERE}
+    ) AS t WHERE t.id = r.id
+    """  # noqa: S608 - as above
+)
+_TOUCH = text(
+    f"""
+    UPDATE restored AS r SET touched = r.edited
+        OR (m.state, {", ".join(f"m.{name}" for name in STAMPS)}, m.archived_at) IS DISTINCT FROM
+            (r.final, {", ".join(f"i.{name}" for name in STAMPS)},
+            CASE WHEN r.twin THEN coalesce(i.archived_at, m.archived_at) ELSE i.archived_at END)
+    FROM incoming_memories AS i, memories AS m
+    WHERE i.id = r.id AND m.id = r.target AND r.fate = 'replace'
+    """  # noqa: S608 - as above
+)
+
+
+@dataclass(slots=True)
+class Restored:
+    """How much was written, by kind; of memories also what became of them."""
+
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    skipped: int = 0
+    renamed: int = 0
+    archived_twins: int = 0
+    apps: int = 0
+    categories: int = 0
+    history: int = 0
+    revisions: int = 0
+    access_logs: int = 0
+    rules: int = 0
+    policies: int = 0
+    descriptions: int = 0
+    captures: int = 0
+    vectors: int = 0
+
+
+async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
+    """Decide what becomes of each memory of the archive, and hold the rows that it concerns.
+
+    The user's rules are held first, as by all who change them or erase what they are about: so one import at a time
+    writes for a user. The categories are there already (`shared_categories.make`).
+
+    Raises:
+        NotFound: the user was erased while their archive was read.
+    """
+    done = Restored()
+    values = {"user": caller.user_id, "app": caller.app_id, "overwrite": overwrite}
+    await rule_cache.hold(tx, [caller.user_id])
+    if await tx.scalar(_USER, values) is None:
+        raise NotFound("The user was erased a moment ago.", code="user_not_found")
+    for statement in _PLAN:
+        await tx.execute(text(statement))
+    done.apps = await of_access.take_apps(tx, caller, overwrite=overwrite)
+    await tx.execute(_MATCH_CATEGORIES)
+    await tx.execute(_RESOLVE, values)
+    for statement in _INDEX_PLAN:
+        await tx.execute(text(statement))
+    await tx.execute(_LOCK)
+    await tx.execute(_SUPERSEDE, values)
+    await tx.execute(_FILE)
+    await tx.execute(text("CREATE INDEX ON restored_filings (memory)"))
+    await tx.execute(_COMPARE)
+    expired = list(await tx.scalars(_EXPIRED_TWINS, values))
+    # What has expired nobody sees: it must not keep its text from being there again.
+    await changes.change_state(tx, caller, Memory.id == func.any(expired), State.ARCHIVED)
+    await tx.execute(_TWINS, values)
+    await tx.execute(_TOUCH)
+    return done

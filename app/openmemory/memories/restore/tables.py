@@ -1,0 +1,130 @@
+"""What comes in from an archive: the temporary tables that it is read into, and what is wrong in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from sqlalchemy import text
+
+from openmemory.access import restore as of_access
+from openmemory.database.engine import Tx
+from openmemory.memories.lifecycle import restore
+
+TABLES: Mapping[str, str] = {
+    **of_access.TABLES,
+    "incoming_categories": """
+        place integer, id uuid, name text, description text, created_at timestamptz, updated_at timestamptz,
+        own text, own_created_at timestamptz, own_updated_at timestamptz""",
+    "incoming_memories": """
+        place integer, id uuid, app uuid, content text, metadata jsonb, state memory_state, created_at timestamptz,
+        updated_at timestamptz, archived_at timestamptz, deleted_at timestamptz, namespace text, thread_id text,
+        kind text, key text, importance double precision, expires_at timestamptz, valid_from timestamptz,
+        valid_until timestamptz, superseded_by uuid, revision integer, hash text, labels text[], categories uuid[]""",
+    "incoming_filings": "memory uuid, category uuid, automatic boolean",
+    "incoming_history": """
+        place integer, id uuid, memory uuid, app uuid, old_state memory_state, new_state memory_state,
+        changed_at timestamptz, reason text""",
+    "incoming_revisions": """
+        place integer, memory uuid, revision integer, old_text text, new_text text, metadata jsonb, app uuid,
+        changed_at timestamptz""",
+    "incoming_accesses": """
+        place integer, id uuid, memory uuid, app uuid, accessed_at timestamptz, access_type text, metadata jsonb""",
+    "incoming_policies": restore.COLUMNS,
+    "incoming_vectors": "id uuid, model text, text_hash text, vector bytea, dimension integer, cut text",
+    "incoming_refused": "kind text, place integer, id uuid",
+}
+"""Their columns, in the order in which they are copied. `incoming_refused`: what is left out because of its content."""
+
+_TWICE = """
+    SELECT min(place) AS first, max(place) AS second FROM (
+        SELECT {columns}, place FROM {table}
+        UNION ALL SELECT {refused}, place FROM incoming_refused WHERE kind = '{kind}'
+    ) AS every GROUP BY {columns} HAVING count(*) > 1 ORDER BY 1 LIMIT 1
+"""
+_IDS = {
+    "apps": "incoming_apps", "categories": "incoming_categories", "memories": "incoming_memories",
+    "status_history": "incoming_history", "access_controls": "incoming_rules",
+    "archive_policies": "incoming_policies", "access_logs.jsonl.gz": "incoming_accesses",
+}  # fmt: skip
+_REVISIONS_TWICE = text(
+    """
+    SELECT min(place) AS first, max(place) AS second FROM incoming_revisions
+    GROUP BY memory, revision HAVING count(*) > 1 ORDER BY 1 LIMIT 1
+    """
+)
+_INDEXES = (
+    "CREATE INDEX ON incoming_apps (id)", "CREATE INDEX ON incoming_categories (id)",
+    "CREATE INDEX ON incoming_memories (id)", "CREATE INDEX ON incoming_refused (id)",
+)  # fmt: skip
+_LOST = """
+    SELECT '{kind}' AS kind, {id} AS id FROM {table} AS i
+    WHERE NOT EXISTS (SELECT FROM incoming_memories AS m WHERE m.id = i.memory)
+    AND NOT EXISTS (SELECT FROM incoming_refused AS r WHERE r.id = i.memory AND r.kind = 'memories')
+    ORDER BY i.place LIMIT :most
+"""
+_HELD_BY_MEMORIES = {
+    "history": ("incoming_history", "i.id"),
+    "revision": ("incoming_revisions", "i.memory"),
+    "access_log": ("incoming_accesses", "i.id"),
+}
+# OpenMemory wrote a new memory down as one that had been deleted.
+_MEND_HISTORY = text(
+    """
+    UPDATE incoming_history AS h SET old_state = NULL
+    FROM (SELECT DISTINCT ON (memory) id, memory FROM incoming_history ORDER BY memory, changed_at, place) AS first
+    WHERE h.id = first.id AND h.memory = first.memory AND h.old_state = 'deleted' AND h.new_state = 'active'
+    """
+)
+
+
+class Twice(NamedTuple):
+    """Two records that cannot both be: the list that they stand in, and where."""
+
+    members: str
+    first: int
+    second: int
+
+
+async def make(tx: Tx, more: Mapping[str, str]) -> None:
+    """Make the tables, and more of them, for this transaction."""
+    for name, columns in {**TABLES, **more}.items():
+        await tx.execute(text(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP"))
+
+
+async def twice(tx: Tx) -> Twice | None:
+    """Two records of the same id, or two revisions of the same number of one memory; None: there are none."""
+    for kind, table in _IDS.items():
+        query = _TWICE.format(table=table, columns="id", refused="id", kind=kind)
+        if found := (await tx.execute(text(query))).one_or_none():
+            return Twice(kind, found.first, found.second)
+    if found := (await tx.execute(_REVISIONS_TWICE)).one_or_none():
+        return Twice("revisions.jsonl.gz", found.first, found.second)
+    return None
+
+
+async def settle(tx: Tx, more: Iterable[str]) -> None:
+    """Mend what OpenMemory wrote wrongly, and prepare the tables to be joined."""
+    for index in _INDEXES:
+        await tx.execute(text(index))
+    for table in (*TABLES, *more):
+        await tx.execute(text(f"ANALYZE {table}"))
+    # Only now: of a table that nothing is known of PostgreSQL would look at each row for every other.
+    await tx.execute(_MEND_HISTORY)
+
+
+class Lost(NamedTuple):
+    """Records of one kind that belong to no memory of the archive: the ids of the first."""
+
+    kind: str
+    ids: list[str]
+
+
+async def lost(tx: Tx, most: int) -> list[Lost]:
+    """What belongs to no memory of the archive, and is left out."""
+    found = []
+    for kind, (table, id_) in _HELD_BY_MEMORIES.items():
+        query = text(_LOST.format(kind=kind, table=table, id=id_))
+        if rows := (await tx.execute(query, {"most": most})).all():
+            found.append(Lost(kind, [str(row.id) for row in rows]))
+    return found

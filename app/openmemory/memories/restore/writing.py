@@ -1,0 +1,265 @@
+"""Writing what came in from an archive: rows, revisions, status history, filings, index marks, vectors and access log
+together, or none. Each step is one statement whatever the number of memories.
+
+`planning` has made the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+
+from openmemory.access import restore as of_access
+from openmemory.access.restore import DERIVED
+from openmemory.audit import access_log, audit_log
+from openmemory.audit.access_log import Access
+from openmemory.audit.audit_log import Event as AuditEvent
+from openmemory.categories import restore
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller
+from openmemory.index.sync import outbox
+from openmemory.memories.lifecycle import restore as incoming_policies
+from openmemory.memories.restore.planning import CONTENT, STAMPS, Restored
+
+_AS_THEY_WERE = (*CONTENT, *STAMPS, "hash", "labels")
+
+# Of a memory that is there already the archive's later texts follow those that it has, from the first that differs.
+_REVISIONS = text(
+    """
+    INSERT INTO restored_revisions (memory, revision, old_text, new_text, metadata, app_id, changed_at)
+    SELECT r.target,
+        CASE r.fate WHEN 'add' THEN v.revision
+            ELSE r.before_revision + row_number() OVER (PARTITION BY r.id ORDER BY v.revision) END,
+        CASE WHEN r.fate = 'replace' AND v.revision = f.revision THEN r.before_text ELSE v.old_text END,
+        v.new_text, v.metadata, a.target, v.changed_at
+    FROM incoming_revisions AS v
+    JOIN restored AS r ON r.id = v.memory AND (r.fate = 'add' OR (r.fate = 'replace' AND r.edited))
+    LEFT JOIN (
+        SELECT v.memory, min(v.revision) AS revision
+        FROM incoming_revisions AS v JOIN restored AS r ON r.id = v.memory AND r.fate = 'replace' AND r.edited
+        WHERE NOT EXISTS (
+            SELECT FROM memory_revisions AS h
+            WHERE h.memory_id = r.target AND h.revision = v.revision AND h.new_text = v.new_text)
+        GROUP BY v.memory
+    ) AS f ON f.memory = v.memory
+    LEFT JOIN incoming_apps AS a ON a.id = v.app
+    WHERE r.fate = 'add' OR v.revision >= f.revision
+    """
+)
+_PRESENT_REVISIONS = text(
+    """
+    WITH newest AS (
+        SELECT DISTINCT ON (memory) memory, revision, new_text FROM restored_revisions ORDER BY memory, revision DESC
+    )
+    INSERT INTO restored_revisions (memory, revision, old_text, new_text, metadata, app_id, changed_at)
+    SELECT r.target,
+        CASE r.fate WHEN 'add' THEN greatest(n.revision + 1, i.revision)
+            ELSE coalesce(n.revision, r.before_revision) + 1 END,
+        coalesce(n.new_text, r.before_text), i.content, i.metadata, CASE r.fate WHEN 'add' THEN r.app_id ELSE :app END,
+        CASE r.fate WHEN 'add' THEN i.updated_at ELSE now() END
+    FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id LEFT JOIN newest AS n ON n.memory = r.target
+    WHERE (r.fate = 'add' OR (r.fate = 'replace' AND r.edited))
+        AND (n.memory IS NULL OR n.new_text <> i.content OR (r.fate = 'add' AND n.revision < i.revision))
+    """
+)
+_NUMBER = text(
+    """
+    UPDATE restored AS r SET revision = n.revision
+    FROM (SELECT memory, max(revision) AS revision FROM restored_revisions GROUP BY memory) AS n
+    WHERE n.memory = r.target
+    """
+)
+_KEEP_REVISIONS = text(
+    """
+    INSERT INTO memory_revisions (memory_id, revision, old_text, new_text, metadata, changed_by, app_id, changed_at)
+    SELECT memory, revision, old_text, new_text, metadata, :user, app_id, changed_at FROM restored_revisions
+    """
+)
+
+# Texts may change places: none of them is active while they do.
+_MAKE_ROOM = text(
+    """
+    UPDATE memories AS m SET state = 'archived'
+    FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
+    WHERE m.id = r.target AND r.fate = 'replace' AND m.state = 'active'
+        AND (r.final, m.namespace, m.app_id, m.hash) IS DISTINCT FROM ('active', i.namespace, r.app_id, i.hash)
+    """
+)
+_REPLACE = text(
+    f"""
+    UPDATE memories AS m SET {", ".join(f"{name} = i.{name}" for name in _AS_THEY_WERE)},
+        archived_at = CASE WHEN r.twin THEN coalesce(i.archived_at, m.archived_at, now()) ELSE i.archived_at END,
+        app_id = r.app_id, superseded_by = r.superseded_by, state = r.final, revision = coalesce(r.revision, m.revision)
+    FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
+    WHERE m.id = r.target AND r.fate = 'replace' AND r.touched
+    """  # noqa: S608 - as above
+)
+# In the order in which others add the same texts: two that wait for each other would wait in vain.
+_ADD = text(
+    f"""
+    INSERT INTO memories (id, user_id, app_id, {", ".join(CONTENT)}, hash, labels, state, created_at, updated_at,
+        archived_at, deleted_at, superseded_by, revision)
+    SELECT r.target, :user, r.app_id, {", ".join(f"i.{name}" for name in CONTENT)}, i.hash, i.labels, r.final,
+        i.created_at, i.updated_at, CASE WHEN r.twin THEN coalesce(i.archived_at, now()) ELSE i.archived_at END,
+        i.deleted_at, r.superseded_by, r.revision
+    FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
+    WHERE r.fate = 'add'
+    ORDER BY i.namespace COLLATE "C", CAST(r.app_id AS text) COLLATE "C", i.hash COLLATE "C"
+    """  # noqa: S608 - as above
+)
+
+_UNFILE = text(
+    """
+    DELETE FROM memory_categories AS c USING restored AS r
+    WHERE c.memory_id = r.target AND r.fate = 'replace' AND r.edited
+        AND NOT EXISTS (SELECT FROM restored_filings AS f WHERE f.memory = c.memory_id AND f.category = c.category_id)
+    """
+)
+_KEEP_FILINGS = text(
+    """
+    INSERT INTO memory_categories (memory_id, category_id, automatic)
+    SELECT memory, category, automatic FROM restored_filings ORDER BY memory, category
+    ON CONFLICT (memory_id, category_id) DO UPDATE SET automatic = false
+        WHERE memory_categories.automatic AND NOT excluded.automatic
+    """
+)
+_HISTORY = text(
+    f"""
+    INSERT INTO memory_status_history (id, memory_id, changed_by, app_id, old_state, new_state, changed_at, reason)
+    SELECT CASE WHEN e.id IS NULL THEN h.id ELSE {DERIVED.format(id="h.id")} END,
+        r.target, :user, a.target, h.old_state, h.new_state, h.changed_at, h.reason
+    FROM incoming_history AS h
+    JOIN restored AS r ON r.id = h.memory AND r.fate <> 'skip'
+    LEFT JOIN memory_status_history AS e ON e.id = h.id
+    LEFT JOIN incoming_apps AS a ON a.id = h.app
+    WHERE e.id IS NULL OR e.memory_id <> r.target
+    ON CONFLICT DO NOTHING
+    """  # noqa: S608 - as above
+)
+# What the archive's history does not tell: the change that this import makes.
+_PRESENT_STATES = text(
+    """
+    WITH newest AS (
+        SELECT DISTINCT ON (h.memory_id) h.memory_id, h.new_state
+        FROM memory_status_history AS h JOIN restored AS r ON r.target = h.memory_id AND r.fate <> 'skip'
+        ORDER BY h.memory_id, h.changed_at DESC, h.new_state = r.final DESC
+    )
+    INSERT INTO memory_status_history (memory_id, changed_by, app_id, old_state, new_state, changed_at)
+    SELECT r.target, :user, NULL, n.new_state, r.final, CASE WHEN n.memory_id IS NULL THEN i.created_at ELSE now() END
+    FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id LEFT JOIN newest AS n ON n.memory_id = r.target
+    WHERE (r.fate = 'add' OR (r.fate = 'replace' AND r.touched)) AND n.new_state IS DISTINCT FROM r.final
+    """
+)
+_ACCESSES = text(
+    f"""
+    INSERT INTO memory_access_logs (id, memory_id, app_id, accessed_at, access_type, metadata, imported_at)
+    SELECT CASE WHEN e.id IS NULL THEN l.id ELSE {DERIVED.format(id="l.id")} END,
+        r.target, coalesce(a.target, :app), l.accessed_at, l.access_type, l.metadata, now()
+    FROM incoming_accesses AS l
+    JOIN restored AS r ON r.id = l.memory AND r.fate <> 'skip'
+    LEFT JOIN memory_access_logs AS e ON e.id = l.id
+    LEFT JOIN incoming_apps AS a ON a.id = l.app
+    WHERE e.id IS NULL OR e.memory_id <> r.target
+    ON CONFLICT DO NOTHING
+    """  # noqa: S608 - as above
+)
+# Only those that our models made of the text as it is now stored.
+_VECTORS = text(
+    """
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
+    SELECT 'memory', r.target, v.model, v.text_hash, v.vector, v.cut
+    FROM (SELECT DISTINCT ON (id, model) * FROM incoming_vectors) AS v
+    JOIN restored AS r ON r.id = v.id AND r.fate <> 'skip'
+    JOIN incoming_memories AS i ON i.id = r.id AND i.hash = v.text_hash
+    WHERE (v.model, v.dimension) IN (
+        SELECT model, dimension FROM index_generations
+        UNION SELECT * FROM unnest(CAST(:models AS text[]), CAST(:dimensions AS integer[])))
+    ON CONFLICT (kind, id, model) DO UPDATE
+        SET text_hash = excluded.text_hash, vector = excluded.vector, cut = excluded.cut, created_at = now()
+        WHERE embeddings.text_hash <> excluded.text_hash
+    """
+)
+_MARK = text(
+    outbox.RAISE.format(
+        kind="'memory'",
+        id="r.target",
+        source="""FROM restored AS r
+            WHERE (r.fate = 'add' AND r.final = 'active') OR (r.fate = 'replace' AND r.touched) ORDER BY 2""",
+    )
+)
+_COUNT = text(
+    """
+    SELECT count(*) FILTER (WHERE fate = 'add') AS added,
+        count(*) FILTER (WHERE fate = 'replace' AND touched) AS replaced,
+        count(*) FILTER (WHERE fate = 'replace' AND NOT touched) AS unchanged,
+        count(*) FILTER (WHERE fate = 'skip') AS skipped,
+        count(*) FILTER (WHERE fate = 'add' AND renamed) AS renamed,
+        count(*) FILTER (WHERE twin) AS archived_twins
+    FROM restored
+    """
+)
+_WRITTEN = "SELECT target AS id FROM restored WHERE fate = 'add' OR (fate = 'replace' AND touched)"
+_LOST = text(
+    """
+    (SELECT 'rule' AS kind, id, problem FROM incoming_rules WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
+    UNION ALL (SELECT 'policy', id, problem FROM incoming_policies WHERE problem IS NOT NULL ORDER BY place LIMIT :most)
+    UNION ALL (SELECT 'category', id, problem FROM incoming_categories WHERE problem <> '' ORDER BY place LIMIT :most)
+    UNION ALL (
+        SELECT 'memory', i.id, 'superseded_by: names a memory that is not there'
+        FROM incoming_memories AS i JOIN restored AS r ON r.id = i.id
+        WHERE i.superseded_by IS NOT NULL AND r.superseded_by IS NULL AND r.fate <> 'skip'
+        ORDER BY i.place LIMIT :most)
+    UNION ALL (
+        SELECT DISTINCT 'memory', f.memory, 'category_ids: names a category that is not there'
+        FROM (
+            SELECT id AS memory, unnest(categories) AS category FROM incoming_memories
+            UNION ALL SELECT memory, category FROM incoming_filings
+        ) AS f
+        JOIN restored AS r ON r.id = f.memory AND r.fate <> 'skip'
+        WHERE NOT EXISTS (SELECT FROM incoming_categories AS c WHERE c.id = f.category) LIMIT :most)
+    """
+)
+
+
+async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Sequence[tuple[str, int]]) -> Restored:
+    """Write what was planned. `models`: those in use, with their dimensions, whose vectors are taken over.
+
+    Raises:
+        IntegrityError: somebody else wrote one of the ids or texts a moment ago; planned anew, it will do.
+    """
+    values = {"user": caller.user_id, "app": caller.app_id}
+    await tx.execute(_REVISIONS)
+    await tx.execute(_PRESENT_REVISIONS, values)
+    await tx.execute(_NUMBER)
+    await tx.execute(_MAKE_ROOM)
+    await tx.execute(_REPLACE)
+    await tx.execute(_ADD, values)
+    await tx.execute(_UNFILE)
+    await tx.execute(_KEEP_FILINGS)
+    done.revisions = (await tx.execute(_KEEP_REVISIONS, values)).rowcount
+    done.history = (await tx.execute(_HISTORY, values)).rowcount
+    await tx.execute(_PRESENT_STATES, values)
+    done.access_logs = (await tx.execute(_ACCESSES, values)).rowcount
+    in_use = {"models": [name for name, _ in models], "dimensions": [size for _, size in models]}
+    done.vectors = (await tx.execute(_VECTORS, in_use)).rowcount
+    await tx.execute(_MARK)
+    done.rules = await of_access.take_rules(tx, caller)
+    done.policies = await incoming_policies.take(tx, caller)
+    done.descriptions = await restore.take(tx, caller)
+    counts = (await tx.execute(_COUNT)).one()._mapping
+    for name, count in counts.items():
+        setattr(done, name, count)
+    besides = {"rules": done.rules, "policies": done.policies, "descriptions": done.descriptions}
+    detail = {"mode": mode, **dict(counts), **besides}
+    await access_log.log_chosen(tx, caller, Access.UPDATE, _REPLACED, {"operation": "import"})
+    await audit_log.record_chosen(tx, caller, AuditEvent.MEMORY_IMPORT, _WRITTEN, detail=detail)
+    return done
+
+
+_REPLACED = "SELECT target AS id FROM restored WHERE fate = 'replace' AND touched"
+
+
+async def lost(tx: Tx, most: int) -> list[tuple[str, str, str]]:
+    """What refers to something that is not there, and so was not made: kind, id in the archive, and why."""
+    return [(row.kind, str(row.id), row.problem) for row in await tx.execute(_LOST, {"most": most})]

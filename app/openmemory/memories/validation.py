@@ -1,0 +1,155 @@
+"""What input is taken: sizes from the settings, and characters that every store can hold. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from openmemory.config.settings import Limits
+from openmemory.errors import Invalid, TooLarge
+from openmemory.serialization import exact_json
+
+MAX_CATEGORIES = 100
+MAX_DAYS = 36_500
+"""Days after which something is done by itself: a hundred years."""
+MAX_FILTERS = 100
+
+
+def text(value: str, field: str, limit: int, setting: str) -> str:
+    """A text that is not blank, not too long, and can be stored as it is."""
+    if not value.strip():
+        raise Invalid(field, "must not be empty or blank")
+    return part(value, field, limit, setting)
+
+
+def part(value: str, field: str, limit: int, setting: str) -> str:
+    """A part of a text: even a blank may be looked for."""
+    storable(value, field)
+    if len(value) > limit:
+        raise TooLarge(field, f"has {len(value):,} characters; the limit is {limit:,} ({setting})")
+    return value
+
+
+def name(value: str, field: str, limits: Limits) -> str:
+    """A name of a user, app, namespace, thread, kind, key or category."""
+    return text(value, field, limits.name, "limits.name")
+
+
+def categories(names: Sequence[str], limits: Limits) -> None:
+    """Categories of one memory."""
+    if len(names) > MAX_CATEGORIES:
+        raise Invalid("categories", f"has {len(names)} entries; the limit is {MAX_CATEGORIES}")
+    for category in names:
+        name(category, "categories", limits)
+
+
+def storable(value: str, field: str) -> None:
+    """Refuse what PostgreSQL and JSON cannot hold: NUL and lone surrogates."""
+    if "\x00" in value:
+        raise Invalid(field, "must not contain the NUL character (U+0000)")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(field, f"has half of a surrogate pair at position {error.start}; send valid Unicode") from None
+
+
+def metadata(value: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    """A JSON object of bounded size, storable throughout."""
+    # Weighed before it is looked through: a million entries fit into one request, and hold everybody up for seconds.
+    try:
+        size, strange = len(orjson.dumps(value)), None
+    except TypeError as error:
+        size, strange = _entries(value, limits.metadata), error
+    _within(size, limits)
+    _storable_tree(value, "metadata", depth=0)
+    if strange is not None:
+        try:
+            size = len(exact_json.dumps(value))
+        except TypeError as error:
+            raise Invalid("metadata", f"must be a JSON object: {error}") from None
+        _within(size, limits)
+    return value
+
+
+def _within(size: int, limits: Limits) -> None:
+    if size > limits.metadata:
+        raise TooLarge("metadata", f"has {size:,} bytes; the limit is {limits.metadata:,} (limits.metadata)")
+
+
+def _entries(value: dict[str, Any], most: int) -> int:
+    """How many entries there are in it, each of which takes a byte at least; counted as far as it matters."""
+    count = 0
+    pending: list[Any] = [value]
+    while pending and count <= most:
+        item = pending.pop()
+        count += len(item)
+        if count <= most:
+            inside = item.values() if isinstance(item, dict) else item
+            pending.extend(each for each in inside if isinstance(each, dict | list))
+    return count
+
+
+def _storable_tree(value: Any, field: str, depth: int) -> None:
+    if depth > 32:
+        raise TooLarge(field, "is nested more than 32 levels deep")
+    if isinstance(value, str):
+        storable(value, field)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise Invalid(field, "must be a number that JSON can say: neither infinite nor NaN")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            storable(str(key), field)
+            _storable_tree(item, f"{field}.{key}"[:100], depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            _storable_tree(item, field, depth + 1)
+
+
+def count(values: Sequence[object], field: str, limit: int, setting: str) -> None:
+    """A list that is not empty and not too long."""
+    if not values:
+        raise Invalid(field, "must name at least one")
+    if len(values) > limit:
+        raise TooLarge(field, f"has {len(values):,} entries; the limit is {limit:,} ({setting})")
+
+
+def _filters(values: Sequence[object], field: str) -> None:
+    # Each costs the database a look.
+    if len(values) > MAX_FILTERS:
+        raise TooLarge(field, f"has {len(values):,} entries; the limit is {MAX_FILTERS}")
+
+
+def narrowing(query: Any, limits: Limits) -> None:
+    """What a search or a list is narrowed to: as many filters as may be, of names that there can be, and times."""
+    for field in ("app_ids", "category_ids", "namespaces", "threads", "kinds", "categories"):
+        _filters(getattr(query, field, ()), field)
+    for field in ("namespaces", "threads", "kinds", "categories"):
+        for value in getattr(query, field):
+            name(value, field, limits)
+    for field in ("created_from", "created_to"):
+        moment(getattr(query, field), field)
+
+
+def moment(value: datetime | None, field: str) -> None:
+    """A time that means the same everywhere."""
+    if value is not None and value.tzinfo is None:
+        raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
+
+
+def ttl(days: int | None, expires_at: datetime | None) -> None:
+    """After how many days something expires, said so or by a time."""
+    if days is not None:
+        if expires_at is not None:
+            raise Invalid("ttl_days", "must be left out where expires_at is given")
+        between(days, "ttl_days", 1, MAX_DAYS)
+
+
+def between(value: int, field: str, low: int, high: int) -> int:
+    """A number in a closed range."""
+    if not low <= value <= high:
+        raise Invalid(field, f"must be from {low:,} to {high:,}, not {value:,}")
+    return value

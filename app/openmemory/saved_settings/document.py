@@ -1,0 +1,262 @@
+"""What is saved, laid over what the settings say. Pure: sections in, sections out.
+
+A section is `{"provider": …, "config": {…}}`. A saved one counts as a whole; one that was never saved is the settings'.
+So a row in the database overrides no setting that nobody meant to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from openmemory.config.settings import EmbedderSettings, Settings
+from openmemory.egress.policy import EgressRefused, Origin
+from openmemory.embeddings.opening import PACKAGED, default_model, without_secrets
+from openmemory.errors import Invalid
+from openmemory.saved_settings.providers import (
+    BY_SETTINGS,
+    EMBEDDERS,
+    LLMS,
+    OLLAMA,
+    WITHOUT_KEY,
+    address_field,
+    canonical,
+    check_reference,
+    needs_address,
+    reference,
+)
+from openmemory.saved_settings.saved import read
+from openmemory.saved_settings.schemas import MASK
+
+Section = dict[str, Any]
+Part = Literal["llm", "embedder"]
+
+SETTINGS_KEY = "settings_key"
+"""Stands in a stored section for the key of the settings, which is not copied into the database."""
+
+_PROPOSED = {"model": "gpt-4o-mini", "temperature": 0.1, "max_tokens": 2000, "api_key": "env:OPENAI_API_KEY"}
+"""What is shown where no language model is chosen: OpenMemory's default. Nothing is sent to it until it is saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What the settings say. `addresses` are those that an administrator wrote there."""
+
+    llm: Section
+    embedder: Section
+    llm_chosen: bool
+    addresses: tuple[str, ...]
+    embedder_settings: EmbedderSettings = field(repr=False)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Baseline:
+        """The part of the settings that can be saved over."""
+        embedder, llm = settings.embedder, settings.llm
+        known = without_secrets(embedder)
+        config: dict[str, Any] = {"model": embedder.model or default_model(embedder.provider)}
+        _put(config, embedder.api_key.get_secret_value(), "api_key")
+        _put(config, known["base_url"], address_field(embedder.provider))
+        _put(config, embedder.dimensions, "embedding_dims")
+        asked: dict[str, Any] = dict(_PROPOSED)
+        if llm.chosen:
+            asked = {"model": llm.model, "temperature": llm.temperature, "max_tokens": llm.max_tokens}
+            _put(asked, llm.api_key.get_secret_value(), "api_key")
+            _put(asked, llm.base_url, address_field(llm.provider))
+        sections = (
+            {"provider": llm.provider if llm.chosen else "openai", "config": asked},
+            {"provider": embedder.provider, "config": config},
+        )
+        named = (*map(address_of, sections), known["base_url"], llm.base_url)
+        return cls(*sections, llm.chosen, tuple(filter(None, named)), embedder)
+
+    def names(self, address: str) -> bool:
+        """Whether the settings name the origin of an address."""
+        return bool(address) and _origin(address) in {_origin(known) for known in self.addresses}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What was saved. `kept` are the keys of embedders whose vectors are in use though others were saved since."""
+
+    instructions: str | None = None
+    llm: Section | None = None
+    embedder: Section | None = None
+    kept: tuple[Mapping[str, str], ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """The parts of the column that cannot be read, and so count as not saved; the next change leaves them out."""
+
+    @classmethod
+    def of(cls, value: Any) -> Stored:
+        """Read the column, whatever stands in it."""
+        saved = read(value)
+        return cls(saved.instructions, saved.llm, saved.embedder, saved.kept, saved.unreadable)
+
+    def value(self) -> dict[str, Any]:
+        """What the column holds: only what was saved."""
+        value: dict[str, Any] = {}
+        if self.instructions is not None:
+            value["openmemory"] = {"custom_instructions": self.instructions}
+        if mem0 := {name: part for name in ("llm", "embedder") if (part := getattr(self, name)) is not None}:
+            value["mem0"] = mem0
+        if self.kept:
+            value["kept"] = [dict(one) for one in self.kept]
+        return value
+
+
+def present(part: Part, stored: Stored, baseline: Baseline) -> Section:
+    """The section that is in force."""
+    section: Section = getattr(stored, part) or getattr(baseline, part)
+    return section
+
+
+def shown(part: Part, stored: Stored, baseline: Baseline) -> Section:
+    """A section as answers show it: keys masked, references as they are."""
+    section = present(part, stored, baseline)
+    config = {name: value for name, value in section["config"].items() if name != SETTINGS_KEY}
+    key = key_of(section, getattr(baseline, part))
+    config["api_key"] = key if key is None or reference(key) is not None else MASK
+    return {"provider": section["provider"], "config": config}
+
+
+def key_of(section: Section, base: Section) -> str | None:
+    """The key of a section, or its reference. That of the settings only for the place that the settings name."""
+    config = section["config"]
+    if config.get(SETTINGS_KEY):
+        return base["config"].get("api_key") if same_place(section, base) else None
+    key: str | None = config.get("api_key")
+    return key
+
+
+def address_of(section: Section) -> str:
+    """Where a section's model is asked; empty: at the provider's own address."""
+    name = address_field(section["provider"])
+    given = str(section["config"].get(name) or "").rstrip("/") if name else ""
+    return given or (OLLAMA if canonical(section["provider"]) == "ollama" else "")
+
+
+def same_place(one: Section, other: Section) -> bool:
+    """Whether a key that was given for one may go to the other."""
+    same = canonical(one["provider"]) == canonical(other["provider"])
+    return same and address_of(one) == address_of(other)
+
+
+def addresses_in(section: Section) -> Iterable[tuple[str, str]]:
+    """Every address in a section with its key, those of other providers too; Ollama's own where none is given."""
+    for name, value in section["config"].items():
+        if name.endswith("_base_url") and value:
+            yield name, str(value)
+    own = address_field(section["provider"])
+    if own and not section["config"].get(own) and (address := address_of(section)):
+        yield own, address
+
+
+def settled(part: Part, sent: Section, stored: Stored, baseline: Baseline, *, chosen: bool = False) -> Section | None:
+    """What is to be stored of a section that was sent; what is sent back as it was shown changes nothing.
+
+    `chosen`: storing it is meant even so.
+
+    Raises:
+        Invalid: a field cannot be used.
+    """
+    sent = _clean(sent)
+    before = present(part, stored, baseline)
+    if sent == _clean(shown(part, stored, baseline)) and not chosen:
+        known: Section | None = getattr(stored, part)
+        return known
+    where = f"mem0.{part}"
+    _check_provider(part, sent, where)
+    config = dict(sent["config"])
+    key = config.pop("api_key", None)
+    if key is not None and set(key) == {"*"}:
+        config |= _unchanged(sent, before, getattr(baseline, part), f"{where}.config.api_key")
+    elif (name := reference(key)) is not None:
+        if canonical(sent["provider"]) not in WITHOUT_KEY:
+            address = address_of(sent)
+            elsewhere = bool(address) and not baseline.names(address)
+            check_reference(name, sent["provider"], f"{where}.config.api_key", elsewhere=elsewhere)
+        config["api_key"] = f"env:{name}"
+    elif key is not None and canonical(sent["provider"]) not in WITHOUT_KEY:
+        config["api_key"] = key
+    return {"provider": sent["provider"], "config": config}
+
+
+def merged(sent: Mapping[str, Any], before: Section) -> Section:
+    """A part of a section laid over what is shown of it. With another provider nothing of the old one is taken over."""
+    provider = str(sent.get("provider", before["provider"]))
+    changes = dict(sent.get("config", {}))
+    if canonical(provider) != canonical(before["provider"]):
+        config = {"model": default_model(canonical(provider))} | {
+            name: value for name, value in before["config"].items() if name in ("temperature", "max_tokens")
+        }
+    else:
+        config = dict(before["config"])
+    return {"provider": provider, "config": config | changes}
+
+
+def embedder_settings(section: Section, key: str, base: EmbedderSettings) -> EmbedderSettings:
+    """A section as the settings say it. `base` has what a section does not tell."""
+    provider, config = canonical(section["provider"]), section["config"]
+    return EmbedderSettings.model_validate(
+        {
+            "provider": provider,
+            "model": "" if provider == "local" else config["model"],
+            "api_key": key,
+            "base_url": address_of(section),
+            "dimensions": config.get("embedding_dims") or 0,
+            "timeout": base.timeout,
+            "threads": base.threads,
+        }
+    )
+
+
+def _check_provider(part: Part, sent: Section, where: str) -> None:
+    provider, model = canonical(sent["provider"]), sent["config"].get("model", "")
+    known = LLMS if part == "llm" else EMBEDDERS
+    if part == "embedder" and provider in BY_SETTINGS:
+        raise Invalid(
+            f"{where}.provider", f"{provider} is chosen by the settings alone (embedder.provider in openmemory.toml)"
+        )
+    if provider not in known:
+        raise Invalid(f"{where}.provider", f"no provider of this name; known are {', '.join(sorted(known))}")
+    if not model:
+        raise Invalid(f"{where}.config.model", f"must be named, {provider} has no default")
+    if provider == "local" and model not in PACKAGED:
+        raise Invalid(f"{where}.config.model", f"local is the packaged model, {PACKAGED[0]}")
+    if provider == "local" and sent["config"].get("embedding_dims"):
+        raise Invalid(f"{where}.config.embedding_dims", "must be left out for local")
+    if provider != "local" and model == PACKAGED[0]:
+        raise Invalid(f"{where}.config.model", f"is the packaged one; name a model of {provider}")
+    own = address_field(provider)
+    if own and needs_address(provider) and not sent["config"].get(own):
+        raise Invalid(f"{where}.config.{own}", f"must be given for {provider}")
+
+
+def _unchanged(sent: Section, before: Section, base: Section, field: str) -> dict[str, Any]:
+    """The key that a masked one stands for."""
+    if canonical(sent["provider"]) in WITHOUT_KEY:
+        return {}
+    if same_place(sent, before):
+        if before is not base and not before["config"].get(SETTINGS_KEY):
+            return {"api_key": known} if (known := before["config"].get("api_key")) else {}
+        return {SETTINGS_KEY: True}
+    if same_place(sent, base) and base["config"].get("api_key"):
+        return {SETTINGS_KEY: True}
+    raise Invalid(field, "is masked, but no key was ever given for this provider and address; send the key itself")
+
+
+def _clean(section: Section) -> Section:
+    config = {name: value for name, value in section["config"].items() if value is not None and value != ""}
+    return {"provider": section["provider"].strip(), "config": config}
+
+
+def _origin(address: str) -> Origin | None:
+    try:
+        return Origin.of(address if "://" in address else f"http://{address}")
+    except EgressRefused:
+        return None
+
+
+def _put(config: dict[str, Any], value: Any, name: str | None) -> None:
+    if value and name:
+        config[name] = value

@@ -1,0 +1,149 @@
+"""Which embedder is configured now, by what was saved or else by the settings, and how it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from openmemory.config.settings import EmbedderSettings
+from openmemory.database.engine import Database
+from openmemory.egress.clients import Egress
+from openmemory.embeddings.cache import CachedEmbedder
+from openmemory.embeddings.opening import Absent, open_embedder, without_secrets
+from openmemory.embeddings.port import EmbedderUnavailable
+from openmemory.errors import Invalid, SetupError
+from openmemory.index.generations.watcher import Wanted
+from openmemory.saved_settings import document
+from openmemory.saved_settings.document import Baseline, Stored
+from openmemory.saved_settings.providers import canonical, expanded
+from openmemory.saved_settings.row import stored_now
+
+TRIAL = 15.0
+"""Seconds that a model has to answer whoever saved it. The first one of a provider imports its library meanwhile."""
+
+_SAVED = "saved"
+"""Stands in the record of an embedder that was saved over REST: its address is not trusted like one of the settings."""
+
+
+class Embedders:
+    """Opens embedders. What was saved is read again whenever somebody asks, so every process follows.
+
+    `tokenwise`: they give tokens vectors too, if they can.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        baseline: Baseline,
+        data_dir: Path,
+        egress: Egress,
+        environ: Mapping[str, str],
+        *,
+        tokenwise: bool = True,
+    ) -> None:
+        self._database = database
+        self._baseline = baseline
+        self._data_dir = data_dir
+        self._egress = egress
+        self._environ = environ
+        self._tokenwise = tokenwise
+        self._stored = Stored()
+
+    async def first(self) -> Wanted:
+        """The embedder that is configured at a start.
+
+        Raises:
+            SetupError: that of the settings cannot be used as configured.
+            Unavailable: PostgreSQL does not answer.
+        """
+        self._stored = await self._read()
+        return self._wanted(self._stored)
+
+    async def configured(self) -> Wanted | None:
+        """The embedder, if it is another one than when this was last asked.
+
+        Raises:
+            Unavailable: PostgreSQL does not answer.
+        """
+        before, self._stored = self._stored.embedder, await self._read()
+        return None if self._stored.embedder == before else self._wanted(self._stored)
+
+    def recorded(self, record: dict[str, Any]) -> CachedEmbedder:
+        """An embedder that was configured before. A key goes to no other provider or address than it was given for.
+
+        Raises:
+            SetupError: it cannot be used any more.
+            ValueError: the record cannot be read.
+        """
+        saved = bool(record.get(_SAVED))
+        base = self._baseline.embedder_settings
+        known = {name: value for name, value in record.items() if name != _SAVED}
+        other = EmbedderSettings.model_validate(known | {"timeout": base.timeout, "threads": base.threads})
+        key = self._key_for(other) if saved else None
+        if key is not None:
+            other = EmbedderSettings.model_validate(other.model_dump() | {"api_key": expanded(key, self._environ)})
+        elif (other.provider, other.base_url) == (base.provider, without_secrets(base)["base_url"]):
+            other = other.model_copy(update={"api_key": base.api_key, "base_url": base.base_url})
+        trusted = not saved or self._baseline.names(other.base_url)
+        return self._opened(other, trusted=trusted)
+
+    async def trial(self) -> str | None:
+        """What is wrong with an embedder that was just saved, found by asking it once.
+
+        None: nothing, or it is the one that this process knows already.
+        """
+        stored = await self._read()
+        if stored.embedder == self._stored.embedder:
+            return None
+        return await self.tried(stored)
+
+    async def tried(self, stored: Stored) -> str | None:
+        """What is wrong with the embedder that this names, found by asking it once; None: nothing."""
+        embedder = self._wanted(stored).embedder
+        try:
+            async with asyncio.timeout(TRIAL):
+                await embedder.dimension()
+        except EmbedderUnavailable as error:
+            return str(error)
+        except TimeoutError:
+            return f"no answer within {TRIAL:g} s"
+        finally:
+            await embedder.close()
+        return None
+
+    async def _read(self) -> Stored:
+        async with self._database.statement() as tx:
+            return await stored_now(tx)
+
+    def _wanted(self, stored: Stored) -> Wanted:
+        section, base = stored.embedder, self._baseline.embedder_settings
+        if section is None:
+            return Wanted(self._opened(base), without_secrets(base))
+        name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
+        try:
+            key = document.key_of(section, self._baseline.embedder)
+            if not section["config"].get(document.SETTINGS_KEY):
+                key = expanded(key, self._environ)
+            settings = document.embedder_settings(section, key or "", base)
+            trusted = self._baseline.names(settings.base_url)
+            embedder = self._opened(settings, trusted=trusted)
+        except (SetupError, Invalid) as error:
+            return Wanted(CachedEmbedder(Absent(name, error.message)), {})
+        except (ValidationError, KeyError, TypeError):
+            return Wanted(CachedEmbedder(Absent(name, "what was saved of it cannot be read")), {})
+        return Wanted(embedder, without_secrets(settings) | {_SAVED: True})
+
+    def _opened(self, settings: EmbedderSettings, *, trusted: bool = True) -> CachedEmbedder:
+        return open_embedder(settings, self._data_dir, self._egress, trusted=trusted, tokenwise=self._tokenwise)
+
+    def _key_for(self, settings: EmbedderSettings) -> str | None:
+        """The key that was saved for this very place: now, or for an embedder that was saved before."""
+        section = self._stored.embedder
+        place = settings.provider, settings.base_url
+        if section is not None and place == (canonical(section["provider"]), document.address_of(section)):
+            return document.key_of(section, self._baseline.embedder)
+        return next((one["api_key"] for one in self._stored.kept if place == (one["provider"], one["base_url"])), None)

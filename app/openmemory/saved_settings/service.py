@@ -1,0 +1,344 @@
+"""The use cases of the configuration: what is in force, changing it, and the embedder that it asks for.
+
+It is the service's and no user's: reading and changing it needs the scope `admin`. Every change is one transaction
+under the lock of its row, with an event of the audit log that names the fields and never a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, SecretStr
+
+from openmemory.audit import audit_log
+from openmemory.audit.audit_log import Event
+from openmemory.config.addresses import web_url
+from openmemory.config.settings import Settings
+from openmemory.database.engine import Database
+from openmemory.database.retry import again
+from openmemory.egress.clients import Egress
+from openmemory.egress.policy import EgressRefused
+from openmemory.errors import Invalid
+from openmemory.identity.principal import Principal, Scope
+from openmemory.llm.port import LanguageModel
+from openmemory.saved_settings import document, row
+from openmemory.saved_settings.document import Baseline, Part, Section, Stored
+from openmemory.saved_settings.providers import canonical, expanded
+from openmemory.saved_settings.schemas import (
+    ConfigPatch,
+    ConfigSchema,
+    EmbedderProvider,
+    LLMProvider,
+    OpenMemoryConfig,
+    VectorStoreProvider,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What the extraction of facts goes by. No language model: none was chosen, and nothing may be sent to one."""
+
+    llm: LanguageModel | None
+    custom_instructions: str | None
+
+
+class Configuration:
+    """Reading, changing and resetting what pages and programs may configure."""
+
+    def __init__(self, database: Database, settings: Settings, egress: Egress, environ: Mapping[str, str]) -> None:
+        self._database = database
+        self._settings = settings
+        self._egress = egress
+        self._environ = environ
+        self.baseline = Baseline.of(settings)
+
+    async def read(self, principal: Principal) -> ConfigSchema:
+        """What is in force, keys masked. Nothing is stored by looking: what was never saved follows the settings.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+        """
+        principal.must(Scope.ADMIN)
+        async with self._database.transaction() as tx:
+            stored = await row.stored_now(tx)
+            await audit_log.record(tx, principal, Event.CONFIG_READ)
+        return self._view(stored)
+
+    async def replace(self, principal: Principal, sent: ConfigSchema) -> ConfigSchema:
+        """Save a whole configuration: `openmemory` is merged, `mem0` replaced; either may be left out.
+
+        A section of `mem0` that is left out follows the settings again; one that comes as it was shown changes nothing.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            Invalid: a field cannot be used.
+        """
+        principal.must(Scope.ADMIN)
+        mem0 = sent.mem0
+        if mem0 is not None:
+            self._check_vector_store(mem0.vector_store)
+        sections = {part: _section(getattr(mem0, part)) for part in _PARTS if mem0 is not None}
+        await self._check_addresses(sections)
+
+        def change(stored: Stored) -> Stored:
+            for part, section in sections.items():
+                settled = None if section is None else document.settled(part, section, stored, self.baseline)
+                stored = _with(stored, part, settled)
+            return _instructed(stored, sent.openmemory)
+
+        return self._view(await self._save(principal, Event.CONFIG_CHANGE, change))
+
+    async def merge(self, principal: Principal, sent: ConfigPatch) -> ConfigSchema:
+        """Save the fields that were sent and leave the others; a section that is null follows the settings again.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            Invalid: a field cannot be used.
+        """
+        principal.must(Scope.ADMIN)
+        return self._view(await self._save(principal, Event.CONFIG_CHANGE, await self._merging(sent)))
+
+    async def reset(self, principal: Principal) -> ConfigSchema:
+        """Forget everything that was saved, so that the settings of this service are in force again.
+
+        OpenMemory saved its defaults, and with them a model of OpenAI's. Ours are the settings: whoever resets wants
+        back what the service does by itself, which may be a model that never leaves the machine.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+        """
+        principal.must(Scope.ADMIN)
+        return self._view(await self._save(principal, Event.CONFIG_RESET, lambda stored: Stored(kept=stored.kept)))
+
+    async def save_section(self, principal: Principal, part: Part, sent: LLMProvider | EmbedderProvider) -> Section:
+        """Save one model; a language model counts as chosen even if it is the one that is shown.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            Invalid: a field cannot be used.
+        """
+        principal.must(Scope.ADMIN)
+        section = sent.model_dump()
+        await self._check_addresses({part: section})
+
+        def change(stored: Stored) -> Stored:
+            settled = document.settled(part, section, stored, self.baseline, chosen=part == "llm")
+            return _with(stored, part, settled)
+
+        stored = await self._save(principal, Event.CONFIG_CHANGE, change)
+        return document.shown(part, stored, self.baseline)
+
+    async def save_instructions(self, principal: Principal, sent: OpenMemoryConfig) -> OpenMemoryConfig:
+        """Save what the language model is told besides.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+        """
+        principal.must(Scope.ADMIN)
+        stored = await self._save(principal, Event.CONFIG_CHANGE, lambda stored: _instructed(stored, sent))
+        return OpenMemoryConfig(custom_instructions=stored.instructions)
+
+    async def keep_vector_store(self, principal: Principal, sent: VectorStoreProvider | None) -> None:
+        """Take what is the case already, and refuse everything else: where vectors are is set by the settings.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            Invalid: it is another vector store than the one in use.
+        """
+        principal.must(Scope.ADMIN)
+        self._check_vector_store(sent)
+
+    async def effective(self) -> Effective:
+        """What is in force, with the keys themselves, for whoever asks the language model.
+
+        Raises:
+            Invalid: the variable that holds the key is not in the environment of this process.
+        """
+        async with self._database.statement() as tx:
+            stored = await row.stored_now(tx)
+        return Effective(self.language_model(stored), stored.instructions)
+
+    async def proposed(self, principal: Principal, sent: ConfigPatch) -> Stored:
+        """What would be stored if this were saved, which it is not: to be tried.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            Invalid: a field cannot be used.
+        """
+        principal.must(Scope.ADMIN)
+        change = await self._merging(sent)
+        async with self._database.transaction() as tx:
+            stored = change(await row.stored_now(tx))
+            await audit_log.record(tx, principal, Event.CONFIG_TEST)
+        return stored
+
+    def language_model(self, stored: Stored, *, shown: bool = False) -> LanguageModel | None:
+        """The language model that this names; `shown`: where none was chosen, the one that is proposed.
+
+        Raises:
+            Invalid: the variable that holds the key is not in the environment of this process.
+        """
+        if stored.llm is None and not self.baseline.llm_chosen and not shown:
+            return None
+        section, settings = document.present("llm", stored, self.baseline), self._settings.llm
+        config, address = section["config"], document.address_of(section)
+        key = document.key_of(section, self.baseline.llm)
+        by_settings = stored.llm is None and self.baseline.llm_chosen
+        return LanguageModel(
+            provider=canonical(section["provider"]),
+            model=config["model"],
+            temperature=config.get("temperature", settings.temperature),
+            max_tokens=config.get("max_tokens", settings.max_tokens),
+            api_key=SecretStr(key or "" if by_settings else expanded(key, self._environ)),
+            base_url=address or settings.base_url if by_settings else address,
+            trusted=by_settings or self.baseline.names(address),
+            by_settings=by_settings,
+            timeout=settings.timeout,
+            concurrency=settings.concurrency,
+        )
+
+    @again
+    async def prune(self) -> None:
+        """Forget the keys of embedders whose vectors are gone."""
+        async with self._database.transaction() as tx:
+            stored = await row.locked(tx)
+            kept = await row.still_needed(tx, stored.kept)
+            if kept != stored.kept:
+                await row.write(tx, replace(stored, kept=kept))
+
+    @again
+    async def _save(self, principal: Principal, event: Event, change: Callable[[Stored], Stored]) -> Stored:
+        async with self._database.transaction() as tx:
+            before = await row.locked(tx, make=True)
+            after = replace(change(before), unreadable=())
+            if after.embedder != before.embedder and before.embedder is not None:
+                after = replace(after, kept=await row.still_needed(tx, (*row.key_kept(before.embedder), *before.kept)))
+            if after != before:
+                await row.write(tx, after)
+            await audit_log.record(tx, principal, event, detail={"fields": _differing(before, after)})
+        return after
+
+    async def _merging(self, sent: ConfigPatch) -> Callable[[Stored], Stored]:
+        """What lays the fields that were sent over what is stored; their addresses are checked.
+
+        Raises:
+            Invalid: a field cannot be used.
+        """
+        fields = sent.model_dump(exclude_unset=True)
+        mem0 = fields.get("mem0", {})
+        if mem0 is None:
+            mem0 = dict.fromkeys(_PARTS)
+        elif sent.mem0 is not None:
+            self._check_vector_store(sent.mem0.vector_store)
+        changes: dict[Part, Section | None] = {part: mem0[part] for part in _PARTS if part in mem0}
+
+        def whole(stored: Stored, part: Part, section: Section | None) -> Section | None:
+            return None if section is None else document.merged(section, document.shown(part, stored, self.baseline))
+
+        await self._check_addresses(changes, whole)
+
+        def change(stored: Stored) -> Stored:
+            for part, sent_part in changes.items():
+                section = whole(stored, part, sent_part)
+                settled = None if section is None else document.settled(part, section, stored, self.baseline)
+                stored = _with(stored, part, settled)
+            if "openmemory" in fields and sent.openmemory is None:
+                return replace(stored, instructions=None)
+            return _instructed(stored, sent.openmemory)
+
+        return change
+
+    async def _check_addresses(
+        self,
+        sections: Mapping[Part, Section | None],
+        whole: Callable[[Stored, Part, Section | None], Section | None] = lambda _stored, _part, section: section,
+    ) -> None:
+        """Hold every new address against the policy, before anything is locked. `whole` completes a section.
+
+        Raises:
+            Invalid: it is no address of the web, or one that must not be reached.
+        """
+        async with self._database.statement() as tx:
+            stored = await row.stored_now(tx)
+        for part, sent in sections.items():
+            section = whole(stored, part, sent)
+            if section is None:
+                continue
+            known = set(document.addresses_in(document.shown(part, stored, self.baseline)))
+            for name, address in document.addresses_in(section):
+                if (name, address) in known:
+                    continue
+                field = f"mem0.{part}.config.{name}"
+                try:
+                    web_url(address)
+                    await self._egress.check(address, self.baseline.addresses)
+                except ValueError as error:
+                    raise Invalid(field, str(error)) from None
+                except EgressRefused as error:
+                    raise Invalid(field, str(error), code="address_not_allowed") from None
+
+    def _check_vector_store(self, sent: VectorStoreProvider | None) -> None:
+        """Raises `Invalid` for another one than the present."""
+        if sent is None:
+            return
+        qdrant, field = self._settings.qdrant, "mem0.vector_store"
+        if canonical(sent.provider) != "qdrant":
+            raise Invalid(
+                f"{field}.provider", "must be qdrant: vectors are in Qdrant; qdrant.url in the settings says where"
+            )
+        address = urlsplit(qdrant.url)
+        present = {
+            "collection_name": qdrant.collection, "url": qdrant.url or None, "host": address.hostname,
+            "port": address.port or (6333 if qdrant.url else None),
+        }  # fmt: skip
+        for name, value in sent.config.items():
+            if name not in present or value != present[name]:
+                setting = {"collection_name": "qdrant.collection"}.get(name, "qdrant.url")
+                raise Invalid(
+                    f"{field}.config.{name[:80]}",
+                    f"is set by the settings alone ({setting} in openmemory.toml); leave it out, or send null",
+                )
+
+    def _view(self, stored: Stored) -> ConfigSchema:
+        return ConfigSchema.model_validate(
+            {
+                "openmemory": {"custom_instructions": stored.instructions},
+                "mem0": {part: document.shown(part, stored, self.baseline) for part in _PARTS},
+            }
+        )
+
+
+_PARTS: tuple[Part, ...] = ("llm", "embedder")
+
+
+def _section(sent: BaseModel | None) -> Section | None:
+    return None if sent is None else sent.model_dump()
+
+
+def _with(stored: Stored, part: Part, section: Section | None) -> Stored:
+    return replace(stored, llm=section) if part == "llm" else replace(stored, embedder=section)
+
+
+def _instructed(stored: Stored, sent: OpenMemoryConfig | None) -> Stored:
+    if sent is None or "custom_instructions" not in sent.model_fields_set:
+        return stored
+    return replace(stored, instructions=sent.custom_instructions)
+
+
+def _differing(before: Stored, after: Stored) -> list[str]:
+    """The fields that differ, by name."""
+    one, other = _flat(before.value()), _flat(after.value())
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def _flat(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            found |= _flat(inner, f"{path}{name}.")
+        elif name != "kept":
+            found[path + name] = inner
+    return found

@@ -1,0 +1,105 @@
+"""Trying what somebody might save: each model is asked once, and nothing is stored."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from pydantic import BaseModel, Field
+
+from openmemory.errors import Invalid
+from openmemory.identity.principal import Principal
+from openmemory.llm.port import LlmUnavailable
+from openmemory.llm.providers import Llms
+from openmemory.saved_settings import document
+from openmemory.saved_settings.document import Stored
+from openmemory.saved_settings.embedders import Embedders
+from openmemory.saved_settings.providers import canonical
+from openmemory.saved_settings.schemas import ConfigPatch
+from openmemory.saved_settings.service import Configuration
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+_ASKED = 'Answer with the JSON object {"ok": true} and with nothing else.'
+
+
+class Tried(BaseModel):
+    """How one model answered."""
+
+    ok: bool
+    model: str = Field(description="Provider and model.")
+    detail: str | None = Field(default=None, description="What is wrong with it.")
+    seconds: float
+
+
+class Trial(BaseModel):
+    """How the models answered; null: not tried."""
+
+    llm: Tried | None = None
+    embedder: Tried | None = None
+
+
+class Trials:
+    """Asks the models of a configuration before it is saved."""
+
+    def __init__(self, configuration: Configuration, embedders: Embedders, llms: Llms) -> None:
+        self._configuration = configuration
+        self._embedders = embedders
+        self._llms = llms
+
+    async def run(self, principal: Principal, sent: ConfigPatch) -> Trial:
+        """Ask each model that is sent, or where none is, those that are in force.
+
+        Raises:
+            Forbidden: the principal is no administrator.
+            Invalid: a field cannot be used.
+        """
+        stored = await self._configuration.proposed(principal, sent)
+        given = sent.mem0.model_fields_set if sent.mem0 is not None else set()
+        trial = Trial()
+        if "llm" in given or not given:
+            trial.llm = await self._llm(stored, proposed="llm" in given)
+        if "embedder" in given or not given:
+            trial.embedder = await self._embedder(stored)
+        return trial
+
+    async def _llm(self, stored: Stored, *, proposed: bool) -> Tried | None:
+        started = time.monotonic()
+        section = document.present("llm", stored, self._configuration.baseline)
+        name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
+        wrong: str | None = None
+        try:
+            model = self._configuration.language_model(stored, shown=proposed)
+            if model is None:
+                return None
+            llm = self._llms.another(model)
+            try:
+                reply = await llm.ask([{"role": "user", "content": _ASKED}], _SCHEMA)
+            finally:
+                await llm.close()
+            if not _is_object(reply.text):
+                wrong = "it answers, but with no JSON; facts may be extracted badly"
+        except LlmUnavailable as error:
+            wrong = str(error)
+        except Invalid as error:
+            wrong = error.message
+        return Tried(ok=wrong is None, model=name, detail=wrong, seconds=time.monotonic() - started)
+
+    async def _embedder(self, stored: Stored) -> Tried:
+        started = time.monotonic()
+        section = document.present("embedder", stored, self._configuration.baseline)
+        name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
+        wrong = await self._embedders.tried(stored)
+        return Tried(ok=wrong is None, model=name, detail=wrong, seconds=time.monotonic() - started)
+
+
+def _is_object(text: str) -> bool:
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        return isinstance(json.loads(text[start : end + 1]), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -1,0 +1,182 @@
+"""What was rewritten or put away since an earlier time, found as it was then: today's arms do not propose it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import (
+    CTE,
+    Integer,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    column,
+    func,
+    literal_column,
+    or_,
+    select,
+    text,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
+
+from openmemory.access.readable import readable_by
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller, Default
+from openmemory.index.models import Embedding
+from openmemory.index.port import Hit, Vector
+from openmemory.memories.models import Memory
+from openmemory.search.as_of import AS_OF, states, then, with_then
+from openmemory.search.bm25 import K1, B
+from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual
+from openmemory.search.lexical import LexicalHit
+from openmemory.search.readback import conditions, parameters
+from openmemory.search.schemas import SearchQuery
+
+_ACTIVE: Any = literal_column("'active'::memory_state")
+
+_LANGUAGE: Any = literal_column("(select language from lexicon)::regconfig")
+
+ASIDE = 2_000
+"""Memories that were changed since, the latest first, that are looked through."""
+
+_WORDS = Prepared(
+    text(
+        """
+        select l.lexeme, d.documents, n.documents, n.length
+        from unnest(lexical_words((select language from lexicon)::regconfig, :query)) l, lateral (
+          select count(*)::float8 as documents from memories m
+          where m.state = 'active' and lexical_keys(m.user_id, m.namespace, m.words)
+              && array[hashtextextended(l.lexeme, uuid_hash_extended(:user, 0))]) d, (
+          select count(*)::float8 as documents, (select avg(length)::float8 from (
+              select coalesce(m.word_count, length(m.words)) as length
+              from memories m where m.user_id = :user order by m.created_at desc limit 200) s) as length
+          from memories m where m.user_id = :user) n
+        """
+    ).bindparams(bindparam("query", type_=Text()), bindparam("user", type_=Uuid())),
+    plain=True,
+)
+"""The lexemes of the query with how many memories hold them, how many there are, and how long they are on average."""
+
+
+class Changed(NamedTuple):
+    """What was changed since, as both arms would have listed it, best first."""
+
+    dense: list[Hit]
+    words: list[LexicalHit]
+
+
+async def changed(tx: Tx, caller: Caller, query: SearchQuery, vector: Vector | None, model: str) -> Changed:
+    """What was changed since `query.as_of` and was there then: by its words of then, and, where it was put away and
+    still has vectors, by these."""
+    words = await _WORDS.rows(tx, {"query": query.text.replace("\x00", " "), "user": caller.user_id})
+    idf = {
+        lexeme: math.log(1 + (max(documents - holding, 0.0) + 0.5) / (holding + 0.5))
+        for lexeme, holding, documents, _ in words
+    }
+    bound = {
+        **caller.parameters,
+        **parameters(query),
+        "as_of": query.as_of,
+        "lexemes": list(idf),
+        "model": model,
+        "with_vectors": vector is not None,
+    }
+    rows = await _statement(caller.owner, caller.default, filtering(query.filter).shape).rows(tx, bound)
+    mean = max(words[0][3] or 1.0, 1.0) if words else 1.0
+    return await asyncio.to_thread(_listed, rows, idf, mean, vector)
+
+
+def _listed(rows: Sequence[Any], idf: Mapping[str, float], mean: float, vector: Vector | None) -> Changed:
+    said, near = [], []
+    for row in rows:
+        long = K1 * (1 - B + B * row.length / mean)
+        pairs = zip(row.lexemes or (), row.times or (), strict=True)
+        if (score := sum(idf[lexeme] * times * (K1 + 1) / (times + long) for lexeme, times in pairs)) > 0:
+            said.append(LexicalHit(row.id, score))
+        if vector is not None and row.vector:
+            windows = np.frombuffer(row.vector, dtype="<f4")
+            if windows.size % len(vector) == 0:
+                near.append(Hit(row.id, float((windows.reshape(-1, len(vector)) @ vector).max())))
+    return Changed(sorted(near, key=lambda hit: -hit.score), sorted(said, key=lambda hit: -hit.score))
+
+
+def _aside(owner: bool) -> CTE:
+    """The ids of what was changed last, and was written before the time: chosen first, by an index each, as looking
+    up what each memory was then takes longer than all the rest."""
+    mine = Memory.user_id == bindparam("caller_user_id", type_=Uuid()), Memory.created_at <= AS_OF
+    changed = select(Memory.id, Memory.updated_at)
+    rewritten = changed.where(
+        *mine, Memory.state == _ACTIVE, Memory.updated_at > AS_OF, Memory.revision > literal_column("1")
+    )
+    put_away = changed.where(*mine, Memory.state != _ACTIVE)
+    last = [
+        part.order_by(Memory.updated_at.desc(), Memory.id).limit(literal_column(str(ASIDE))).subquery()
+        for part in ((rewritten, put_away) if owner else (rewritten,))
+    ]
+    together = union_all(*(select(part.c.id, part.c.updated_at) for part in last)).subquery()
+    newest = select(together.c.id).order_by(together.c.updated_at.desc(), together.c.id)
+    return newest.limit(literal_column(str(ASIDE))).cte("aside").prefix_with("MATERIALIZED")
+
+
+@by_shape
+def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
+    """What was changed since, with how often it held each lexeme, and its vectors."""
+    caller = Caller.anyone(owner=owner, default=default)
+    parts = then(owner)
+    aside = _aside(owner)
+    kept = and_(
+        bindparam("with_vectors"),
+        Embedding.kind == literal_column("'memory'"),
+        Embedding.id == Memory.id,
+        Embedding.model == bindparam("model", type_=Text()),
+        Embedding.text_hash == Memory.hash,
+        parts.same,
+    )
+    found = (
+        select(
+            Memory.id,
+            func.lexical_words(_LANGUAGE, parts.content).label("words"),
+            Embedding.vector,
+        )
+        .select_from(with_then(aside.join(Memory, Memory.id == aside.c.id), parts).join(Embedding, kept, isouter=True))
+        .where(
+            or_(Memory.state != _ACTIVE, ~parts.same),
+            parts.there,
+            readable_by(caller, Memory, states=states(owner)),
+            conditions(shape),
+        )
+        .cte("found")
+        .prefix_with("MATERIALIZED")
+    )
+    held = (
+        func.unnest(found.c.words)
+        .table_valued(column("lexeme", Text), column("positions", ARRAY(Integer)), column("weights", ARRAY(Text)))
+        .render_derived("held")
+    )
+    wanted = held.c.lexeme == func.any(bindparam("lexemes", type_=ARRAY(Text)))
+    times = func.greatest(func.cardinality(held.c.positions), literal_column("1"))
+    lexemes, counts = (
+        select(func.array_agg(aggregate_order_by(what, held.c.lexeme)))
+        .select_from(held)
+        .where(wanted)
+        .correlate(found)
+        .scalar_subquery()
+        for what in (held.c.lexeme, times)
+    )
+    return Prepared(
+        select(
+            found.c.id,
+            func.length(func.ts_filter(found.c.words, literal_column("'{a,b,c,d}'"))).label("length"),
+            lexemes.label("lexemes"),
+            counts.label("times"),
+            found.c.vector,
+        ).order_by(found.c.id),
+        kept=is_usual(shape),
+    )

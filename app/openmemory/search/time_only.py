@@ -1,0 +1,93 @@
+"""What was written at a time: the answer to a question that holds nothing else ("what happened last week?")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import Boolean, DateTime, Integer, Text, Uuid, bindparam, column, func, literal_column, select, true
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from openmemory.content_policy.injection import LABEL
+from openmemory.database.compiled import Prepared
+from openmemory.database.engine import Tx
+from openmemory.identity.caller import Caller, Default
+from openmemory.memories.models import Memory
+from openmemory.search.as_of import findable, then
+from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual
+from openmemory.search.periods import Period
+from openmemory.search.readback import conditions, parameters
+from openmemory.search.schemas import SearchQuery
+
+_TIMES: Any = ARRAY(DateTime(timezone=True))
+
+
+class Written(NamedTuple):
+    """A memory, and when it was written."""
+
+    id: UUID
+    at: datetime
+
+
+async def written(tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int) -> list[Written]:
+    """What was written at one of the times, meets the query's filters and may be read by the caller, newest first, at
+    most `limit`. What is labelled as giving orders comes last, however new: it displaces nothing."""
+    plain = await _written(tx, caller, query, times, limit, labelled=False)
+    if len(plain) == limit:
+        return plain
+    return plain + await _written(tx, caller, query, times, limit - len(plain), labelled=True)
+
+
+async def _written(
+    tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int, *, labelled: bool
+) -> list[Written]:
+    shape = filtering(query.filter).shape
+    rows = await _statement(caller.owner, caller.default, query.as_of is not None, shape).rows(
+        tx,
+        {
+            **caller.parameters,
+            **parameters(query),
+            "starts": [time.start for time in times],
+            "ends": [time.end for time in times],
+            "labelled": labelled,
+            "as_of": query.as_of,
+            "limit": limit,
+        },
+    )
+    # Times may overlap: "in 2023 and in May 2023".
+    return [Written(*row) for row in dict.fromkeys(rows)][:limit]
+
+
+@by_shape
+def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Prepared:
+    """The newest of each time, which an index gives in that order."""
+    caller = Caller.anyone(owner=owner, default=default)
+    when = DateTime(timezone=True)
+    times = (
+        func.unnest(bindparam("starts", type_=_TIMES), bindparam("ends", type_=_TIMES))
+        .table_valued(column("start", when), column("until", when), name="times")
+        .render_derived()
+    )
+    label = Memory.labels.contains(literal_column(f"array['{LABEL}']", ARRAY(Text)))
+    source, may_find = findable(caller, then(owner) if as_then else None)
+    of_one = (
+        select(Memory.id, Memory.created_at)
+        .select_from(source)
+        .where(
+            Memory.user_id == bindparam("caller_user_id", type_=Uuid()),
+            Memory.created_at >= func.coalesce(times.c.start, literal_column("'-infinity'::timestamptz")),
+            Memory.created_at < func.coalesce(times.c.until, literal_column("'infinity'::timestamptz")),
+            label == bindparam("labelled", type_=Boolean()),
+            may_find,
+            conditions(shape),
+        )
+        .order_by(Memory.created_at.desc(), Memory.id.desc())
+        .limit(bindparam("limit", type_=Integer()))
+        .correlate(times)
+        .lateral("of_one")
+    )
+    found = select(of_one.c.id, of_one.c.created_at).select_from(times.join(of_one, true()))
+    newest = found.order_by(of_one.c.created_at.desc(), of_one.c.id.desc())
+    return Prepared(newest, plain=True, kept=is_usual(shape))

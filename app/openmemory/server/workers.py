@@ -1,0 +1,165 @@
+"""`openmemory serve --workers N`: one process owns the stores and the sockets, and keeps N others that serve.
+
+The parent answers no request. It owns the data folder, runs the built-in stores, and hands its workers the listening
+sockets: the kernel gives each connection to one that is idle. A worker that dies is replaced; they end with the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from socket import socket
+
+from openmemory.config.settings import Settings
+from openmemory.embedded.children import Child
+from openmemory.errors import SetupError
+from openmemory.server.processes import doors, loop_factory, say, settle, tell_inherited
+from openmemory.server.sockets import url_of
+from openmemory.server.stopping import Stopping
+from openmemory.server.worker import Order
+from openmemory.services import Stores, open_stores
+from openmemory.telemetry import logging as logs
+
+log = logging.getLogger(__name__)
+
+_STABLE = 60.0
+"""Seconds of life after which a death is no longer counted as a failed restart."""
+_LONGEST_PAUSE = 30.0
+_PATIENCE = 2.5
+"""Seconds that the workers get to stop; what the parent has to close needs the rest of its time."""
+
+
+def run(settings: Settings, sockets: list[socket]) -> None:
+    """Serve on the sockets with `settings.workers` processes until a signal.
+
+    Raises:
+        SetupError: the stores cannot be opened as configured, or a worker does not start.
+    """
+    logs.set_up(settings.log)
+    tell_inherited(settings)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(settings, sockets))
+
+
+async def _serve(settings: Settings, sockets: list[socket]) -> None:
+    url = url_of(settings.host, sockets)
+    stopping = Stopping()
+    with stopping.on_signals():
+        async with AsyncExitStack() as stack:
+            folder, stores = await stack.enter_async_context(
+                open_stores(settings, listen=url, workers=settings.workers, serving=True)
+            )
+            if not settings.qdrant.url:
+                from openmemory.server.hosting import hosted_index
+
+                stores = await stack.enter_async_context(hosted_index(stores))
+
+            def ready() -> None:
+                settle()
+                folder.publish(url)
+                say(doors(settings, folder.path, url))
+
+            crew = Crew(settings, stores, sockets, ready)
+            stopping.end(crew.stop, at_last=crew.kill)
+            await crew.work()
+
+
+class Crew:
+    """The workers. `ready` is called once, when all of them serve."""
+
+    def __init__(self, settings: Settings, stores: Stores, sockets: list[socket], ready: Callable[[], None]) -> None:
+        self._settings = settings
+        self._stores = stores
+        self._sockets = sockets
+        self._ready = ready
+        self._stopping = asyncio.Event()
+        self._children: dict[int, Child] = {}
+        self._serving: set[int] = set()
+        self._started = False
+
+    async def work(self) -> None:
+        """Keep the workers until `stop`.
+
+        Raises:
+            SetupError: one does not start, at the first time.
+        """
+        places = [asyncio.create_task(self._keep(place)) for place in range(1, self._settings.workers + 1)]
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            # Before that a place ends only by failing.
+            await asyncio.wait([*places, stopped], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.stop()
+            await asyncio.wait([stopped, *places], timeout=_PATIENCE)
+            self.kill()
+            failed = [found for found in await asyncio.gather(*places, return_exceptions=True) if found is not None]
+        if failed:
+            raise failed[0]
+
+    def stop(self) -> None:
+        """Tell the workers to stop in good order."""
+        self._stopping.set()
+        for child in self._children.values():
+            child.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End those that still live."""
+        for child in self._children.values():
+            child.signal(signal.SIGKILL)
+
+    async def _keep(self, place: int) -> None:
+        """One worker after the other: the next at once if the last one lived long, else after a growing pause."""
+        loop = asyncio.get_running_loop()
+        pause = 0.0
+        while not self._stopping.is_set():
+            since = loop.time()
+            try:
+                ended = f"exit status {await self._one(place)}"
+            except OSError as error:  # no process, no pipe: the machine may have one later
+                ended = str(error)
+            if self._stopping.is_set():
+                return
+            if not self._started:
+                raise SetupError(f"a worker process did not start ({ended}); its messages tell why")
+            if loop.time() - since > _STABLE:
+                pause = 0.0
+            log.error("worker %d ended (%s); it is replaced in %g s", place, ended, pause)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._stopping.wait()
+            except TimeoutError:
+                pause = min(max(0.2, 2 * pause), _LONGEST_PAUSE)
+
+    async def _one(self, place: int) -> int:
+        """Run one worker to its end; its exit code."""
+        child = self._start()
+        self._children[place] = child
+        noting = asyncio.create_task(self._note_ready(place, child))
+        try:
+            return await child.exited()
+        finally:
+            noting.cancel()
+            await asyncio.wait([noting])
+            self._serving.discard(place)
+            del self._children[place]
+            child.close()
+
+    def _start(self) -> Child:
+        listening = [opened.fileno() for opened in self._sockets]
+        pipe = os.pipe()
+        order = Order(self._settings, self._stores, listening, pipe[1])
+        return Child("openmemory.server.worker", order.to_json(), inherited=listening, ready=pipe)
+
+    async def _note_ready(self, place: int, child: Child) -> None:
+        if not await child.ready():
+            return
+        self._serving.add(place)
+        if self._started:
+            log.info("worker %d serves again (process %d)", place, child.pid)
+        elif len(self._serving) == self._settings.workers:
+            self._started = True
+            self._ready()

@@ -1,0 +1,56 @@
+"""Logging to standard error: lines for people, or JSON for collectors."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+import orjson
+
+from openmemory.config.settings import Log
+
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    code: f"\\u{code:04x}" for code in (0x2028, 0x2029)
+}
+"""A client's path must not begin a line of its own, nor drive the screen of whoever reads the log."""
+
+
+class _Text(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = record.message.translate(_CONTROL)
+        return super().formatMessage(record)
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+def set_up(settings: Log) -> None:
+    """Send every logger to standard error; call after importing libraries that install handlers of their own."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        _Json() if settings.format == "json" else _Text("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.level.upper())
+    # At debug the SDKs of providers write what they send: the texts of memories.
+    for name in ("openai", "qdrant_client", "mem0"):
+        logging.getLogger(name).setLevel(max(logging.INFO, root.level))
+    for name in ("mcp", "httpx", "httpcore", "apscheduler", "uvicorn.access", "sse_starlette", "alembic"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(max(logging.WARNING, root.level))
+    # Whatever it says is about a message that a client was refused, and repeats parts of that.
+    logging.getLogger("mcp.server.sse").setLevel(logging.CRITICAL)

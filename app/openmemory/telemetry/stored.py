@@ -1,0 +1,158 @@
+"""What PostgreSQL knows: one statement, asked when somebody asks us, and given up soon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from sqlalchemy import text
+
+from openmemory.database.engine import Database
+from openmemory.errors import Unavailable
+from openmemory.index.sync.outbox import STUCK_AFTER
+
+DEADLINE = 2.0
+"""Seconds that PostgreSQL has to answer a scrape."""
+
+_SAME = " From PostgreSQL: the same at every replica."
+_KEPT = " over the runs of the last 30 days that PostgreSQL keeps, so that it can fall. The same at every replica."
+
+_ASK = text(
+    f"""
+    WITH runs AS (
+        SELECT trigger, started_at, finished_at, statistics, error,
+            CASE WHEN finished_at IS NULL THEN 'unfinished' WHEN error IS NOT NULL THEN 'failed'
+                WHEN (statistics ->> 'errors')::float8 > 0 THEN 'partial' ELSE 'success' END AS outcome
+        FROM sync_runs
+    ), last AS (
+        SELECT * FROM runs WHERE finished_at IS NOT NULL ORDER BY started_at DESC LIMIT 1
+    )
+    SELECT marks.*, captures.*,
+        (SELECT jsonb_build_object('at', extract(epoch FROM finished_at), 'outcome', outcome, 'statistics', statistics,
+            'seconds', extract(epoch FROM finished_at - started_at)) FROM last) AS last,
+        (SELECT extract(epoch FROM max(finished_at)) FROM runs WHERE outcome = 'success') AS success,
+        (SELECT jsonb_agg(r) FROM (
+            SELECT trigger, outcome, count(*) FROM runs GROUP BY 1, 2) AS r) AS runs,
+        (SELECT jsonb_object_agg(name, total) FROM (
+            SELECT entry.key AS name, sum(entry.value::float8) AS total
+            FROM runs, jsonb_each(statistics) AS entry WHERE jsonb_typeof(entry.value) = 'number' GROUP BY 1
+        ) AS sums) AS sums
+    FROM (
+        SELECT count(*) AS waiting, count(*) FILTER (WHERE attempts >= {STUCK_AFTER}) AS stuck,
+            coalesce(extract(epoch FROM now() - min(marked_at)), 0) AS oldest
+        FROM index_marks
+    ) AS marks, (
+        SELECT count(*) AS captures_waiting,
+            coalesce(extract(epoch FROM now() - min(created_at)), 0) AS oldest_capture
+        FROM captures WHERE status IN ('pending', 'working')
+    ) AS captures
+    """  # noqa: S608 - a constant of ours
+)
+
+
+class Stored:
+    """Asks PostgreSQL once for all who scrape at the same time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asking: asyncio.Task[Any] | None = None
+
+    async def families(self) -> list[Metric]:
+        """What is known; without an answer in time only that PostgreSQL is not up."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask(), name="scrape")
+        # Not cancelled when it is late: taking a statement back from a server that hangs takes longer still.
+        done, _ = await asyncio.wait([self._asking], timeout=DEADLINE)
+        row = self._asking.result() if done else None
+        up = GaugeMetricFamily(
+            "openmemory_up",
+            f"1 if the dependency answered this process within {DEADLINE:g} s. While PostgreSQL does not, what it knows"
+            " is left out.",
+            labels=("dependency",),
+        )
+        up.add_metric(("postgres",), float(row is not None))
+        return [up] if row is None else [up, *_marks(row), *_captures(row), *_last_run(row), *_kept_runs(row)]
+
+    async def _ask(self) -> Any:
+        try:
+            async with self._database.statement() as tx:
+                return (await tx.execute(_ASK)).one()
+        except Unavailable:
+            return None
+
+
+def _marks(row: Any) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "openmemory_index_marks_waiting", "Items that the vector index still has to learn of." + _SAME, row.waiting
+    )
+    yield GaugeMetricFamily(
+        "openmemory_index_marks_stuck", f"Those that failed {STUCK_AFTER} times; still tried." + _SAME, row.stuck
+    )
+    yield GaugeMetricFamily(
+        "openmemory_index_oldest_mark_age_seconds", "Age of the oldest of them; 0: none." + _SAME, float(row.oldest)
+    )
+
+
+def _captures(row: Any) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "openmemory_captures_waiting",
+        "Texts and conversations of which the language model still has to make memories." + _SAME,
+        row.captures_waiting,
+    )
+    yield GaugeMetricFamily(
+        "openmemory_captures_oldest_age_seconds",
+        "Age of the oldest of them; 0: none." + _SAME,
+        float(row.oldest_capture),
+    )
+
+
+def _last_run(row: Any) -> Iterator[Metric]:
+    last: dict[str, Any] | None = row.last
+    if last is None:
+        return
+    yield GaugeMetricFamily(
+        "openmemory_sync_last_run_timestamp_seconds", "When the last run of the sync ended." + _SAME, last["at"]
+    )
+    yield GaugeMetricFamily("openmemory_sync_last_run_duration_seconds", "How long it took." + _SAME, last["seconds"])
+    yield GaugeMetricFamily(
+        "openmemory_sync_last_run_success",
+        "1 if it ended well, 0 if it failed or could not deliver everything." + _SAME,
+        float(last["outcome"] == "success"),
+    )
+    found = GaugeMetricFamily("openmemory_sync_last_run_items", "What it found and did." + _SAME, labels=("statistic",))
+    for name, value in _numbers(last["statistics"]):
+        found.add_metric((name,), value)
+    yield found
+    if row.success is not None:
+        yield GaugeMetricFamily(
+            "openmemory_sync_last_success_timestamp_seconds",
+            "When the last run that ended well did so." + _SAME,
+            float(row.success),
+        )
+
+
+def _kept_runs(row: Any) -> Iterator[Metric]:
+    runs = GaugeMetricFamily(
+        "openmemory_sync_recent_runs",
+        "Runs by what started them and how they ended," + _KEPT,
+        labels=("trigger", "outcome"),
+    )
+    for run in row.runs or ():
+        runs.add_metric((run["trigger"], run["outcome"]), run["count"])
+    yield runs
+    items = GaugeMetricFamily(
+        "openmemory_sync_recent_items", "What they found and did, summed up" + _KEPT, labels=("statistic",)
+    )
+    for name, value in _numbers(row.sums):
+        items.add_metric((name,), value)
+    yield items
+
+
+def _numbers(statistics: dict[str, Any] | None) -> Iterator[tuple[str, float]]:
+    """Every number but the duration, which is told in seconds of its own."""
+    for name, value in (statistics or {}).items():
+        if isinstance(value, int | float) and name != "seconds":
+            yield name, float(value)
