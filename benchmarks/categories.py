@@ -24,7 +24,7 @@ from openmemory.config.sections import Categories
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import Embedder
 
-LABELLED = Path(__file__).parents[1] / "tests" / "memories" / "categories.jsonl"
+LABELLED = Path(__file__).parents[1] / "tests" / "categories" / "categories.jsonl"
 
 
 class Case(NamedTuple):

@@ -25,7 +25,7 @@ from openmemory.egress.clients import Egress
 from openmemory.identity.principal import LOCAL
 from openmemory.memories.schemas import MemoryQuery
 from openmemory.services import Services
-from tests.access.authorization_server import AuthorizationServer
+from tests.access.oauth.authorization_server import AuthorizationServer
 from tests.mcp.conftest import serving
 from tests.mcp.streams import Stream, stream_of, tool
 

@@ -16,8 +16,8 @@ from openmemory.access.oauth.tokens import Tokens
 from openmemory.config.settings import Limits, OAuth
 from openmemory.egress.clients import Egress
 from openmemory.errors import SetupError, Unauthenticated, Unavailable
-from tests.access.authorization_server import AuthorizationServer
-from tests.access.signing import SigningKey
+from tests.access.oauth.authorization_server import AuthorizationServer
+from tests.access.oauth.signing import SigningKey
 from tests.egress.server import redirect, serving
 
 RESOURCE = "https://memory.example.com"

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from tests.access.authorization_server import AuthorizationServer
+from tests.access.oauth.authorization_server import AuthorizationServer
 
 BACK = "http://127.0.0.1:9/back"
 VERIFIER = "v" * 50

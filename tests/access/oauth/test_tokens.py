@@ -24,8 +24,8 @@ from openmemory.access.oauth.tokens import LARGEST, REMEMBERED, TokenClaims, Tok
 from openmemory.config.settings import Limits, OAuth
 from openmemory.egress.clients import Egress
 from openmemory.errors import Unauthenticated
-from tests.access.authorization_server import AuthorizationServer
-from tests.access.signing import SigningKey, encoded
+from tests.access.oauth.authorization_server import AuthorizationServer
+from tests.access.oauth.signing import SigningKey, encoded
 
 RESOURCE = "https://memory.example.com"
 

@@ -14,7 +14,7 @@ from openmemory.memories.lifecycle.upcoming import UpcomingPage, UpcomingQuery
 from openmemory.memories.models import State
 from openmemory.memories.schemas import Expiry, MemoryUpdate
 from openmemory.services import Services
-from tests.memories.lives import ended, made
+from tests.memories.lifecycle.lives import ended, made
 
 
 async def upcoming(services: Services, owner: Caller, within_days: int = 7, **more: Any) -> UpcomingPage:

@@ -17,7 +17,7 @@ from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import Expiry, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.services import Services
-from tests.memories.lives import aged, ended, made, state
+from tests.memories.lifecycle.lives import aged, ended, made, state
 
 
 def policy(criteria_type: Any = "user", name: str | None = None, *, days: int = 30) -> PolicyCreate:

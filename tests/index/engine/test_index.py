@@ -20,7 +20,7 @@ from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 
 ALICE = UUID(int=1)
 NAME = "memories__model__16__windows"
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 Build = Callable[..., Point]
 Direction = Callable[..., Vector]

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from tests.access.signing import SigningKey
+from tests.access.oauth.signing import SigningKey
 from tests.index.serving import served
 
 SCOPES = ("read", "write", "admin")
