@@ -28,6 +28,7 @@ from app.errors import (
     Unauthenticated,
     Unavailable,
 )
+from app.memories.secrets import redacted
 from app.rest.challenge import www_authenticate
 from app.sender import sender_of
 
@@ -180,9 +181,9 @@ def not_valid(errors: Sequence[Any]) -> str:
 
 
 def as_invalid(errors: Sequence[Any]) -> Invalid:
-    """The same as an error of the service, about the first field of all."""
+    """The same as an error of the service, about the first field of all; a field may be called like a secret."""
     field, _, problem = not_valid(errors).partition(": ")
-    return Invalid(field, problem)
+    return Invalid(redacted(field), redacted(problem))
 
 
 def _field(location: Sequence[str | int]) -> str:

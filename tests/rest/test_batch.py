@@ -59,6 +59,7 @@ async def test_what_is_refused_is_told_with_its_position_field_and_reason_and_no
         {"text": "four"},
         {"text": "five", "categories": [TOKEN]},
         6,
+        {"text": "seven", TOKEN: 1},
     ]
     body = {"user_id": new_user, "memories": entries}
     first, again = await client.post(BATCH, json=body), await client.post(BATCH, json=body)
@@ -67,6 +68,7 @@ async def test_what_is_refused_is_told_with_its_position_field_and_reason_and_no
     assert [(one["index"], one["field"], one["error"]) for one in told["refused"]] == [
         (1, "text", "secret_refused"), (2, "metadata.ci.token", "secret_refused"),
         (4, "categories", "secret_refused"), (5, "body", "invalid"),
+        (6, "[redacted: GitHub token]", "invalid"),
     ]  # fmt: skip
     assert all(one["detail"].startswith(f"{one['field']}: ") for one in told["refused"])
     assert [one for one in told["results"] if "error" in one] == told["refused"]
