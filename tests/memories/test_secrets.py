@@ -234,7 +234,8 @@ LONG = 1_000_000
      "eyJ", "eyJ-", "eyJa.", "eyJaaaaaaaaaaaaaaaaaaa.", "sk-", "sk-a-", "gh" + "p_", "SG.", "SG.aaaaaaaaaaaaaaaaaaaa.", "://",
      "://a:b:", "://a:bbb@", "-----" + "BEGIN PRIVATE KEY-----", "-----BEGIN ", "-----END PRIVATE KEY-----BEGIN RSA ",
      "om_aaaaaaaa_", "1:A", "123456:AAAA", "bearer ", "basic aaaaaaaa ", "Maaaaaaaaaaaaaaaaaaaaaaa.aaaaaa.", "xoxb-",
-     "api_key: ", "aws secret access key = ", "İ password: "],
+     "api_key: ", "aws secret access key = ", "İ password: ", "password=swordfish ://", "sk-your-",
+     "password=testtest "],
 )  # fmt: skip
 def test_a_hostile_megabyte_takes_time_in_proportion(piece: str) -> None:
     def seconds(length: int) -> float:
