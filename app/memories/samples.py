@@ -10,7 +10,8 @@ A value is no secret if
 5. it counts up from 1 or a: `12345678`, `abcdef123456`, or repeats one character;
 6. it is printed in many documentations: those of AWS, which end in `EXAMPLE`, and the head of a JSON Web Token alone;
 7. it follows a prefix as vendors have it and is a sample itself: `sk-or-v1-1234567890abcdef`. After the known prefix of
-   a vendor each of its parts may be any word if one of them is of examples: `xoxb-your-acme-token`.
+   a vendor each of its parts may be any word if one of them is of examples: `xoxb-your-acme-token`;
+8. it follows a name that is a placeholder, and is a word of examples: `user:pass@host`.
 
 Anything else in it makes it real: `Tr0ub4dor&3`, `Sommer2024!`, `example-` before 40 random characters. What stands
 beside it counts in three cases only. A token of at most 16 characters before an ellipsis is cut off. A password of one
@@ -177,6 +178,11 @@ def decoded(part: str) -> dict[str, object]:
 
 
 _LONGEST_HEAD = 8_192
+
+
+def stands_for_password(value: str) -> bool:
+    """Returns True if the value is what examples write behind `user:`, as in `user:pass@host`, or hardly anything."""
+    return len(value) < 3 or value.lower() in _OF_EXAMPLES
 
 
 def one_word(value: str) -> bool:

@@ -204,6 +204,8 @@ def _sample_login(user: str, password: str, host: str = "") -> bool:
     """Returns True if a name and its password are those of an example, or of every new installation."""
     if samples.sample(password):
         return True
+    if samples.placeholder(user) and samples.stands_for_password(password):
+        return True
     known = password == user or (user, password) == ("scott", "tiger")
     return samples.one_word(password) and (known or samples.is_local(f"://{host}", 0, 0))
 
