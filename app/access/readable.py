@@ -58,7 +58,6 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     if caller.owner:
         return mine
     app: ColumnElement[Any] = bindparam("caller_app_id")
-    app_is_active = exists().where(App.id == app, App.owner_id == bindparam("caller_user_id"), App.is_active)
     of_this_app = and_(
         AccessControl.user_id == bindparam("caller_user_id"),
         or_(AccessControl.subject_id == app, AccessControl.subject_id.is_(None)),
@@ -85,7 +84,7 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     ruled = func.coalesce(verdict, case((unruled, _constant("allow")), else_=_constant("deny"))) == _constant("allow")
     # Evaluated once per statement, not per row: without any rule the verdict is never looked for.
     allowed = case((has_rules, ruled), else_=unruled)
-    return and_(mine, app_is_active.correlate(None), allowed)
+    return and_(mine, is_not_paused(), allowed)
 
 
 def _valid(rows: Any, states: Sequence[str]) -> ColumnElement[bool]:
@@ -122,6 +121,12 @@ def within_reach(rows: Any) -> ColumnElement[bool]:
     """The rows in the namespaces that the caller's credential reaches: a part of `readable_by`."""
     namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))
     return or_(namespaces.is_(None), rows.namespace == func.any(namespaces))
+
+
+def is_not_paused() -> ColumnElement[bool]:
+    """The app that asks is not paused: a part of `readable_by` for apps."""
+    mine = App.id == bindparam("caller_app_id"), App.owner_id == bindparam("caller_user_id")
+    return exists().where(*mine, App.is_active).correlate(None)
 
 
 def _is_there(*which: ColumnElement[bool], order: Sequence[Any]) -> ColumnElement[bool]:
