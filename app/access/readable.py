@@ -123,6 +123,13 @@ def within_reach(rows: Any) -> ColumnElement[bool]:
     return or_(namespaces.is_(None), rows.namespace == func.any(namespaces))
 
 
+def stayed_within_reach(rows: Any) -> ColumnElement[bool]:
+    """The rows whose query looked at no namespace but those that the caller's credential reaches. `rows` is a mapped
+    class with namespaces, which are null if it looked everywhere."""
+    namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))
+    return or_(namespaces.is_(None), func.coalesce(rows.namespaces.contained_by(namespaces), false()))
+
+
 def is_not_paused() -> ColumnElement[bool]:
     """The app that asks is not paused: a part of `readable_by` for apps."""
     mine = App.id == bindparam("caller_app_id"), App.owner_id == bindparam("caller_user_id")

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Index, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import ForeignKey, Index, Text, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.access.models import NEW_ID, NOW
@@ -38,4 +38,6 @@ class MemoryAccessLog(Base):
     imported_at: Mapped[datetime | None]
     """When it came in from an archive, from when on it is kept; null for what was noted here."""
     access_type: Mapped[str]
+    namespaces: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
+    """The namespaces that the query in the metadata looked at; null: all of them, or nobody knows, or there is none."""
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", JSONB, server_default=text("'{}'"))

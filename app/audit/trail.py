@@ -49,11 +49,12 @@ class Access(StrEnum):
     RESTORE = "restore"
 
 
-_COLUMNS = ["memory_id", "app_id", "access_type", "metadata"]
+_COLUMNS = ["memory_id", "app_id", "access_type", "metadata", "namespaces"]
 
 
-def inserted(rows: CTE, metadata: Any) -> CTE:
-    """Part of a statement that reads: one access to each of the `id`s of `rows`, with its metadata.
+def inserted(rows: CTE, metadata: Any, namespaces: Any = None) -> CTE:
+    """Part of a statement that reads: one access to each of the `id`s of `rows`, with its metadata. `namespaces`: those
+    that a query in it looked at.
 
     Binds `log_app_id` and `log_access_type`.
     """
@@ -61,8 +62,9 @@ def inserted(rows: CTE, metadata: Any) -> CTE:
     # One that was erased since it was read has no log any more. In order of id, as all who lock several memories do.
     there = select(memory.c.id).where(memory.c.id == rows.c.id).with_for_update(read=True, key_share=True)
     accesses = select(
-        rows.c.id, bindparam("log_app_id", type_=Uuid), bindparam("log_access_type", type_=String), metadata
-    )
+        rows.c.id, bindparam("log_app_id", type_=Uuid), bindparam("log_access_type", type_=String), metadata,
+        literal_column("NULL::text[]") if namespaces is None else namespaces,
+    )  # fmt: skip
     accesses = accesses.where(there.correlate(rows).exists()).order_by(rows.c.id)
     return insert(MemoryAccessLog).from_select(_COLUMNS, accesses).cte("logged")
 

@@ -142,6 +142,41 @@ async def test_a_key_of_some_namespaces_reaches_no_other(locked, key, new_user):
     assert erase.status_code == 403
 
 
+async def test_a_key_of_some_namespaces_is_told_no_query_that_went_further(locked, key, services, new_user):
+    whole, narrow = await key(), await key(namespaces=["work", "spare"])
+    body = {"user_id": new_user, "text": "A fact of work.", "infer": False, "namespace": "work"}
+    row = (await locked.post(MEMORIES, headers=whole, json=body)).json()
+    asked = (
+        ("fact everywhere", whole, {}),
+        ("fact here", whole, {"namespace": "work"}),
+        ("fact in one too many", whole, {"namespaces": ["work", "home"]}),
+        ("fact within reach", narrow, {}),
+        ("fact of whoever asks for more", narrow, {"namespaces": ["work", "home"]}),
+    )
+    for words, headers, where in asked:
+        query = {"user_id": new_user, "query": words} | where
+        found = (await locked.post(f"{MEMORIES}/search", headers=headers, json=query)).json()["results"]
+        assert [result["id"] for result in found] == [row["id"]]
+    async with services.database.transaction() as tx:
+        # As an archive brings it in, which may say of an access whatever it likes.
+        imported = """
+            INSERT INTO memory_access_logs (memory_id, app_id, access_type, metadata, namespaces, imported_at)
+            SELECT :id, app_id, 'list', '{"asked": "fact of an archive"}', NULL, now() FROM memories WHERE id = :id
+        """
+        await tx.execute(text(imported), {"id": row["id"]})
+    path, size = f"{MEMORIES}/{row['id']}/access-log", {"page_size": 50}
+    every = (await locked.get(path, headers=whole, params=size)).json()
+    some = (await locked.get(path, headers=narrow, params=size)).json()
+    assert {log["metadata_"].get("query") for log in every["logs"]} >= {words for words, _, _ in asked}
+    # That there was an access is told, and no score by which a guess at the query could be tried.
+    assert [log["id"] for log in some["logs"]] == [log["id"] for log in every["logs"]]
+    within = {"fact here", "fact within reach", "fact of whoever asks for more"}
+    for whole_log, log in zip(every["logs"], some["logs"], strict=True):
+        words = whole_log["metadata_"].get("query") or whole_log["metadata_"].get("asked")
+        told = words is None or words in within
+        assert log["metadata_"] == (whole_log["metadata_"] if told else {}), words
+
+
 async def test_a_key_that_reads_writes_nothing_and_one_that_writes_reads_nothing(locked, key, new_user):
     reads, writes = await key(scopes=["read"]), await key(scopes=["write"])
     body = {"user_id": new_user, "text": "I ski.", "infer": False}
