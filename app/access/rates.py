@@ -90,7 +90,8 @@ class Rates:
             TooMany: more than `rates.searches` within `rates.window`.
         """
         if caller.principal.assistant:
-            await self.take(f"search:{caller.app_id}", self._searches)
+            # Who names an app that is not there cannot name another to be free again.
+            await self.take(f"search:{caller.known_app or caller.principal.id}", self._searches)
 
     async def request(self, principal: str, count: int = 1) -> None:
         """Count requests with a key or a token. A process takes a twentieth of the limit at a time.

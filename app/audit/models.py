@@ -33,7 +33,9 @@ class MemoryAccessLog(Base):
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"))
-    app_id: Mapped[UUID] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"))
+    app_id: Mapped[UUID | None] = mapped_column(ForeignKey("apps.id", ondelete="CASCADE"))
+    app_name: Mapped[str | None]
+    """The name under which somebody asked who may not make an app of that name; null: there is an app."""
     accessed_at: Mapped[datetime] = mapped_column(server_default=NOW)
     imported_at: Mapped[datetime | None]
     """When it came in from an archive, from when on it is kept; null for what was noted here."""

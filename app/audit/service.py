@@ -34,9 +34,9 @@ async def page(tx: Tx, caller: Caller, memory_id: UUID, page: int, page_size: in
             MemoryAccessLog.accessed_at,
             MemoryAccessLog.access_type,
             case((told, MemoryAccessLog.metadata_), else_=literal_column("'{}'::jsonb")).label("metadata_"),
-            App.name.label("app_name"),
+            func.coalesce(App.name, MemoryAccessLog.app_name, "").label("app_name"),
         )
-        .join(App, App.id == MemoryAccessLog.app_id)
+        .outerjoin(App, App.id == MemoryAccessLog.app_id)
         .where(of_memory)
         .order_by(MemoryAccessLog.accessed_at.desc(), MemoryAccessLog.id.desc())
         .limit(page_size)

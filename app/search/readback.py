@@ -120,8 +120,7 @@ async def readback(
             "limit": limit,
             "query": redacted(query.text),
             "method": method,
-            "log_app_id": caller.app_id,
-            "log_access_type": Access.SEARCH.value,
+            **trail.parameters(caller, Access.SEARCH),
             **journal.parameters(caller, Event.MEMORY_SEARCH, detail={"method": method}),
         },
     )
