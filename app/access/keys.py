@@ -215,10 +215,6 @@ class Keys:
         self._used[known.id] = datetime.now(UTC)
         return self._last_known(digest)
 
-    def was_good(self, key: str) -> bool:
-        """Whether a key was found valid at some time, which says nothing of now."""
-        return _digest(key) in self._known
-
     async def find(self, key: str, *, outage: bool = False) -> Principal | None:
         """Whose a key is, looked up; None if it is none of ours, or ended. `outage`: without PostgreSQL, whose it was.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 from uuid import uuid4
@@ -457,23 +458,59 @@ async def test_addresses_of_one_ipv6_network_are_one_client(make_client):
     assert statuses == [401] * 20 + [429]
 
 
-async def test_a_key_that_was_good_is_looked_up_although_its_address_is_shut_out(
+async def test_a_good_key_is_let_in_although_others_of_its_address_sent_wrong_ones(
     make_client, services, key, new_user, monkeypatch
 ):
-    good, params = await key(), {"user_id": new_user}
+    params = {"user_id": new_user}
     async with make_client(access={"require": "always"}) as http:
         http._transport.client = (f"198.51.100.{uuid4().int % 250}", 2)  # not one of the test above
-        assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
         await early_in_a_minute()
         for _ in range(25):
             wrong = {"X-API-Key": f"om_{uuid4().hex[:8]}_{'A' * 43}"}
             last = await http.get(MEMORIES, headers=wrong, params=params)
         assert last.status_code == 429
+        good = await key()  # that this service has never seen
+        assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
         monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)  # as after five seconds
         assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
         [mine] = await services.keys.list(LOCAL, user=new_user)
         await services.keys.revoke(LOCAL, mine.id)
-        assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 429
+        # Nothing tells a key that has ended from one that never was, or that is none at all.
+        refused = [
+            await http.get(MEMORIES, headers=headers, params=params)
+            for headers in (good, wrong, {"X-API-Key": "none"}, {"X-API-Key": good["Authorization"][7:-1] + "A"})
+        ]
+        assert {answer.status_code for answer in refused} == {429}
+        assert len({(answer.json()["error"], answer.json()["detail"]) for answer in refused}) == 1
+
+
+async def test_wrong_keys_do_not_keep_the_database_from_others(make_client, services, key, new_user, monkeypatch):
+    """Of those whose address sent too many, two are looked up at once, however many come."""
+    params, find, now, most = {"user_id": new_user}, services.keys.find, 0, 0
+
+    async def counted(*about: Any, **more: Any) -> Any:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        try:
+            return await find(*about, **more)
+        finally:
+            now -= 1
+
+    async with make_client(access={"require": "always"}) as http:
+        http._transport.client = (f"192.0.2.{uuid4().int % 250}", 1)
+        await early_in_a_minute()
+        wrong = [{"X-API-Key": f"om_{uuid4().hex[:8]}_{'A' * 43}"} for _ in range(40)]
+        for headers in wrong[:21]:
+            await http.get(MEMORIES, headers=headers, params=params)
+        monkeypatch.setattr(services.keys, "find", counted)
+        good = await key()
+        *refused, let_in = await asyncio.gather(
+            *(http.get(MEMORIES, headers=headers, params=params) for headers in (*wrong, good))
+        )
+    assert {answer.status_code for answer in refused} == {429}
+    assert let_in.status_code == 200
+    assert most == 2
 
 
 async def test_scores_tell_nothing_of_namespaces_that_a_key_does_not_reach(locked, key, new_user):
