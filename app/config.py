@@ -41,7 +41,8 @@ class Http(Section):
     allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted beside localhost; '*' accepts any.")
     cors_origins: tuple[Annotated[str, AfterValidator(origin)], ...] = Field(
         ("http://localhost:3000-3010", "http://127.0.0.1:3000-3010"),
-        description="Origins of web pages that may call the API; a range of ports means each of them.",
+        description="Origins of web pages that may call the API; a range of ports means each of them. Pages that are "
+        "set here may use a browser's sign-in; those of the default send a key where one is needed.",
     )
     trusted_proxies: tuple[Annotated[str, AfterValidator(network)], ...] = Field(
         (), description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
@@ -53,6 +54,12 @@ class Http(Section):
     write_timeout: float = Field(
         60.0, gt=0, le=3600, description="Seconds after which a client that does not read its answer is cut off."
     )
+
+    @property
+    def named_origins(self) -> tuple[str, ...]:
+        """The origins that somebody has set. Those of the default are the retired server's page, or whatever else this
+        machine serves there."""
+        return self.cors_origins if "cors_origins" in self.model_fields_set else ()
 
 
 class Database(Section):
