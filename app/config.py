@@ -26,7 +26,7 @@ from pydantic import (
     field_validator,
 )
 
-from app import inherited
+from app import inherited, strength
 from app.errors import SetupError
 from app.sections import ASYMMETRIC, Capture, Categories, EgressSettings, OAuth, Reranker, Section, network, origin
 
@@ -193,7 +193,9 @@ class Access(Section):
         description="auto: no credential on loopback, unless api_key, oauth or a foreign name in allowed_hosts is set.",
     )
     api_key: SecretStr = Field(
-        SecretStr(""), description="An administrator's key kept here rather than made by `openmemory keys create`."
+        SecretStr(""),
+        description="An administrator's key kept here rather than made by `openmemory keys create`: 20 characters or "
+        "more that nobody can guess, such as `openssl rand -hex 32` makes them.",
     )
     default_user: str = Field(
         "default_user", min_length=1, max_length=256, description="The user when a request names none."
@@ -201,6 +203,12 @@ class Access(Section):
     default_app: str = Field(
         "openmemory", min_length=1, max_length=256, description="The app when a request names none."
     )
+
+    @field_validator("api_key")
+    @classmethod
+    def _nobody_guesses_it(cls, value: SecretStr) -> SecretStr:
+        strength.checked(value.get_secret_value())
+        return value
 
 
 LONGEST_NAME = 300

@@ -19,7 +19,7 @@ from app.rest.carried import COOKIE
 from tests.mcp.conftest import serving
 from tests.mcp.streams import stream_of, tool
 
-KEY = "correct horse/battery+staple"
+KEY = "quiet otter/velvet+compass"
 OWN = "http://localhost:8765"
 PAGE = "http://localhost:3000"
 STRANGER = "https://evil.example"
