@@ -243,13 +243,18 @@ class Limits(Section):
 
 
 class Rates(Section):
-    """How often something may be done within a window of time. 0: as often as one likes."""
+    """How often something may be done within a window of time. 0 sets no limit."""
 
     window: int = Field(60, ge=1, le=3600, description="Seconds.")
     saves: int = Field(30, ge=0, le=1_000_000, description="Memories that an assistant's app may store or change.")
     searches: int = Field(300, ge=0, le=1_000_000, description="Searches and lists of an assistant's app.")
     requests: int = Field(6_000, ge=0, le=10_000_000, description="Requests with one key or token.")
-    failures: int = Field(20, ge=1, le=1_000_000, description="Wrong credentials from one address.")
+    failures: int = Field(
+        20,
+        ge=0,
+        le=1_000_000,
+        description="Wrong credentials from one address; also refusals of one credential that are logged one by one.",
+    )
 
 
 class Audit(Section):

@@ -105,7 +105,7 @@ class Rates:
         """Count a wrong credential from an address, or from its network.
 
         Raises:
-            TooMany: more than `rates.failures` within `rates.window`.
+            TooMany: more than `rates.failures` within `rates.window`; never if that is 0.
         """
         await self.take(f"failure:{network_of(address)}", self._failures)
 
