@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.access import rulebook
-from app.access.caller import Caller
+from app.access.caller import UNKNOWN, Caller
 from app.database import Tx
 
 TABLES: Mapping[str, str] = {
@@ -50,10 +50,11 @@ _ADD_APPS = """
     INSERT INTO apps (id, owner_id, name, description, metadata, is_active, created_at, updated_at)
     SELECT {id}, :user, i.name, i.description, i.metadata, i.is_active, i.created_at, i.updated_at
     FROM (SELECT DISTINCT ON (name) * FROM incoming_apps WHERE target IS NULL ORDER BY name, place) AS i
+    WHERE {id} <> '{unknown}'
     ON CONFLICT DO NOTHING
 """
-_ADD_APPS_AS_THEY_WERE = text(_ADD_APPS.format(id="i.id"))
-_ADD_APPS_ANEW = text(_ADD_APPS.format(id="gen_random_uuid()"))
+_ADD_APPS_AS_THEY_WERE = text(_ADD_APPS.format(id="i.id", unknown=UNKNOWN))
+_ADD_APPS_ANEW = text(_ADD_APPS.format(id="gen_random_uuid()", unknown=UNKNOWN))
 
 # What the user has themself stays: an archive only fills what is empty.
 _FILL_USER = text(

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import Integer, bindparam, func, select, text
+from sqlalchemy import Integer, and_, bindparam, case, func, literal_column, or_, select, text
 
 from app.access import journal
 from app.access.caller import Caller
 from app.access.models import App, AuditEvent, User
 from app.access.principal import Principal, Scope
+from app.access.readable import stayed_within_reach
 from app.audit.models import MemoryAccessLog
 from app.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, AuditPage, AuditQuery
 from app.config import Audit as AuditSettings
 from app.database import Database, Tx
 
 
-async def page(tx: Tx, memory_id: UUID, page: int, page_size: int) -> AccessLogPage:
-    """A page of one memory's accesses, newest first. The caller has been found to own the memory."""
+async def page(tx: Tx, caller: Caller, memory_id: UUID, page: int, page_size: int) -> AccessLogPage:
+    """A page of one memory's accesses, newest first. The caller has been found to own the memory.
+
+    Of a query that looked further than the credential reaches, only that there was one is told: with its score, a
+    guess at its words could be tried. What an archive says of an access may be anything.
+    """
     of_memory = MemoryAccessLog.memory_id == memory_id
+    no_query = and_(~MemoryAccessLog.metadata_.has_key("query"), MemoryAccessLog.imported_at.is_(None))
+    told = or_(no_query, stayed_within_reach(MemoryAccessLog))
     rows = await tx.execute(
         select(
             MemoryAccessLog.id,
@@ -26,14 +33,15 @@ async def page(tx: Tx, memory_id: UUID, page: int, page_size: int) -> AccessLogP
             MemoryAccessLog.app_id,
             MemoryAccessLog.accessed_at,
             MemoryAccessLog.access_type,
-            MemoryAccessLog.metadata_.label("metadata_"),
-            App.name.label("app_name"),
+            case((told, MemoryAccessLog.metadata_), else_=literal_column("'{}'::jsonb")).label("metadata_"),
+            func.coalesce(App.name, MemoryAccessLog.app_name, "").label("app_name"),
         )
-        .join(App, App.id == MemoryAccessLog.app_id)
+        .outerjoin(App, App.id == MemoryAccessLog.app_id)
         .where(of_memory)
         .order_by(MemoryAccessLog.accessed_at.desc(), MemoryAccessLog.id.desc())
         .limit(page_size)
-        .offset((page - 1) * page_size)
+        .offset((page - 1) * page_size),
+        caller.parameters,
     )
     logs = [AccessLogEntry.model_validate(row) for row in rows]
     total = await tx.scalar(select(func.count()).select_from(MemoryAccessLog).where(of_memory))

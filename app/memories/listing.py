@@ -19,6 +19,7 @@ from app.access import journal
 from app.access.caller import Caller
 from app.access.journal import Event
 from app.again import again
+from app.audit import trail
 from app.audit.trail import Access
 from app.database import Database
 from app.errors import Invalid
@@ -120,7 +121,7 @@ async def shown(database: Database, look: Look, query: MemoryQuery, ids: list[UU
     """The memories of these ids in their order, as far as they still match whatever they say; and the log of it."""
     statement = list_sql.shown(Asked.of(look.caller, query), hashes=look.hashes)
     binds = parameters(look.caller, query) | journal.parameters(look.caller, Event(f"memory.{look.access.value}"))
-    logged = {"log_app_id": look.caller.app_id, "log_access_type": look.access.value}
+    logged = trail.parameters(look.caller, look.access)
     async with database.statement() as tx:
         return [repository.record(row) for row in await statement.rows(tx, {**binds, **logged, "ids": ids})]
 

@@ -405,6 +405,8 @@ class Memories:
     async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
         """Who accessed one memory, newest first. Looking at the log is not an access.
 
+        A credential for some namespaces is told no query that looked at others.
+
         Raises:
             Forbidden: an app asks: the log tells what others have searched for.
             NotFound: there is none, or it is not the caller's.
@@ -417,7 +419,7 @@ class Memories:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
             await journal.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
-            return await accesses.page(tx, memory_id, page, page_size)
+            return await accesses.page(tx, caller, memory_id, page, page_size)
 
 
 _ACCESS = {

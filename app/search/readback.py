@@ -120,8 +120,7 @@ async def readback(
             "limit": limit,
             "query": redacted(query.text),
             "method": method,
-            "log_app_id": caller.app_id,
-            "log_access_type": Access.SEARCH.value,
+            **trail.parameters(caller, Access.SEARCH),
             **journal.parameters(caller, Event.MEMORY_SEARCH, detail={"method": method}),
         },
     )
@@ -179,6 +178,6 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
         literal_column("'search_method'"),
         bindparam("method", type_=Text),
     )
-    logs = trail.inserted(readable, metadata), journal.inserted(readable)
+    logs = trail.inserted(readable, metadata, _texts("namespaces")), journal.inserted(readable)
     statement = select(readable).add_cte(*logs).order_by(readable.c.position)
     return Prepared(statement, kept=is_usual(shape))
