@@ -14,6 +14,7 @@ BENCHMARKS = {
     "grants": "what a thousand access rules cost a search among 100,000 memories",
     "listing": "lists, filters, sorts and counts of one user with 100,000 memories; `--plans` shows the indexes",
     "categories": "how often the categories that are assigned without a language model are right, and what they cost",
+    "refusals": "how many ordinary messages are refused for a secret that they seem to hold, and why",
     "extraction": "what it costs to make memories of what is said, and what is kept, beside mem0ai on one model",
     "evaluation": "how well searches find what is relevant, on judged collections: the arms alone, fused, and ours",
 }

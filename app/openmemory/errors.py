@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Self
+
 
 class OpenMemoryError(Exception):
     """Base of every expected failure.
@@ -51,6 +54,31 @@ class TooLarge(Invalid):
     """The input is well formed but over a limit; the message names the limit and its setting."""
 
     code = "too_large"
+
+
+class BatchRefused(Invalid):
+    """Nothing of a batch is stored. `refused` holds the error of every item that cannot be, by its position."""
+
+    def __init__(
+        self,
+        field: str,
+        problem: str,
+        *,
+        refused: Mapping[int, Invalid],
+        code: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(field, problem, code=code, hint=hint)
+        self.refused = refused
+
+    @classmethod
+    def of(cls, name: str, refused: Mapping[int, Invalid], count: int) -> Self:
+        """The error of a batch of `count` items that came in the field `name`; it says what is wrong with the first."""
+        place, first = next(iter(refused.items()))
+        problem = first.message.removeprefix(f"{first.field}: ")
+        field = f"{name}[{place}]" if first.field == "body" else f"{name}[{place}].{first.field}"
+        others = f" ({len(refused):,} of {count:,} are refused, and none is stored)" if count > 1 else ""
+        return cls(field, problem + others, refused=refused, code=first.code, hint=first.hint)
 
 
 class Conflict(OpenMemoryError):

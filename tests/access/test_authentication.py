@@ -31,7 +31,7 @@ def test_any_other_name_does_not(name: str) -> None:
         ({"http": {"allowed_hosts": ["memory.example"]}}, True),
         ({"http": {"allowed_hosts": ["*"]}}, True),
         ({"http": {"trusted_proxies": ["127.0.0.1"]}}, True),
-        ({"access": {"api_key": "k"}}, True),
+        ({"access": {"api_key": "Vd7-kq2Xw9-pLr4mZt8n"}}, True),
         ({"access": {"require": "always"}}, True),
         ({"oauth": {"issuer": "https://as.example", "resource": "https://memory.example"}}, True),
     ],

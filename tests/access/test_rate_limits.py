@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from openmemory.access.rate_limits import Pace, Rates, periods_until_room
 from openmemory.config.settings import Rates as RateSettings
+from openmemory.config.settings import load
 from openmemory.errors import TooMany
 from openmemory.identity.principal import LOCAL, Door
 from openmemory.services import Services
@@ -67,6 +68,22 @@ async def test_no_limit_is_none(services, new_user):
     assistant = await services.directory.caller(new_user, "claude", principal=replace(LOCAL, door=Door.MCP))
     for _ in range(50):
         await limit.save(assistant, 100)
+
+
+@pytest.mark.parametrize("name", sorted(RateSettings.model_fields.keys() - {"window"}))
+def test_zero_sets_no_limit_wherever_there_is_one(name):
+    settings = load(environ={f"OPENMEMORY_RATES_{name.upper()}": "0"}, here=False)
+    assert getattr(settings.rates, name) == 0
+
+
+async def test_without_a_limit_nobody_is_shut_out_and_every_refusal_is_told(services):
+    limit = rates(services, failures=0)
+    for _ in range(50):
+        await limit.failure("198.51.100.77")
+        assert await limit.denial("key:somebody")
+    async with services.database.statement() as tx:
+        counted = "SELECT count(*) FROM rate_limits WHERE bucket IN ('failure:198.51.100.77', 'denial:key:somebody')"
+        assert await tx.scalar(text(counted)) == 0
 
 
 async def test_there_is_room_again_when_it_was_said(services):

@@ -20,6 +20,7 @@ import yaml
 
 from openmemory.config.settings import Settings, load
 
+SECRET = "Vd7-kq2Xw9-pLr4mZt8n"
 SECRETS = {"OPENMEMORY_ACCESS_API_KEY", "POSTGRES_PASSWORD", "QDRANT_API_KEY"}
 VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 
@@ -121,19 +122,19 @@ def test_a_health_check_tells_well_from_ill_from_gone(request: pytest.FixtureReq
 def test_the_composed_service_starts_with_settings_that_it_knows(
     compose: dict[str, Any], image_environment: dict[str, str]
 ) -> None:
-    given = dict.fromkeys(SECRETS, "a secret")
+    given = dict.fromkeys(SECRETS, SECRET)
     environment = {
         name: _filled_in(value, given) for name, value in compose["services"]["openmemory"]["environment"].items()
     }
     settings = load(environ=image_environment | environment)
-    assert settings.access.api_key.get_secret_value() == "a secret"
+    assert settings.access.api_key.get_secret_value() == SECRET
     assert settings.host == "0.0.0.0"
     assert settings.port == Settings().port
     assert settings.http.allowed_hosts == ()
     assert settings.data_dir == "/data"
     assert settings.qdrant.url == "http://qdrant:6333"
-    assert settings.qdrant.api_key.get_secret_value() == "a secret"
-    assert environment["PGPASSWORD"] == "a secret"
+    assert settings.qdrant.api_key.get_secret_value() == SECRET
+    assert environment["PGPASSWORD"] == SECRET
 
 
 def test_secrets_must_be_given_and_are_written_nowhere(root: Path, compose: dict[str, Any]) -> None:

@@ -304,7 +304,7 @@ async def test_what_cannot_be_a_capture_changes_nothing(
     assert await counts() == before
 
 
-SECRET = "AKIA" + "IOSFODNN7" + "EXAMPLE"
+SECRET = "AKIA" + "IOSFODNN7" + "EXAMPL3"
 
 REFUSED: dict[str, tuple[Callable[[Archive], bytes], str]] = {
     "a blank text": (changed("capture.input", {"text": " "}), "text: must not be empty or blank"),

@@ -706,3 +706,23 @@ async def test_what_the_service_assigned_is_its_guess_elsewhere_too(
     await bring_in(api, user, archive.zip())
     async with services.database.statement() as tx:
         assert [row.automatic for row in await tx.execute(query, {"id": memory})] == [False, False]
+
+
+async def test_an_archive_of_which_nothing_may_be_left_out_comes_in_whole_or_not_at_all(
+    api: httpx.AsyncClient, user: str
+) -> None:
+    archive = Upstream()
+    archive.memory("I row.")
+    good = archive.zip()
+    key = "AKIA" + "IOSFODNN7EXAMPL3"
+    secret = archive.memory(f"my AWS key is {key}")
+    strict = {"on_error": "fail"}
+    answer = await send(api, user, archive.zip(), params=strict)
+    assert (answer.status_code, answer.json()["error"]) == (422, "import_refused")
+    assert f"memory {secret}: text: looks like it holds an AWS access key" in answer.json()["detail"]
+    assert key not in answer.text
+    lines = await send(api, user, archive.zip(), params=strict, headers={"Accept": "application/x-ndjson"})
+    assert json.loads(lines.text.splitlines()[-1])["error"] == "import_refused"
+    assert (await api.get("/api/v1/memories", params={"user_id": user})).json()["total"] == 0
+    assert (await bring_in(api, user, good, params=strict))["memories"]["added"] == 1
+    assert [item["id"] for item in (await bring_in(api, user, archive.zip()))["left_out"]] == [secret]

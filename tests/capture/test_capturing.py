@@ -335,6 +335,25 @@ async def test_an_app_that_is_paused_captures_nothing(
     assert model.asked == []
 
 
+async def test_a_paused_app_does_not_see_its_own_captures(
+    inferring: Services, model: LlmServer, claude: Caller, self_: Caller, say: Say
+) -> None:
+    model.script = does(operation("ADD", text="Alice likes figs."))
+    outcome = await say("I like figs.")
+    await inferring.apps.set_active(self_, claude.app_id, False)
+    with pytest.raises(NotFound):
+        await inferring.captures.get(claude, outcome.capture_id)
+    with pytest.raises(Forbidden, match="Cannot see captures"):
+        await inferring.captures.outcome(claude, outcome.capture_id)
+    assert (await inferring.captures.list(claude)).total == 0
+    usage = await inferring.captures.usage(claude)
+    assert (usage.days, usage.waiting, usage.total.calls) == ([], 0, 0)
+    assert (await inferring.captures.get(self_, outcome.capture_id)).input == {"text": "I like figs."}
+    assert (await inferring.captures.usage(self_)).total.calls == 1
+    await inferring.apps.set_active(self_, claude.app_id, True)
+    assert (await inferring.captures.list(claude)).total == 1
+
+
 # The same again.
 
 

@@ -84,7 +84,7 @@ def test_the_effective_settings_are_shown_without_their_secrets(run: Run, tmp_pa
     file.write_text('port = 9000\n[qdrant]\nurl = "http://me:hunter2@host:6333"\n[search]\nlimit = 7\n')
     told = run(
         "config", "--config", str(file), "--json", "--data-dir", str(tmp_path),
-        OPENMEMORY_SEARCH_LIMIT="8", OPENMEMORY_ACCESS_API_KEY="hunter2",
+        OPENMEMORY_SEARCH_LIMIT="8", OPENMEMORY_ACCESS_API_KEY="hunter2-Vd7-kq2Xw9-pLr4mZt8n",
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
     assert "hunter2" not in told.stdout

@@ -92,6 +92,26 @@ def test_a_number_that_json_cannot_say_fails_its_line_only(om: Run, user: str, t
     assert [item["content"] for item in listed(om, user)] == ["Good"]
 
 
+def test_lines_with_secrets_are_told_by_number_and_field_and_the_others_are_stored(
+    om: Run, user: str, tmp_path: Path
+) -> None:
+    token = "gh" + "p_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    texts = ["One", f"Two {token}", "Three", {"token": token}, "Five"]
+    lines = [{"text": each} if isinstance(each, str) else {"text": "Four", "metadata": each} for each in texts]
+    told = om("import", write(tmp_path / "some.jsonl", *lines), "--user", user)
+    assert (told.returncode, told.stdout) == (1, "3 added, 0 already there, 2 failed.\n")
+    assert [line.partition(": looks")[0] for line in told.stderr.splitlines()] == [
+        "line 2: text", "line 4: metadata.token",
+    ]  # fmt: skip
+    assert token not in told.stdout + told.stderr
+    assert {item["content"] for item in listed(om, user)} == {"One", "Three", "Five"}
+    none = om("import", write(tmp_path / "none.jsonl", lines[1], lines[3]), "--user", user)
+    assert (none.returncode, none.stdout) == (1, "0 added, 0 already there, 2 failed.\n")
+    assert [line.partition(": looks")[0] for line in none.stderr.splitlines()] == [
+        "line 1: text", "line 2: metadata.token",
+    ]  # fmt: skip
+
+
 def test_a_paused_app_fails_its_own_lines_only(om: Run, user: str, tmp_path: Path) -> None:
     om("add", "Before", "--user", user, "--app", "noisy")
     om("apps", "pause", "noisy", "--user", user)

@@ -123,7 +123,10 @@ def test_lists_may_be_comma_separated_or_json():
 
 def test_a_key_never_appears_in_the_text_of_settings():
     settings = load(
-        environ={"OPENMEMORY_ACCESS_API_KEY": "hush-hush", "OPENMEMORY_DATABASE_URL": "postgresql://u:hush@h/d"}
+        environ={
+            "OPENMEMORY_ACCESS_API_KEY": "hush-Vd7-kq2Xw9-pLr4mZt8n",
+            "OPENMEMORY_DATABASE_URL": "postgresql://u:hush@h/d",
+        }
     )
     assert "hush" not in repr(settings)
     assert "hush" not in settings.model_dump_json()

@@ -11,10 +11,10 @@ from sqlalchemy import select
 
 from openmemory.audit.models import MemoryAccessLog
 from openmemory.config.settings import Capture
-from openmemory.errors import Invalid
+from openmemory.errors import BatchRefused, Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.changes import text_hash
-from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.memories.service import Memories
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
@@ -76,6 +76,19 @@ async def test_one_secret_in_a_batch_stores_none_of_it(services: Services, owner
     with pytest.raises(Invalid, match="GitHub token"):
         await services.memories.add_many(owner, [MemoryCreate(text="fine"), MemoryCreate(text=TOKEN)])
     assert (await services.memories.list(owner, MemoryQuery())).total == 0
+
+
+async def test_one_secret_in_a_batch_is_left_out_unless_it_is_to_fail(services: Services, owner: Caller):
+    items = [MemoryCreate(text="fine"), MemoryCreate(text=TOKEN), Invalid("body", "must be a JSON object")]
+    with pytest.raises(BatchRefused, match=r"^memories\[1\]\.text: .*GitHub token.* \(2 of 3 are refused") as failed:
+        await services.memories.add_batch(owner, items, on_error="fail")
+    assert list(failed.value.refused) == [1, 2]
+    assert (await services.memories.list(owner, MemoryQuery())).total == 0
+    stored, secret, unread = await services.memories.add_batch(owner, items)
+    assert isinstance(stored, MemoryAdded)
+    assert isinstance(secret, Invalid)
+    assert (secret.field, secret.code, unread) == ("text", "secret_refused", items[2])
+    assert [item.id for item in (await services.memories.list(owner, MemoryQuery())).items] == [stored.id]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ FORMS = {
     "a bearer token": ["Authorization: Bearer " + MIXED[:32]],
     "basic credentials": ["Authorization: Basic " + base64.b64encode(b"alice:wonderland").decode()],
     "a password": [
-        "postgres://admin:s3cr3t" + "pw@db.example.com/app", "postgres://user:pass@" + "host",
+        "postgres://admin:s3cr3t" + "pw@db.example.com/app", "postgres://user:k7pq" + "xw2@host",
+        "postgres://orders:pass@" + "db.shop.com", "postgres://user:swordfish@" + "db.shop.com",
         "redis://:s3cr3tpw@cache:6379",
         "https://alice:correct-horse@" + "example.com", "pass" + "word=hunter2hunter2", "Password: Tr0ub4dor&3",
         "passwd:s3cr3tpass", "my wifi password is hunter2hunter2", '{"pass' + 'word": "swordfish"}',
@@ -128,6 +129,9 @@ ORDINARY = [
     "postgres://user:<password>@host",
     "postgres://user:${PASSWORD}@host",
     "postgres://user:password@host",
+    "postgres://user:pass@host",
+    "amqp://username:secret@rabbit.internal:5672",
+    "https://a:b@host/path",
     "http://localhost:3000 and mail me@example.org",
     "risk-adjusted-returns-over-20-years-matter-a-lot",
     "s" + "k-learn-compatible-estimators-are-nice",
@@ -234,7 +238,8 @@ LONG = 1_000_000
      "eyJ", "eyJ-", "eyJa.", "eyJaaaaaaaaaaaaaaaaaaa.", "sk-", "sk-a-", "gh" + "p_", "SG.", "SG.aaaaaaaaaaaaaaaaaaaa.", "://",
      "://a:b:", "://a:bbb@", "-----" + "BEGIN PRIVATE KEY-----", "-----BEGIN ", "-----END PRIVATE KEY-----BEGIN RSA ",
      "om_aaaaaaaa_", "1:A", "123456:AAAA", "bearer ", "basic aaaaaaaa ", "Maaaaaaaaaaaaaaaaaaaaaaa.aaaaaa.", "xoxb-",
-     "api_key: ", "aws secret access key = ", "İ password: "],
+     "api_key: ", "aws secret access key = ", "İ password: ", "password=swordfish ://", "sk-your-",
+     "password=testtest "],
 )  # fmt: skip
 def test_a_hostile_megabyte_takes_time_in_proportion(piece: str) -> None:
     def seconds(length: int) -> float:

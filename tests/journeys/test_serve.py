@@ -165,16 +165,26 @@ def test_beyond_loopback_a_key_is_needed_and_the_command_that_is_told_makes_it(s
 
 
 def test_with_a_key_it_listens_beyond_loopback_and_asks_for_it(serve: Serve) -> None:
-    url = serve("--host", "0.0.0.0", OPENMEMORY_ACCESS_API_KEY="a-long-key").ready()
+    url = serve("--host", "0.0.0.0", OPENMEMORY_ACCESS_API_KEY="Vd7-kq2Xw9-pLr4mZt8n").ready()
     assert url.startswith("http://127.0.0.1:")
     about = {"params": {"user_id": "default_user"}}
     assert httpx.get(f"{url}/api/v1/memories", **about).status_code == 401
-    key = {"Authorization": "Bearer a-long-key"}
+    key = {"Authorization": "Bearer Vd7-kq2Xw9-pLr4mZt8n"}
     assert httpx.get(f"{url}/api/v1/memories", **about, headers=key).status_code == 200
     refused = warm.run("list", "--url", url)
     assert refused.returncode == 2
     assert "set OPENMEMORY_API_KEY" in refused.stderr
-    assert warm.run("list", "--url", url, OPENMEMORY_API_KEY="a-long-key").returncode == 0
+    assert warm.run("list", "--url", url, OPENMEMORY_API_KEY="Vd7-kq2Xw9-pLr4mZt8n").returncode == 0
+
+
+def test_with_a_key_that_can_be_guessed_it_does_not_start(serve_first: Serve) -> None:
+    service = serve_first("--host", "0.0.0.0", OPENMEMORY_ACCESS_API_KEY="x")
+    assert service.ended(within=START) == 2
+    [line] = service.err.splitlines()
+    assert line == (
+        "openmemory: environment: OPENMEMORY_ACCESS_API_KEY: must have at least 20 characters; make one with"
+        " `openssl rand -hex 32`"
+    )
 
 
 def test_the_stop_command_ends_it(serve: Serve, folder: Path) -> None:

@@ -168,9 +168,9 @@ def test_a_signal_ends_every_process_though_event_streams_are_open(serve: Serve,
 
 
 def test_a_worker_that_does_not_obey_is_killed_within_the_deadline_and_no_secret_was_its_argument(serve: Serve) -> None:
-    service = serve(OPENMEMORY_ACCESS_API_KEY="a-long-key")
+    service = serve(OPENMEMORY_ACCESS_API_KEY="Vd7-kq2Xw9-pLr4mZt8n")
     url = service.ready()
-    assert all("a-long-key" not in " ".join(worker.cmdline()) for worker in workers(service))
+    assert all("Vd7-kq2Xw9-pLr4mZt8n" not in " ".join(worker.cmdline()) for worker in workers(service))
     assert httpx.get(f"{url}/api/v1/memories", params={"user_id": "x"}).status_code == 401
     family = service.family()
     workers(service)[0].send_signal(signal.SIGSTOP)

@@ -39,6 +39,20 @@ async def test_the_requests_of_a_batch_are_answered_in_one_array(
     assert texts == {"I row.", "I swim."}
 
 
+async def test_a_secret_in_one_request_of_a_batch_does_not_hold_up_the_others(
+    http: httpx.AsyncClient, new_user: str
+) -> None:
+    token = "gh" + "p_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    adds = [
+        {"jsonrpc": "2.0", "method": "tools/call"} | tool("add_memories", text=text, infer=False) | {"id": id_}
+        for id_, text in enumerate(["I row.", f"CI has {token}.", "I swim."])
+    ]
+    answer = await http.post(f"/mcp/claude/http/{new_user}", json=adds)
+    assert [one["result"].get("isError", False) for one in answer.json()] == [False, True, False]
+    assert "text: looks like it holds a GitHub token" in str(answer.json()[1])
+    assert token not in answer.text
+
+
 @VERSIONS
 @pytest.mark.parametrize("batch", [[NOTE], [NOTE, NOTE], [RESULT], [RESULT, RESULT]])
 async def test_a_batch_that_asks_nothing_has_no_answer(

@@ -17,6 +17,7 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
+from sqlalchemy import text
 
 from openmemory.access.keys import KeyCreate
 from openmemory.access.oauth.tokens import Tokens
@@ -28,6 +29,7 @@ from openmemory.services import Services
 from tests.access.oauth.authorization_server import AuthorizationServer
 from tests.mcp.conftest import serving
 from tests.mcp.streams import Stream, stream_of, tool
+from tests.minute import early_in_a_minute
 
 MEMORIES = "/api/v1/memories"
 
@@ -193,6 +195,21 @@ async def test_an_sse_session_ends_for_another_token_of_the_same_client_of_anoth
                 message = {"jsonrpc": "2.0", "method": "notifications/initialized"}
                 assert (await product.post(stream.messages, again, message)).status_code == 202
                 assert (await product.post(stream.messages, theirs, message)).status_code == 404
+
+
+async def test_a_token_is_let_in_although_others_of_its_address_sent_wrong_ones(services, new_user):
+    async with protected(services, new_user) as product:
+        await early_in_a_minute()
+        for _ in range(25):
+            refused = await product.get(MEMORIES, token_of(product, new_user, exp=1), user_id=new_user)
+        assert (refused.status_code, refused.json()["error"]) == (429, "too_many_requests")
+        token = token_of(product, new_user)
+        body = {"user_id": new_user, "text": "I sail.", "infer": False}
+        assert (await product.post(MEMORIES, token, body)).status_code == 200
+        assert (await product.get(MEMORIES, token, user_id=new_user)).json()["total"] == 1
+    async with services.database.statement() as tx:
+        # Other tests send wrong ones from this machine too.
+        await tx.execute(text("DELETE FROM rate_limits WHERE bucket = 'failure:127.0.0.1'"))
 
 
 async def _ended(stream: Stream, message: dict[str, Any]) -> bool:

@@ -38,7 +38,7 @@ async def client(rest_app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture(scope="session")
 def make_client(services: Services) -> MakeClient:
-    """Opens a client of the API with other settings: `make_client(access={"api_key": "k"}, host="0.0.0.0")`.
+    """Opens a client of the API with other settings: `make_client(access={"require": "always"}, host="0.0.0.0")`.
 
     `address`: where it calls from; wrong keys from one address are counted.
     """

@@ -19,7 +19,7 @@ from openmemory.rest.credentials import COOKIE
 from tests.mcp.conftest import serving
 from tests.mcp.streams import stream_of, tool
 
-KEY = "correct horse/battery+staple"
+KEY = "quiet otter/velvet+compass"
 OWN = "http://localhost:8765"
 PAGE = "http://localhost:3000"
 STRANGER = "https://evil.example"
@@ -233,6 +233,44 @@ async def test_a_cookie_alone_counts_for_own_and_named_pages_only(guarded, metho
     assert answer.status_code == status
     if status == 403:
         assert answer.json()["error"] == "origin_not_allowed"
+
+
+NAMED = ["http://localhost:3000-3010"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "status"),
+    [
+        ({"access": {"api_key": KEY}}, {}, 403),
+        ({"access": {"require": "always"}}, {}, 403),
+        ({}, {"Via": "1.1 proxy"}, 403),
+        ({"access": {"api_key": KEY}, "http": {"cors_origins": NAMED}}, {}, 200),
+        ({"access": {"api_key": KEY}, "http": {"allowed_hosts": ["localhost"]}}, {}, 403),
+        ({}, {}, 200),
+    ],
+)
+@pytest.mark.parametrize(("method", "path"), [("POST", "/api/v1/keys"), ("GET", "/x"), ("DELETE", "/api/v1/keys/1")])
+async def test_a_cookie_does_not_count_for_pages_that_nobody_has_named(
+    guarded, services, settings, headers, status, method, path
+):
+    """Whatever another program serves on a port of this machine could make itself keys with an administrator's."""
+    admin = await services.keys.create(LOCAL, KeyCreate(name="admin", everyone=True, scopes=["admin"]))
+    key = settings.get("access", {}).get("api_key", admin.key)
+    sent = {"Cookie": f"{COOKIE}={quote(key, safe='')}", "Origin": PAGE} | headers
+    async with guarded(echo, **settings) as client:
+        answer = await client.request(method, path, headers=sent)
+        assert answer.status_code == status
+        # It may read what it asks for with a key of its own, and with the cookie only what that would open.
+        assert answer.headers["access-control-allow-origin"] == PAGE
+        if "Via" not in headers:
+            assert ("access-control-allow-credentials" in answer.headers) is (status == 200)
+        assert (await client.request(method, path, headers=sent | {"X-API-Key": key})).status_code == 200
+
+
+async def test_a_page_that_nobody_has_named_signs_no_browser_in(guarded):
+    async with guarded(echo, access={"api_key": KEY}) as client:
+        answer = await client.post(f"/?key={quote(KEY)}", headers={"Origin": PAGE})
+    assert "set-cookie" not in answer.headers
 
 
 async def test_a_page_of_any_origin_has_no_use_of_the_cookie(guarded):

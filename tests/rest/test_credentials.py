@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 from uuid import uuid4
@@ -140,6 +141,41 @@ async def test_a_key_of_some_namespaces_reaches_no_other(locked, key, new_user):
         assert (answer.status_code, answer.json()["error"]) == (403, "namespace_not_allowed"), path
     erase = await locked.delete(f"/api/v1/users/{new_user}", headers=narrow, params={"confirm": new_user})
     assert erase.status_code == 403
+
+
+async def test_a_key_of_some_namespaces_is_told_no_query_that_went_further(locked, key, services, new_user):
+    whole, narrow = await key(), await key(namespaces=["work", "spare"])
+    body = {"user_id": new_user, "text": "A fact of work.", "infer": False, "namespace": "work"}
+    row = (await locked.post(MEMORIES, headers=whole, json=body)).json()
+    asked = (
+        ("fact everywhere", whole, {}),
+        ("fact here", whole, {"namespace": "work"}),
+        ("fact in one too many", whole, {"namespaces": ["work", "home"]}),
+        ("fact within reach", narrow, {}),
+        ("fact of whoever asks for more", narrow, {"namespaces": ["work", "home"]}),
+    )
+    for words, headers, where in asked:
+        query = {"user_id": new_user, "query": words} | where
+        found = (await locked.post(f"{MEMORIES}/search", headers=headers, json=query)).json()["results"]
+        assert [result["id"] for result in found] == [row["id"]]
+    async with services.database.transaction() as tx:
+        # As an archive brings it in, which may say of an access whatever it likes.
+        imported = """
+            INSERT INTO memory_access_logs (memory_id, app_id, access_type, metadata, namespaces, imported_at)
+            SELECT :id, app_id, 'list', '{"asked": "fact of an archive"}', NULL, now() FROM memories WHERE id = :id
+        """
+        await tx.execute(text(imported), {"id": row["id"]})
+    path, size = f"{MEMORIES}/{row['id']}/access-log", {"page_size": 50}
+    every = (await locked.get(path, headers=whole, params=size)).json()
+    some = (await locked.get(path, headers=narrow, params=size)).json()
+    assert {log["metadata_"].get("query") for log in every["logs"]} >= {words for words, _, _ in asked}
+    # That there was an access is told, and no score by which a guess at the query could be tried.
+    assert [log["id"] for log in some["logs"]] == [log["id"] for log in every["logs"]]
+    within = {"fact here", "fact within reach", "fact of whoever asks for more"}
+    for whole_log, log in zip(every["logs"], some["logs"], strict=True):
+        words = whole_log["metadata_"].get("query") or whole_log["metadata_"].get("asked")
+        told = words is None or words in within
+        assert log["metadata_"] == (whole_log["metadata_"] if told else {}), words
 
 
 async def test_a_key_that_reads_writes_nothing_and_one_that_writes_reads_nothing(locked, key, new_user):
@@ -422,23 +458,59 @@ async def test_addresses_of_one_ipv6_network_are_one_client(make_client):
     assert statuses == [401] * 20 + [429]
 
 
-async def test_a_key_that_was_good_is_looked_up_although_its_address_is_shut_out(
+async def test_a_good_key_is_let_in_although_others_of_its_address_sent_wrong_ones(
     make_client, services, key, new_user, monkeypatch
 ):
-    good, params = await key(), {"user_id": new_user}
+    params = {"user_id": new_user}
     async with make_client(access={"require": "always"}) as http:
         http._transport.client = (f"198.51.100.{uuid4().int % 250}", 2)  # not one of the test above
-        assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
         await early_in_a_minute()
         for _ in range(25):
             wrong = {"X-API-Key": f"om_{uuid4().hex[:8]}_{'A' * 43}"}
             last = await http.get(MEMORIES, headers=wrong, params=params)
         assert last.status_code == 429
+        good = await key()  # that this service has never seen
+        assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
         monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)  # as after five seconds
         assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 200
         [mine] = await services.keys.list(LOCAL, user=new_user)
         await services.keys.revoke(LOCAL, mine.id)
-        assert (await http.get(MEMORIES, headers=good, params=params)).status_code == 429
+        # Nothing tells a key that has ended from one that never was, or that is none at all.
+        refused = [
+            await http.get(MEMORIES, headers=headers, params=params)
+            for headers in (good, wrong, {"X-API-Key": "none"}, {"X-API-Key": good["Authorization"][7:-1] + "A"})
+        ]
+        assert {answer.status_code for answer in refused} == {429}
+        assert len({(answer.json()["error"], answer.json()["detail"]) for answer in refused}) == 1
+
+
+async def test_wrong_keys_do_not_keep_the_database_from_others(make_client, services, key, new_user, monkeypatch):
+    """Of those whose address sent too many, two are looked up at once, however many come."""
+    params, find, now, most = {"user_id": new_user}, services.keys.find, 0, 0
+
+    async def counted(*about: Any, **more: Any) -> Any:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        try:
+            return await find(*about, **more)
+        finally:
+            now -= 1
+
+    async with make_client(access={"require": "always"}) as http:
+        http._transport.client = (f"192.0.2.{uuid4().int % 250}", 1)
+        await early_in_a_minute()
+        wrong = [{"X-API-Key": f"om_{uuid4().hex[:8]}_{'A' * 43}"} for _ in range(40)]
+        for headers in wrong[:21]:
+            await http.get(MEMORIES, headers=headers, params=params)
+        monkeypatch.setattr(services.keys, "find", counted)
+        good = await key()
+        *refused, let_in = await asyncio.gather(
+            *(http.get(MEMORIES, headers=headers, params=params) for headers in (*wrong, good))
+        )
+    assert {answer.status_code for answer in refused} == {429}
+    assert let_in.status_code == 200
+    assert most == 2
 
 
 async def test_scores_tell_nothing_of_namespaces_that_a_key_does_not_reach(locked, key, new_user):

@@ -14,6 +14,7 @@ from openmemory.config.settings import Database as DatabaseSettings
 from openmemory.database.engine import Database
 from openmemory.server.application import create_app
 from openmemory.telemetry import stored
+from tests.rest.test_guard import KEY
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -177,11 +178,11 @@ async def test_a_silent_postgres_is_given_up_and_asked_by_one_scrape_at_a_time(s
 
 
 async def test_the_key_is_needed_if_there_is_one(make_client):
-    async with make_client(access={"api_key": "a key"}) as client:
+    async with make_client(access={"api_key": KEY}) as client:
         for path in ("/metrics", "/metrics/"):
             assert (await client.get(path)).status_code == 401
-            assert (await client.get(path, headers={"Authorization": "Bearer a key"})).status_code == 200
-        after = await scraped(client, headers={"Authorization": "Bearer a key"})
+            assert (await client.get(path, headers={"Authorization": f"Bearer {KEY}"})).status_code == 200
+        after = await scraped(client, headers={"Authorization": f"Bearer {KEY}"})
     refused = {"route": "unmatched", "method": "GET", "status": "401"}
     assert value(after, "openmemory_http_requests_total", **refused) == 2
 

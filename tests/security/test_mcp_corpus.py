@@ -32,7 +32,7 @@ MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-UNLIMITED = {"saves": 0, "searches": 0, "requests": 0, "failures": 1_000_000}
+UNLIMITED = {"saves": 0, "searches": 0, "requests": 0, "failures": 0}
 INNARDS = re.compile(r'Traceback|site-packages|File \\?"/|\.py\b|pydantic|/tmp/|/root/|psycopg|sqlalchemy')
 NAMELESS, NAMED = "/mcp", "/mcp/claude/http/bob"
 

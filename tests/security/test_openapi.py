@@ -80,7 +80,7 @@ async def url(short_folder: Path) -> AsyncIterator[str]:
         {
             "data_dir": str(furnish(short_folder / "openapi")),
             "access": {"require": "always", "api_key": KEY},
-            "rates": {"saves": 0, "searches": 0, "requests": 0, "failures": 1_000_000},
+            "rates": {"saves": 0, "searches": 0, "requests": 0, "failures": 0},
         }
     )
 

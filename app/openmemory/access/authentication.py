@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 SETTINGS_ID = "settings"
 _SHUT_OUT_MOST = 10_000
+_LOOKED_UP_AT_ONCE = 2
+"""Keys that are looked up at once for all addresses that sent too many wrong ones: most connections to PostgreSQL stay
+free for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +70,15 @@ class Authenticator:
         self._rates = rates
         self._leeway = settings.oauth.leeway
         self._shut_out: dict[str, float] = {}
+        self._looking_up = asyncio.Semaphore(_LOOKED_UP_AT_ONCE)
 
     async def principal(self, given: Given) -> Principal:
         """Who asks. If several credentials are given, the first counts.
 
         Raises:
             Unauthenticated: one is needed and not given, or it is wrong, expired or revoked.
-            TooMany: too many wrong ones came from that address; known ones are let through all the same.
+            TooMany: it is wrong, and so were too many from that address. A good one is let in from wherever it comes:
+                its address may be that of many.
             Unavailable: PostgreSQL does not answer.
         """
         if not given.credentials:
@@ -86,9 +93,9 @@ class Authenticator:
         if (known := self._known(credential)) is not None:
             return known
         shut = self._shut_out.get(network_of(given.address), 0.0) - time.monotonic()
-        if shut > 0 and not self._keys.was_good(credential):
-            raise TooMany("Too many wrong credentials came from this address.", retry_after=shut, hint=_later(shut))
-        if (found := await self._keys.find(credential, outage=given.outage)) is not None:
+        async with self._looking_up if shut > 0 else nullcontext():
+            found = await self._keys.find(credential, outage=given.outage)
+        if found is not None:
             return found
         wrong = Unauthenticated("The API key is wrong, or it has ended.", code="invalid_credential", hint=_HOW)
         if self._tokens is not None and not credential.startswith("om_"):
@@ -96,6 +103,8 @@ class Authenticator:
                 return self._of_token(await self._tokens.verify(credential))
             except Unauthenticated as error:
                 wrong = error
+        if shut > 0:
+            raise TooMany("Too many wrong credentials came from this address.", retry_after=shut, hint=_later(shut))
         await self._note_wrong(given, wrong.code)
         raise wrong
 
@@ -131,9 +140,11 @@ class Authenticator:
         try:
             await self._rates.failure(given.address)
         except TooMany as error:
-            if len(self._shut_out) >= _SHUT_OUT_MOST:
-                self._shut_out.clear()
-            self._shut_out[network_of(given.address)] = time.monotonic() + error.retry_after
+            network = network_of(given.address)
+            self._shut_out.pop(network, None)
+            while len(self._shut_out) >= _SHUT_OUT_MOST:
+                del self._shut_out[next(iter(self._shut_out))]
+            self._shut_out[network] = time.monotonic() + error.retry_after
             raise
         nobody = Principal("nobody", _prefix(given.credentials[0]), address=given.address, request=given.request)
         async with self._database.statement() as tx:

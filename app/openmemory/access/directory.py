@@ -1,4 +1,4 @@
-"""Users and apps by name: made on first use, found in memory after that."""
+"""Users and apps by name: made when somebody first writes for them, found in memory after that."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from openmemory.config.settings import Access
 from openmemory.database.engine import Database
 from openmemory.database.retry import again
 from openmemory.errors import NotFound
-from openmemory.identity.caller import Caller
-from openmemory.identity.principal import LOCAL, Principal
+from openmemory.identity.caller import UNKNOWN, Caller
+from openmemory.identity.principal import LOCAL, Principal, Scope
 
 REMEMBERED = 30.0
 """Seconds that ids are trusted: another replica may have erased the user meanwhile."""
@@ -33,7 +33,7 @@ class Directory:
         self._known: dict[tuple[str, str], tuple[tuple[UUID, UUID], float]] = {}
 
     async def speaking(self, principal: Principal, user: str | None, app: str | None) -> Caller:
-        """The app that a principal speaks for, as an assistant; user and app are made if they are new.
+        """The app that a principal speaks for, as an assistant; user and app are made as by `caller`.
 
         Raises:
             Forbidden: the credential does not allow what the names claim.
@@ -41,7 +41,8 @@ class Directory:
         return await self.caller(principal.claimed_user(user), principal.claimed_app(app), principal=principal)
 
     async def owner(self, principal: Principal, user: str | None, *, make: bool = False) -> Caller:
-        """The user themself; with a credential that is an app's, that app. The user must exist, or is made on demand.
+        """The user themself; with a credential that is an app's, that app. The user must exist, unless it is the
+        credential's own or to be made (`make`), as by `caller`.
 
         Raises:
             Forbidden: the credential does not allow what the name claims.
@@ -57,16 +58,16 @@ class Directory:
     async def caller(
         self, user: str | None, app: str | None, *, owner: bool = False, principal: Principal = LOCAL
     ) -> Caller:
-        """The caller of these names, making the user and the app if they are new. None means the configured default.
+        """The caller of these names. None means the configured default.
+
+        If the user or the app is new, a principal that may write makes them. For another they are `UNKNOWN`: it reads
+        what a new app of the user would, or a new user, and leaves nothing behind.
 
         It checks no claim: what comes from a request goes through `speaking` or `owner`.
         """
         user = user or self._settings.default_user
         app = app or self._settings.default_app
-        ids = self._remembered(user, app)
-        if ids is None:
-            ids = await self._find(user, app) or await self._make(user, app)
-            self._remember(user, app, ids)
+        ids = await self._settled(user, app, await self._found(user, app), principal)
         return self._caller(user, app, ids, owner, principal)
 
     async def existing(self, user: str | None, *, principal: Principal = LOCAL) -> Caller:
@@ -77,17 +78,10 @@ class Directory:
         """
         user = user or self._settings.default_user
         app = self._settings.default_app
-        ids = self._remembered(user, app)
-        if ids is None:
-            ids = await self._find(user, app)
-            if ids is None:
-                async with self._database.statement() as tx:
-                    known = await tx.scalar(select(User.id).where(User.user_id == user))
-                if known is None:
-                    raise NotFound("User not found", code="user_not_found")
-                ids = await self._make(user, app)
-            self._remember(user, app, ids)
-        return self._caller(user, app, ids, True, principal)
+        found = await self._found(user, app)
+        if found[0] is None:
+            raise NotFound("User not found", code="user_not_found")
+        return self._caller(user, app, await self._settled(user, app, found, principal), True, principal)
 
     def forget(self, user: str) -> None:
         """Drop what is remembered of a user that was erased."""
@@ -102,15 +96,32 @@ class Directory:
             self._known.clear()
         self._known[user, app] = (ids, time.monotonic())
 
-    def _remembered(self, user: str, app: str) -> tuple[UUID, UUID] | None:
+    async def _found(self, user: str, app: str) -> tuple[UUID | None, UUID | None]:
+        """The ids of the names, as far as they are there."""
         ids, since = self._known.get((user, app), (None, 0.0))
-        return ids if time.monotonic() - since < REMEMBERED else None
-
-    async def _find(self, user: str, app: str) -> tuple[UUID, UUID] | None:
-        query = select(User.id, App.id).join(App, App.owner_id == User.id).where(User.user_id == user, App.name == app)
+        if ids is not None and time.monotonic() - since < REMEMBERED:
+            return ids
+        its = App, (App.owner_id == User.id) & (App.name == app)
         async with self._database.statement() as tx:
-            row = (await tx.execute(query)).one_or_none()
-        return (row[0], row[1]) if row else None
+            row = (await tx.execute(select(User.id, App.id).outerjoin(*its).where(User.user_id == user))).one_or_none()
+        if row is None:
+            return None, None
+        if row[1] is not None:
+            self._remember(user, app, (row[0], row[1]))
+        return row[0], row[1]
+
+    async def _settled(
+        self, user: str, app: str, found: tuple[UUID | None, UUID | None], principal: Principal
+    ) -> tuple[UUID, UUID]:
+        """The ids, of what is not there new ones if the principal may write."""
+        user_id, app_id = found
+        if user_id is not None and app_id is not None:
+            return user_id, app_id
+        if Scope.WRITE not in principal.scopes:
+            return user_id or UNKNOWN, app_id or UNKNOWN
+        ids = await self._make(user, app)
+        self._remember(user, app, ids)
+        return ids
 
     @again
     async def _make(self, user: str, app: str) -> tuple[UUID, UUID]:

@@ -116,7 +116,7 @@ class Keys:
 
     @again
     async def create(self, principal: Principal, new: KeyCreate) -> KeyCreated:
-        """Make a key.
+        """Make a key, and the user and the app that it speaks for if they are new: a key that only reads makes none.
 
         Raises:
             Forbidden: the principal is no administrator.
@@ -127,7 +127,7 @@ class Keys:
             raise Invalid("user_id", "must be given, or `everyone` must be true; not both")
         if new.expires_at is not None:
             _check_end(new.expires_at)
-        user_id = None if new.user_id is None else (await self._directory.caller(new.user_id, None)).user_id
+        user_id = None if new.user_id is None else (await self._directory.caller(new.user_id, new.app)).user_id
         row = {
             "name": new.name,
             "user_id": user_id,
@@ -214,10 +214,6 @@ class Keys:
             return None
         self._used[known.id] = datetime.now(UTC)
         return self._last_known(digest)
-
-    def was_good(self, key: str) -> bool:
-        """Whether a key was found valid at some time, which says nothing of now."""
-        return _digest(key) in self._known
 
     async def find(self, key: str, *, outage: bool = False) -> Principal | None:
         """Whose a key is, looked up; None if it is none of ours, or ended. `outage`: without PostgreSQL, whose it was.

@@ -90,7 +90,8 @@ class Rates:
             TooMany: more than `rates.searches` within `rates.window`.
         """
         if caller.principal.assistant:
-            await self.take(f"search:{caller.app_id}", self._searches)
+            # Who names an app that is not there cannot name another to be free again.
+            await self.take(f"search:{caller.known_app or caller.principal.id}", self._searches)
 
     async def request(self, principal: str, count: int = 1) -> None:
         """Count requests with a key or a token. A process takes a twentieth of the limit at a time.
@@ -104,7 +105,7 @@ class Rates:
         """Count a wrong credential from an address, or from its network.
 
         Raises:
-            TooMany: more than `rates.failures` within `rates.window`.
+            TooMany: more than `rates.failures` within `rates.window`; never if that is 0.
         """
         await self.take(f"failure:{network_of(address)}", self._failures)
 

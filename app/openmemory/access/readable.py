@@ -9,6 +9,7 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     Text,
+    Uuid,
     and_,
     bindparam,
     case,
@@ -25,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, array
 
 from openmemory.access.models import AccessControl, App
-from openmemory.identity.caller import Caller
+from openmemory.identity.caller import UNKNOWN, Caller
 
 _CATEGORIES = table("memory_categories", column("memory_id"), column("category_id"), column("automatic"))
 _TEXTS: ColumnElement[Any] = literal_column("'{}'::text[]")
@@ -41,7 +42,7 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     1. The row is the caller's user's, in one of `states`, not expired, still valid unless it is archived or deleted (as
        what was superseded is), and in a namespace that the caller's credential reaches.
     2. The owner reads all of these. For an app, further:
-    3. a paused app reads nothing;
+    3. a paused app reads nothing; one that the user does not have (yet) reads what a new one would;
     4. of the rules that speak of the row (itself, its app, namespace, categories, or everything) one decides:
        a rule for this app goes before a rule for every app, and a deny before an allow; a rule that allows a category
        does not speak of what only the service has filed there (`counts`);
@@ -58,7 +59,6 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     if caller.owner:
         return mine
     app: ColumnElement[Any] = bindparam("caller_app_id")
-    app_is_active = exists().where(App.id == app, App.owner_id == bindparam("caller_user_id"), App.is_active)
     of_this_app = and_(
         AccessControl.user_id == bindparam("caller_user_id"),
         or_(AccessControl.subject_id == app, AccessControl.subject_id.is_(None)),
@@ -85,7 +85,7 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     ruled = func.coalesce(verdict, case((unruled, _constant("allow")), else_=_constant("deny"))) == _constant("allow")
     # Evaluated once per statement, not per row: without any rule the verdict is never looked for.
     allowed = case((has_rules, ruled), else_=unruled)
-    return and_(mine, app_is_active.correlate(None), allowed)
+    return and_(mine, is_not_paused(), allowed)
 
 
 def _valid(rows: Any, states: Sequence[str]) -> ColumnElement[bool]:
@@ -122,6 +122,20 @@ def within_reach(rows: Any) -> ColumnElement[bool]:
     """The rows in the namespaces that the caller's credential reaches: a part of `readable_by`."""
     namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))
     return or_(namespaces.is_(None), rows.namespace == func.any(namespaces))
+
+
+def stayed_within_reach(rows: Any) -> ColumnElement[bool]:
+    """The rows whose query looked at no namespace but those that the caller's credential reaches. `rows` is a mapped
+    class with namespaces, which are null if it looked everywhere."""
+    namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))
+    return or_(namespaces.is_(None), func.coalesce(rows.namespaces.contained_by(namespaces), false()))
+
+
+def is_not_paused() -> ColumnElement[bool]:
+    """The app that asks is not paused: a part of `readable_by` for apps. One that the user does not have cannot be."""
+    app: ColumnElement[Any] = bindparam("caller_app_id", type_=Uuid)
+    mine = App.id == app, App.owner_id == bindparam("caller_user_id")
+    return or_(app == _constant(str(UNKNOWN), "::uuid"), exists().where(*mine, App.is_active).correlate(None))
 
 
 def _is_there(*which: ColumnElement[bool], order: Sequence[Any]) -> ColumnElement[bool]:

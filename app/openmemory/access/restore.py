@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from openmemory.access import rule_cache
 from openmemory.database.engine import Tx
-from openmemory.identity.caller import Caller
+from openmemory.identity.caller import UNKNOWN, Caller
 
 TABLES: Mapping[str, str] = {
     "incoming_apps": """
@@ -50,10 +50,11 @@ _ADD_APPS = """
     INSERT INTO apps (id, owner_id, name, description, metadata, is_active, created_at, updated_at)
     SELECT {id}, :user, i.name, i.description, i.metadata, i.is_active, i.created_at, i.updated_at
     FROM (SELECT DISTINCT ON (name) * FROM incoming_apps WHERE target IS NULL ORDER BY name, place) AS i
+    WHERE {id} <> '{unknown}'
     ON CONFLICT DO NOTHING
 """
-_ADD_APPS_AS_THEY_WERE = text(_ADD_APPS.format(id="i.id"))
-_ADD_APPS_ANEW = text(_ADD_APPS.format(id="gen_random_uuid()"))
+_ADD_APPS_AS_THEY_WERE = text(_ADD_APPS.format(id="i.id", unknown=UNKNOWN))
+_ADD_APPS_ANEW = text(_ADD_APPS.format(id="gen_random_uuid()", unknown=UNKNOWN))
 
 # What the user has themself stays: an archive only fills what is empty.
 _FILL_USER = text(

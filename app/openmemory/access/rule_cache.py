@@ -13,7 +13,7 @@ from openmemory.access.models import User
 from openmemory.access.rules import NONE, Rule, Rules, in_sets
 from openmemory.database.compiled import Prepared, bound
 from openmemory.database.engine import Tx
-from openmemory.identity.caller import Caller, Default
+from openmemory.identity.caller import UNKNOWN, Caller, Default
 
 REMEMBERED = 100_000
 """Rules that are remembered together with one for each app, some 15 MB; those that were used longest ago go first."""
@@ -22,13 +22,13 @@ _Key = tuple[UUID, UUID, Default]
 
 
 def revision_of(user: str, app: str) -> str:
-    """SQL for the one row whose `revision` is that of the user's rules; null where the app is paused or not there. Both
-    are expressions."""
+    """SQL for the one row whose `revision` is that of the user's rules; null where the app is paused, or there is no
+    such user. Both are expressions."""
     return f"""
         SELECT (
-            SELECT u.rules_revision
-            FROM users AS u JOIN apps AS a ON a.owner_id = u.id AND a.id = {app} AND a.is_active
-            WHERE u.id = {user}
+            SELECT u.rules_revision FROM users AS u
+            WHERE u.id = {user} AND ({app} = '{UNKNOWN}'::uuid OR EXISTS (
+                SELECT FROM apps AS a WHERE a.owner_id = u.id AND a.id = {app} AND a.is_active))
         ) AS revision
         """  # noqa: S608 - only expressions of this code are put in
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ARRAY,
     CTE,
     String,
+    Text,
     Uuid,
     bindparam,
     cast,
@@ -49,20 +50,29 @@ class Access(StrEnum):
     RESTORE = "restore"
 
 
-_COLUMNS = ["memory_id", "app_id", "access_type", "metadata"]
+_COLUMNS = ["memory_id", "app_id", "app_name", "access_type", "metadata", "namespaces"]
 
 
-def inserted(rows: CTE, metadata: Any) -> CTE:
-    """Part of a statement that reads: one access to each of the `id`s of `rows`, with its metadata.
+def parameters(caller: Caller, access: Access) -> dict[str, Any]:
+    """What the statements of this module bind. An app that the user does not have is told by its name alone."""
+    name = caller.app if caller.known_app is None else None
+    return {"log_app_id": caller.known_app, "log_app_name": name, "log_access_type": access.value}
 
-    Binds `log_app_id` and `log_access_type`.
+
+def inserted(rows: CTE, metadata: Any, namespaces: Any = None) -> CTE:
+    """Part of a statement that reads: one access to each of the `id`s of `rows`, with its metadata. `namespaces`: those
+    that a query in it looked at.
+
+    Binds `parameters`.
     """
     memory = table("memories", column("id", Uuid))
     # One that was erased since it was read has no log any more. In order of id, as all who lock several memories do.
     there = select(memory.c.id).where(memory.c.id == rows.c.id).with_for_update(read=True, key_share=True)
     accesses = select(
-        rows.c.id, bindparam("log_app_id", type_=Uuid), bindparam("log_access_type", type_=String), metadata
-    )
+        rows.c.id, bindparam("log_app_id", type_=Uuid), bindparam("log_app_name", type_=Text),
+        bindparam("log_access_type", type_=String), metadata,
+        literal_column("NULL::text[]") if namespaces is None else namespaces,
+    )  # fmt: skip
     accesses = accesses.where(there.correlate(rows).exists()).order_by(rows.c.id)
     return insert(MemoryAccessLog).from_select(_COLUMNS, accesses).cte("logged")
 
@@ -89,9 +99,8 @@ async def record(
         tx,
         {
             "ids": list(ids),
-            "log_app_id": caller.app_id,
-            "log_access_type": access.value,
             "metadata": orjson.dumps(metadata or {}).decode(),
+            **parameters(caller, access),
             **audit_log.parameters(caller, Event(f"memory.{access.value}"), detail=metadata),
         },
     )
@@ -104,13 +113,13 @@ async def log_chosen(
     await tx.execute(
         text(
             f"""
-            INSERT INTO memory_access_logs (memory_id, app_id, access_type, metadata)
-            SELECT there.id, :app_id, :access_type, CAST(:metadata AS jsonb)
+            INSERT INTO memory_access_logs (memory_id, app_id, app_name, access_type, metadata)
+            SELECT there.id, :log_app_id, :log_app_name, :log_access_type, CAST(:metadata AS jsonb)
             FROM (
                 SELECT m.id FROM memories AS m JOIN ({chosen}) AS chosen ON chosen.id = m.id
                 ORDER BY m.id FOR KEY SHARE OF m
             ) AS there
             """  # noqa: S608 - no value is put in
         ),
-        {"app_id": caller.app_id, "access_type": access.value, "metadata": orjson.dumps(metadata or {}).decode()},
+        {**parameters(caller, access), "metadata": orjson.dumps(metadata or {}).decode()},
     )

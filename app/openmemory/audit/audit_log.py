@@ -113,11 +113,15 @@ FROM new HAVING count(*) > 0
 def parameters(
     caller: Caller | Principal, event: Event, *, user_id: UUID | None = None, detail: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What the statements of this module bind. A caller's user and app are the event's; a principal has none."""
+    """What the statements of this module bind. A caller's user and app are the event's; a principal has none. Of
+    those that are not there the detail tells the names."""
     principal = caller.principal if isinstance(caller, Caller) else caller
     app_id = None
     if isinstance(caller, Caller):
-        user_id, app_id = caller.user_id, caller.app_id
+        user_id, app_id = caller.known_user, caller.known_app
+        named = {} if user_id is not None else {"user": caller.user}
+        named |= {} if app_id is not None else {"app": caller.app}
+        detail = {**(detail or {}), **named}
     return {
         "audit_event": event.value,
         "audit_principal": principal.id,

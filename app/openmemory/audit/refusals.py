@@ -14,7 +14,8 @@ from openmemory.identity.principal import Principal
 
 
 class Denials:
-    """Logs what was denied, but no more than `rates.failures` per principal and window, lest it drown the rest."""
+    """Logs what was denied, but no more than `rates.failures` (0: all) per principal and window, lest it drown the
+    rest."""
 
     def __init__(self, database: Database, rates: Rates) -> None:
         self._database = database

@@ -19,7 +19,7 @@ class AccessLogEntry(BaseModel):
 
     id: UUID
     memory_id: UUID
-    app_id: UUID
+    app_id: UUID | None = Field(description="Null: the user had no app of that name, and the credential only read.")
     accessed_at: NaiveTime
     access_type: str
     metadata_: dict[str, Any]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import Integer, bindparam, func, select, text
+from sqlalchemy import Integer, and_, bindparam, case, func, literal_column, or_, select, text
 
 from openmemory.access.models import App, AuditEvent, User
+from openmemory.access.readable import stayed_within_reach
 from openmemory.audit import audit_log
 from openmemory.audit.models import MemoryAccessLog
 from openmemory.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, AuditPage, AuditQuery
@@ -16,9 +17,15 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal, Scope
 
 
-async def page(tx: Tx, memory_id: UUID, page: int, page_size: int) -> AccessLogPage:
-    """A page of one memory's accesses, newest first. The caller has been found to own the memory."""
+async def page(tx: Tx, caller: Caller, memory_id: UUID, page: int, page_size: int) -> AccessLogPage:
+    """A page of one memory's accesses, newest first. The caller has been found to own the memory.
+
+    Of a query that looked further than the credential reaches, only that there was one is told: with its score, a
+    guess at its words could be tried. What an archive says of an access may be anything.
+    """
     of_memory = MemoryAccessLog.memory_id == memory_id
+    no_query = and_(~MemoryAccessLog.metadata_.has_key("query"), MemoryAccessLog.imported_at.is_(None))
+    told = or_(no_query, stayed_within_reach(MemoryAccessLog))
     rows = await tx.execute(
         select(
             MemoryAccessLog.id,
@@ -26,14 +33,15 @@ async def page(tx: Tx, memory_id: UUID, page: int, page_size: int) -> AccessLogP
             MemoryAccessLog.app_id,
             MemoryAccessLog.accessed_at,
             MemoryAccessLog.access_type,
-            MemoryAccessLog.metadata_.label("metadata_"),
-            App.name.label("app_name"),
+            case((told, MemoryAccessLog.metadata_), else_=literal_column("'{}'::jsonb")).label("metadata_"),
+            func.coalesce(App.name, MemoryAccessLog.app_name, "").label("app_name"),
         )
-        .join(App, App.id == MemoryAccessLog.app_id)
+        .outerjoin(App, App.id == MemoryAccessLog.app_id)
         .where(of_memory)
         .order_by(MemoryAccessLog.accessed_at.desc(), MemoryAccessLog.id.desc())
         .limit(page_size)
-        .offset((page - 1) * page_size)
+        .offset((page - 1) * page_size),
+        caller.parameters,
     )
     logs = [AccessLogEntry.model_validate(row) for row in rows]
     total = await tx.scalar(select(func.count()).select_from(MemoryAccessLog).where(of_memory))

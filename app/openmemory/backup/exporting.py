@@ -19,6 +19,7 @@ from openmemory.backup import sections
 from openmemory.backup.format import TABLES, VECTORS, VERSION
 from openmemory.backup.spool import Spool
 from openmemory.database.engine import Tx
+from openmemory.errors import NotFound
 
 _PAGE = 1_000
 """Rows that are held at a time."""
@@ -73,6 +74,8 @@ class Writer:
     async def _tables(self, member: IO[bytes], ids: Spool) -> int:
         count = 0
         user = await self._tx.scalar(text(sections.USER), self._values)
+        if user is None:
+            raise NotFound("User not found", code="user_not_found")
         await asyncio.to_thread(member.write, f'{{\n"user": {user}'.encode())
         for key, query in sections.SECTIONS.items():
             await asyncio.to_thread(member.write, f',\n"{key}": ['.encode())

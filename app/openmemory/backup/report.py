@@ -8,11 +8,17 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from openmemory.errors import Invalid
+
 Row = tuple[str, Sequence[Any]]
 """What an archive says: a table, and the values of its columns."""
 
 SHOWN = 100
 """The most that is told one by one."""
+
+
+_TOLD = 5
+"""What the refusal of an archive tells one by one."""
 
 
 class LeftOutItem(BaseModel):
@@ -77,6 +83,22 @@ class LeftOut:
         """Something does not come in."""
         if len(self.items) < SHOWN:
             self.items.append(LeftOutItem(kind=kind, id=id_, reason=reason[:300]))
+
+    def refuse_any(self) -> None:
+        """Refuse the archive if anything of it would be left out.
+
+        Raises:
+            Invalid: something would; the message tells the first.
+        """
+        if self.items:
+            told = "; ".join(f"{item.kind} {item.id}: {item.reason}" for item in self.items[:_TOLD])
+            more = "" if len(self.items) <= _TOLD else "; and more"
+            raise Invalid(
+                "file",
+                f"holds what cannot come in, so nothing came in: {told}{more}",
+                code="import_refused",
+                hint="With on_error=skip the rest comes in, and the report tells what does not.",
+            )
 
     def mend(self, kind: str, id_: str, field: str, numbers: int) -> None:
         """Something comes in with null for numbers that JSON cannot say."""

@@ -116,7 +116,8 @@ LINES: dict[str, str] = {
     ACCESSES: f"""
         SELECT CAST(json_build_object('id', l.id, 'memory_id', l.memory_id, 'app_id', l.app_id,
             'accessed_at', l.accessed_at, 'access_type', l.access_type, 'metadata', l.metadata) AS text)
-        FROM memory_access_logs AS l WHERE l.memory_id IN ({_CHOSEN}) ORDER BY l.accessed_at, l.id
+        FROM memory_access_logs AS l WHERE l.memory_id IN ({_CHOSEN}) AND l.app_id IS NOT NULL
+        ORDER BY l.accessed_at, l.id
     """,
     # As a new service takes them up: nobody works on them any more.
     CAPTURES: f"""

@@ -40,6 +40,7 @@ from openmemory.index.sync.delivery import Deliverer
 from openmemory.memories.analyze import Maintenance
 from openmemory.memories.restore import planning, tables, writing
 from openmemory.memories.restore.planning import Restored
+from openmemory.memories.schemas import OnError
 from openmemory.memories.service import Memories
 
 Mode = Literal["overwrite", "skip"]
@@ -173,7 +174,13 @@ class Backup:
                 raise
 
     async def restore(
-        self, caller: Caller, archive: Spool, mode: Mode, progress: Progress = no_progress
+        self,
+        caller: Caller,
+        archive: Spool,
+        mode: Mode,
+        progress: Progress = no_progress,
+        *,
+        on_error: OnError = "skip",
     ) -> ImportReport:
         """Bring in an archive, all of it or nothing, and close it.
 
@@ -181,13 +188,14 @@ class Backup:
         that contradicts itself changes nothing.
 
         Raises:
+            Invalid: something would be left out, and `on_error` is `fail`.
             BadArchive: it is none, or says something that cannot be; the message says where.
             Conflict: others write the same all the time.
             Unavailable: PostgreSQL is away, or too many are being brought in.
         """
         try:
             self.may_import(caller)
-            done, records = await self._restore(caller, archive, mode, progress)
+            done, records = await self._restore(caller, archive, mode, progress, on_error)
         finally:
             archive.close()
         self._delivery.wake()
@@ -197,7 +205,7 @@ class Backup:
         return _report(done, records)
 
     async def _restore(
-        self, caller: Caller, archive: Spool, mode: Mode, progress: Progress
+        self, caller: Caller, archive: Spool, mode: Mode, progress: Progress, on_error: OnError
     ) -> tuple[Restored, Records]:
         records = Records(self._memories.intake, self._limits, caller.principal, datetime.now(UTC).isoformat())
         async with self._turns.turn(str(caller.user_id)):
@@ -208,9 +216,13 @@ class Backup:
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)
                 await self._check(tx, records)
+                if on_error == "fail":  # before anything is made that others see
+                    records.left_out.refuse_any()
                 categories = await shared.make(tx, self._database)
                 done = await self._write(tx, caller, records, mode, progress, models=models)
                 done.categories = categories
+                if on_error == "fail":
+                    records.left_out.refuse_any()
                 return done, records
 
     async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:

@@ -110,8 +110,14 @@ class Captures:
         return outcome
 
     async def outcome(self, caller: Caller, id_: UUID) -> Outcome:
-        """What has become of a capture of the caller's own by now."""
+        """What has become of a capture of the caller's own by now.
+
+        Raises:
+            Forbidden: the app is paused.
+            NotFound: there is none.
+        """
         async with self._database.statement() as tx:
+            await refuse_if_paused(tx, caller, "see captures")
             row = await _one(tx, caller, id_)
             # Whatever it has just put aside it knows.
             [view] = await _views(tx, caller, [row], states=ALL_STATES)
@@ -119,7 +125,7 @@ class Captures:
 
     @again
     async def get(self, caller: Caller, id_: UUID) -> CaptureView:
-        """One capture: of the user themself any of theirs, of an app its own.
+        """One capture: of the user themself any of theirs, of an app that is not paused its own.
 
         Raises:
             NotFound: there is none.

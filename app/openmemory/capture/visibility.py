@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_
 
-from openmemory.access.readable import within_reach
+from openmemory.access.readable import is_not_paused, within_reach
 from openmemory.identity.caller import Caller
 
 
 def own(caller: Caller, rows: Any) -> ColumnElement[bool]:
-    """The rows, of a mapped class with user_id, app_id and namespace, that a caller may see: an app its own. Execute
-    with `caller.parameters`."""
+    """The rows, of a mapped class with user_id, app_id and namespace, that a caller may see: an app its own, and none
+    while it is paused. Execute with `caller.parameters`."""
     mine = and_(rows.user_id == caller.user_id, within_reach(rows))
-    return mine if caller.owner else and_(mine, rows.app_id == caller.app_id)
+    return mine if caller.owner else and_(mine, rows.app_id == caller.app_id, is_not_paused())

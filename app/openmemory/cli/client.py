@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from openmemory.cli.options import ConfigFile, DataDir, Url, load_settings
 from openmemory.errors import (
+    BatchRefused,
     Conflict,
     Forbidden,
     Invalid,
@@ -253,14 +254,23 @@ def refusal(answer: Response, body: Any = None) -> OpenMemoryError:
     message = detail if isinstance(detail, str) else "; ".join(_words(part) for part in detail)
     code, hint = body.get("error"), body.get("hint")
     if answer.status_code in _INVALID:
-        field, found, problem = message.partition(": ")
-        return Invalid(field if found else "request", problem if found else message, code=code, hint=hint)
+        field, problem = _parted(message)
+        if isinstance(refused := body.get("refused"), list):
+            each = {one["index"]: Invalid(*_parted(one["detail"]), code=one["error"]) for one in refused}
+            return BatchRefused(field, problem, refused=each, code=code, hint=hint)
+        return Invalid(field, problem, code=code, hint=hint)
     if answer.status_code == 401:
         return Unauthenticated(message, code=code, hint="set OPENMEMORY_API_KEY to a key of that service")
     if answer.status_code in (502, 503, 504):
         return Unavailable(message, retry_after=_retry_after(answer), code=code, hint=hint)
     bases: dict[int, type[OpenMemoryError]] = {403: Forbidden, 404: NotFound, 409: Conflict}
     return bases.get(answer.status_code, OpenMemoryError)(message, code=code, hint=hint)
+
+
+def _parted(message: str) -> tuple[str, str]:
+    """The field of a message about one, and what is wrong with it."""
+    field, found, problem = message.partition(": ")
+    return (field, problem) if found else ("request", message)
 
 
 def _words(part: Any) -> str:

@@ -19,6 +19,7 @@ from openmemory.cli.client import Client
 from openmemory.cli.jsonl import Line, batches, read_lines
 from openmemory.content_policy.secrets import redacted
 from openmemory.errors import (
+    BatchRefused,
     Conflict,
     Forbidden,
     Invalid,
@@ -104,7 +105,10 @@ class Import:
             {name: value for name, value in line.memory.items() if name not in ("user", "state")} for line in lines
         ]
         body = {"user_id": lines[0].memory["user"], "memories": memories}
-        answer = await self._patiently(lines[0], "POST", "/api/v1/memories/batch", body=body)
+        try:
+            answer = await self._patiently(lines[0], "POST", "/api/v1/memories/batch", body=body)
+        except BatchRefused as error:
+            return [{"error": each.code, "detail": each.message} for _, each in sorted(error.refused.items())]
         return list(answer["results"])
 
     async def _put_away(self, line: Line) -> dict[str, Any]:

@@ -149,7 +149,8 @@ class Capture(Section):
 
     secrets: Literal["refuse", "redact", "store"] = Field(
         "refuse",
-        description="Keys, tokens and passwords in memories: refuse them, redact: store the rest, or store them.",
+        description="Keys, tokens and passwords in memories: refuse them, redact: store the rest, or store them."
+        " Samples (`your-api-key`) are none.",
     )
     injection: Literal["label", "refuse", "store"] = Field(
         "label",

@@ -38,6 +38,7 @@ from openmemory.config.sections import (
     network,
     origin,
 )
+from openmemory.config.settings import key_strength
 from openmemory.errors import SetupError
 
 PREFIX = "OPENMEMORY_"
@@ -51,7 +52,8 @@ class Http(Section):
     allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted beside localhost; '*' accepts any.")
     cors_origins: tuple[Annotated[str, AfterValidator(origin)], ...] = Field(
         ("http://localhost:3000-3010", "http://127.0.0.1:3000-3010"),
-        description="Origins of web pages that may call the API; a range of ports means each of them.",
+        description="Origins of web pages that may call the API; a range of ports means each of them. Pages that are "
+        "set here may use a browser's sign-in; those of the default send a key where one is needed.",
     )
     trusted_proxies: tuple[Annotated[str, AfterValidator(network)], ...] = Field(
         (), description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
@@ -63,6 +65,12 @@ class Http(Section):
     write_timeout: float = Field(
         60.0, gt=0, le=3600, description="Seconds after which a client that does not read its answer is cut off."
     )
+
+    @property
+    def named_origins(self) -> tuple[str, ...]:
+        """The origins that somebody has set. Those of the default are the retired server's page, or whatever else this
+        machine serves there."""
+        return self.cors_origins if "cors_origins" in self.model_fields_set else ()
 
 
 class Database(Section):
@@ -196,7 +204,9 @@ class Access(Section):
         description="auto: no credential on loopback, unless api_key, oauth or a foreign name in allowed_hosts is set.",
     )
     api_key: SecretStr = Field(
-        SecretStr(""), description="An administrator's key kept here rather than made by `openmemory keys create`."
+        SecretStr(""),
+        description="An administrator's key kept here rather than made by `openmemory keys create`: 20 characters or "
+        "more that nobody can guess, such as `openssl rand -hex 32` makes them.",
     )
     default_user: str = Field(
         "default_user", min_length=1, max_length=256, description="The user when a request names none."
@@ -204,6 +214,12 @@ class Access(Section):
     default_app: str = Field(
         "openmemory", min_length=1, max_length=256, description="The app when a request names none."
     )
+
+    @field_validator("api_key")
+    @classmethod
+    def _nobody_guesses_it(cls, value: SecretStr) -> SecretStr:
+        key_strength.checked(value.get_secret_value())
+        return value
 
 
 LONGEST_NAME = 300
@@ -238,13 +254,18 @@ class Limits(Section):
 
 
 class Rates(Section):
-    """How often something may be done within a window of time. 0: as often as one likes."""
+    """How often something may be done within a window of time. 0 sets no limit."""
 
     window: int = Field(60, ge=1, le=3600, description="Seconds.")
     saves: int = Field(30, ge=0, le=1_000_000, description="Memories that an assistant's app may store or change.")
     searches: int = Field(300, ge=0, le=1_000_000, description="Searches and lists of an assistant's app.")
     requests: int = Field(6_000, ge=0, le=10_000_000, description="Requests with one key or token.")
-    failures: int = Field(20, ge=1, le=1_000_000, description="Wrong credentials from one address.")
+    failures: int = Field(
+        20,
+        ge=0,
+        le=1_000_000,
+        description="Wrong credentials from one address; also refusals of one credential that are logged one by one.",
+    )
 
 
 class Audit(Section):

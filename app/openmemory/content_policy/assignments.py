@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from openmemory.content_policy import samples
+from openmemory.content_policy.samples import parts
+
 SHORTEST = 8
 """Characters that a value has at least."""
 
@@ -45,39 +48,13 @@ _REST = re.compile(r"""[^\s"'`,;<>\\]*+""")
 _CALLED = re.compile(rf"(?:{_NAME})s?\Z", re.VERBOSE)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
-_REFERENCE = re.compile(
-    r"""[<\[({]                                             # <your key>, [redacted], {{ value }}
-    | \$[{(] | \$[A-Za-z_]\w*\Z | %\w+%\Z | %[({s]           # ${NAME}, $NAME, %NAME%, %s
-    | [~.]{0,2}/ | [A-Za-z]:\\                              # paths
-    | !(?:vault|secret|env|env_var|ref|sub|getatt)\b        # YAML
-    | (?:env|file|vault|op|ssm|secrets?|aws|gcp|azure|keyring|keychain|arn|ref|https?|urn|doppler|sops|pass|bw):
-    | [A-Za-z_][\w.]*(?:\(|\[["'])                          # getenv("NAME"), environ["NAME"]
-    | (?:process\.env|os\.environ|env|vars|secrets|settings|config|var|local|data|self|this)\.[A-Za-z_]
-    | [\w.-]+\.(?:txt|ya?ml|json|toml|env|ini|cfg|conf|md|kdbx|pem|key|py|js|ts|go|rs|com|org|net|io|dev)\Z""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_MASK = re.compile(r"[x*.#•…?_-]+", re.IGNORECASE)
-_PARTS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[a-z]+\d{0,2}|\d{1,4}[a-z]{0,2}|[a-z]{1,6}\d{1,4}|", re.IGNORECASE)
 _TURN = re.compile(r"[a-z][A-Z]")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_MEANINGLESS = _words(
-    "a abc actual add an and another any api auth bar bearer change changed changeme client config credential "
-    "credentials default demo dummy empty enter env environment example examples fake fill fixme foo for from "
-    "generate generated goes here hidden in insert invalid is it key keys lorem me missing mock must my mypassword "
-    "name new nil no none not null of old omitted optional or our paste password passwords passwort placeholder "
-    "private put redacted remove removed replace required sample secret secrets set some something string temp test "
-    "testing that the this thing to todo token tokens undefined unknown unset user username valid value variable "
-    "with your yours yourkey yourpassword yourtoken"
+_TERMS = samples.words(
+    "1password aes128 aes256 argon2id base64url ed25519 hmacsha256 pbkdf2 sha256sum utf8mb4 uuid4 x509"
 )
-"""Words that stand where a secret will be."""
-
-_TERMS = _words("1password aes128 aes256 argon2id base64url ed25519 hmacsha256 pbkdf2 sha256sum utf8mb4 uuid4 x509")
 """Words with digits."""
 
 
@@ -111,7 +88,9 @@ def find(text: str, lowered: str) -> Iterator[Assigned]:
         kind = kind_of(match["name"], lowered[max(0, match.start() - 12) : match.start()])
         firm = bool(quote or match["firm"])
         goes_on = text[end : end + 1] == " " and text[end + 1 : end + 2].islower()
-        if _real(text[start:end], kind, firm=firm, within=bool(match["told"]) or (goes_on and not firm)):
+        told = bool(match["told"])
+        real = _real(text[start:end], kind, firm=firm, within=told or (goes_on and not firm))
+        if real and not _in_example(text, start, end, kind, told=told):
             at = end if end - start < LONGEST else _end_of_run(text, end)
             yield Assigned(kind, start, at)
 
@@ -140,19 +119,14 @@ def of_name(name: str, value: str) -> str | None:
     if called is None or any(map(str.isspace, value)):
         return None
     kind = kind_of(called[0], name.lower())
-    return kind if _real(value[:LONGEST], kind, firm=True, within=False) else None
-
-
-def placeholder(value: str) -> bool:
-    """Whether it only stands where a secret will be: a mask, a reference, or words such as `your-key-here`."""
-    if _MASK.fullmatch(value) or _REFERENCE.match(value):
-        return True
-    return all(part in _MEANINGLESS or (len(part) < 4 and part.isdigit()) for part in _parts(value))
+    sample = samples.sample if kind == _A_PASSWORD else samples.sample_of_key
+    real = _real(value[:LONGEST], kind, firm=True, within=False) and not sample(value)
+    return kind if real else None
 
 
 def worded(value: str) -> bool:
     """Whether it is made of words and small numbers, as names and versions are."""
-    return value.lower() in _TERMS or all(map(_WORD.fullmatch, _parts(value)))
+    return value.lower() in _TERMS or all(map(_WORD.fullmatch, parts(value)))
 
 
 def random(value: str) -> bool:
@@ -164,18 +138,24 @@ def random(value: str) -> bool:
     return value.isalpha() and (len(value) > 24 or (len(value) >= 16 and len(_TURN.findall(value)) * 5 > len(value)))
 
 
-def _parts(value: str) -> list[str]:
-    return [part.lower() for part in _PARTS.split(value)]
-
-
 def _real(value: str, kind: str, *, firm: bool, within: bool) -> bool:
     """Whether a value is a secret. `firm`: it stands as in a program; `within`: as a word of a sentence."""
-    if len(value) < SHORTEST or placeholder(value):
+    if len(value) < SHORTEST or samples.placeholder(value):
         return False
     if kind != _A_PASSWORD:
         return random(value)
     if value.isdigit():
         return not within
     if any(map(str.isdigit, value)) and any(map(str.isalpha, value)):
-        return value.lower() not in _TERMS and (not within or len(_parts(value)) == 1 or not worded(value))
+        return value.lower() not in _TERMS and (not within or len(parts(value)) == 1 or not worded(value))
     return firm and value.isascii() and (value.isalpha() or any(sign in value for sign in "!@#$%^&*+"))
+
+
+def _in_example(text: str, start: int, end: int, kind: str, *, told: bool) -> bool:
+    """Returns True if a value that looks real is a sample. `told`: a sentence says what it is."""
+    value = text[start:end]
+    if told and any(map(str.isdigit, value)):
+        return False
+    if kind != _A_PASSWORD:
+        return samples.sample_of_key(value) or samples.cut_off(text, start, end)
+    return samples.sample(value) or (samples.one_word(value) and samples.is_local(text, start, end))

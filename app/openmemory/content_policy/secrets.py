@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from openmemory.content_policy import assignments
+from openmemory.content_policy import assignments, samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +43,15 @@ def _telling(token: str) -> bool:
 
 
 def _web_token(token: str) -> bool:
-    """Whether the first part is the header of a JSON Web Token: an object that names an algorithm."""
-    return "alg" in _json(token.partition(".")[0][:_LONGEST_HEADER])
+    """Whether the first part is the header of a JSON Web Token, and the second not that of every tutorial."""
+    head, _, rest = token.partition(".")
+    if not samples.names_algorithm(head):
+        return False
+    claims = samples.decoded(rest.partition(".")[0][:_LONGEST_CLAIMS])
+    return (claims.get("sub"), claims.get("name")) != ("1234567890", "John Doe")
 
 
-_LONGEST_HEADER = 8_192
-
-
-def _json(part: str) -> dict[str, object]:
-    try:
-        value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+_LONGEST_CLAIMS = 8_192
 
 
 _ALONE = r"(?<![A-Za-z0-9])"
@@ -105,7 +100,7 @@ _KEY_HEAD = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{24,}")
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
-_IN_ADDRESS = re.compile(r"://[^\s/:@\"'<>\[({]*+:([^\s/?#\"'<>]++)")
+_IN_ADDRESS = re.compile(r"://([^\s/:@\"'<>\[({]*+):([^\s/?#\"'<>]++)")
 _HEADER = re.compile(r"\b(bearer|basic)\s{1,4}([A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)
 
 _TELEGRAM = re.compile(r":A[A-Za-z0-9_-]{34}(?![A-Za-z0-9_-])")
@@ -180,7 +175,7 @@ def _of_form(text: str, form: _Form) -> Iterator[Finding]:
         if match := form.match(text, at):
             end = match.end()
             token = match[0]
-            if not assignments.placeholder(token[len(form.begins) :]) and form.true(token):
+            if form.true(token) and not samples.sample_of_vendor(token[len(form.begins) :]):
                 yield Finding(form.kind, at, end)
         at = text.find(form.begins, end)
 
@@ -200,9 +195,19 @@ def _private_keys(text: str) -> Iterator[Finding]:
 def _in_addresses(text: str) -> Iterator[Finding]:
     """Passwords in `scheme://user:password@host`."""
     for match in _IN_ADDRESS.finditer(text):
-        password, at, _ = match[1].rpartition("@")
-        if at and password and not assignments.placeholder(password):
-            yield Finding("a password", match.start(1), match.start(1) + len(password))
+        password, at, host = match[2].rpartition("@")
+        if at and password and not _sample_login(match[1], password, host):
+            yield Finding("a password", match.start(2), match.start(2) + len(password))
+
+
+def _sample_login(user: str, password: str, host: str = "") -> bool:
+    """Returns True if a name and its password are those of an example, or of every new installation."""
+    if samples.sample(password):
+        return True
+    if samples.placeholder(user) and samples.stands_for_password(password):
+        return True
+    known = password == user or (user, password) == ("scott", "tiger")
+    return samples.one_word(password) and (known or samples.is_local(f"://{host}", 0, 0))
 
 
 def _headers(text: str) -> Iterator[Finding]:
@@ -210,23 +215,26 @@ def _headers(text: str) -> Iterator[Finding]:
     for match in _HEADER.finditer(text):
         scheme, credential = match[1].lower(), match[2].rstrip(".")
         if scheme == "basic":
-            real = _names_and_password(credential)
+            real = _name_and_password(credential)
         else:
             real = len(credential) >= 16 and assignments.random(credential)
-        if real and not assignments.placeholder(credential):
+        if real and not samples.sample_of_key(credential):
             kind = "a bearer token" if scheme == "bearer" else "basic credentials"
             yield Finding(kind, match.start(2), match.start(2) + len(credential))
 
 
-def _names_and_password(credential: str) -> bool:
+def _name_and_password(credential: str) -> bool:
     try:
-        return b":" in base64.b64decode(credential, validate=True)
+        user, _, password = base64.b64decode(credential, validate=True).decode("latin-1").partition(":")
     except binascii.Error:
         return False
+    return bool(password) and not _sample_login(user, password)
 
 
 def _telegram(text: str) -> Iterator[Finding]:
     for match in _TELEGRAM.finditer(text):
+        if samples.sample(match[0][1:]):
+            continue
         if number := _TELEGRAM_ID.search(text, max(0, match.start() - 17), match.start()):
             yield Finding("a Telegram bot token", number.start(), match.end())
 

@@ -11,6 +11,9 @@ from openmemory.identity.principal import LOCAL, Principal, Scope
 
 Default = Literal["user", "own_app"]
 
+UNKNOWN = UUID(int=0)
+"""In the place of the id of a user or an app that there is not: nobody and nothing has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -18,7 +21,8 @@ class Caller:
 
     `owner` is true where the person themself asks (REST without an app, the page, the CLI): no app rule applies to
     them, and they may see memories that are not active. `app_id` is then only the name their reads are logged under.
-    What the `principal` behind them may not do, they may not.
+    What the `principal` behind them may not do, they may not. A user or an app that is not there, and that the
+    principal may not make, is `UNKNOWN`.
     """
 
     user_id: UUID
@@ -36,7 +40,17 @@ class Caller:
         `everywhere`: no namespace is kept from them.
         """
         principal = LOCAL if everywhere else replace(LOCAL, namespaces=())
-        return cls(UUID(int=0), "", UUID(int=0), "", owner=owner, default=default, principal=principal)
+        return cls(UNKNOWN, "", UNKNOWN, "", owner=owner, default=default, principal=principal)
+
+    @property
+    def known_user(self) -> UUID | None:
+        """The user's id; None if there is no such user."""
+        return None if self.user_id == UNKNOWN else self.user_id
+
+    @property
+    def known_app(self) -> UUID | None:
+        """The app's id; None if the user has no such app."""
+        return None if self.app_id == UNKNOWN else self.app_id
 
     @property
     def parameters(self) -> dict[str, Any]:

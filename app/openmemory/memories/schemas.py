@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -63,6 +63,10 @@ class CheckedMemory(MemoryCreate):
 
     labels: tuple[str, ...] = ()
     """What was noticed about the text: `injection`, if it gives orders to assistants."""
+
+
+OnError = Literal["skip", "fail"]
+"""What an item that cannot be stored does to its batch: it is left out, or nothing of the batch is stored."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from openmemory.database.retry import again
 from openmemory.dedup import read_back
 from openmemory.dedup.key_value_merge import Pairing
 from openmemory.dedup.near_duplicates import Duplicates
-from openmemory.errors import Forbidden, NotFound
+from openmemory.errors import BatchRefused, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.index.space import Spaces
@@ -51,6 +52,7 @@ from openmemory.memories.schemas import (
     MemoryQuery,
     MemoryRecord,
     MemoryUpdate,
+    OnError,
     Page,
 )
 
@@ -120,6 +122,37 @@ class Memories:
         identical ones: they come from an import, which loses nothing."""
         checked, apps = await self._taken(caller, news)
         return self._told(await self._add(caller, checked, apps))
+
+    async def add_batch(
+        self, caller: Caller, items: Sequence[MemoryCreate | Invalid], *, on_error: OnError = "skip"
+    ) -> list[MemoryAdded | Invalid]:
+        """Remember those texts that can be stored, in one transaction, as `add_many` does.
+
+        Returns for every item, in order, what became of it, or why it is refused. An error among the items stands for
+        one that could not even be read. Rights are those of the request: an item that the caller may not write refuses
+        all of them.
+
+        Raises:
+            BatchRefused: no item can be stored, or with `on_error="fail"` one of them cannot.
+            Forbidden: an app is paused, or a namespace or an app is not the caller's to write in.
+        """
+        validation.count(items, "memories", self._limits.batch, "limits.batch")
+        caller.may_write()
+        # In a thread, because looking through a large batch for what `capture` is about takes its time.
+        checked = await asyncio.to_thread(lambda: [self._or_refusal(item) for item in items])
+        refused = {place: item for place, item in enumerate(checked) if isinstance(item, Invalid)}
+        if refused and (on_error == "fail" or len(refused) == len(items)):
+            raise BatchRefused.of("memories", refused, len(items))
+        added = iter(await self.add_many(caller, [item for item in checked if not isinstance(item, Invalid)]))
+        return [refused[place] if place in refused else next(added) for place in range(len(items))]
+
+    def _or_refusal(self, item: MemoryCreate | Invalid) -> CheckedMemory | Invalid:
+        if isinstance(item, Invalid):
+            return item
+        try:
+            return self.intake.created(item)
+        except Invalid as error:
+            return error.with_traceback(None)  # it would keep the text
 
     async def _taken(self, caller: Caller, news: Sequence[MemoryCreate]) -> tuple[list[CheckedMemory], dict[str, UUID]]:
         """What is to be stored, and the ids of the apps that wrote it. Counts against the caller's limit."""
@@ -387,6 +420,8 @@ class Memories:
     async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
         """Who accessed one memory, newest first. Looking at the log is not an access.
 
+        A credential for some namespaces is told no query that looked at others.
+
         Raises:
             Forbidden: an app asks: the log tells what others have searched for.
             NotFound: there is none, or it is not the caller's.
@@ -399,7 +434,7 @@ class Memories:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
             await audit_log.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
-            return await accesses.page(tx, memory_id, page, page_size)
+            return await accesses.page(tx, caller, memory_id, page, page_size)
 
 
 _ACCESS = {

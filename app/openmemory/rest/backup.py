@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Annotated, Any, BinaryIO, cast, get_args
 from urllib.parse import quote
 from uuid import UUID
@@ -18,18 +19,18 @@ from pydantic import BaseModel, Field
 from openmemory.backup.exporting import Wanted
 from openmemory.backup.format import BadArchive
 from openmemory.backup.report import ImportReport
-from openmemory.backup.service import Mode, Stage
+from openmemory.backup.service import Mode, Progress, Stage
 from openmemory.backup.spool import Spool
 from openmemory.errors import Forbidden, Invalid, OpenMemoryError, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.identity.request import sender_of
+from openmemory.memories.schemas import OnError
 from openmemory.rest import upload
 from openmemory.rest.caller import Asking, TheAsking, TheServices
 from openmemory.rest.errors import Problem, documented, problem
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Seconds, moment
-from openmemory.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +127,7 @@ async def export_backup(
     "/import", response_model=Imported, responses=documented(400, 403, 404, 409, 413) | _PROGRESS, openapi_extra=_FORM
 )
 async def import_backup(
+    *,
     request: Request,
     services: TheServices,
     asking: TheAsking,
@@ -137,8 +139,12 @@ async def import_backup(
         ),
     ] = "overwrite",
     make_user: Annotated[bool, Query(description="Make the user, if there is none of this name.")] = False,
+    on_error: Annotated[
+        OnError, Query(description="If something is refused for its content, skip leaves it out; fail takes nothing.")
+    ] = "skip",
 ) -> Any:
-    """Bring an archive in, all of it or nothing; what is refused for its content is left out and told."""
+    """Bring an archive in, all of it or nothing; what is refused for its content is left out and told, unless
+    `on_error` is `fail`."""
     if mode not in _MODES:
         raise HTTPException(400, "Invalid mode. Must be 'skip' or 'overwrite'.")
     _may_send(asking)
@@ -146,11 +152,12 @@ async def import_backup(
     async with services.backup.upload(asking.principal) as (spool, came):
         form = await upload.receive(request, "file", spool, came)
         caller = await _addressed(form, asking, make_user=make_user)
+    restoring = partial(services.backup.restore, caller, spool, cast(Mode, mode), on_error=on_error)
     if as_lines:
-        lines = _told(services, caller, spool, cast(Mode, mode), sender_of(request.scope).request)
+        lines = _told(restoring, caller, spool, sender_of(request.scope).request)
         return StreamingResponse(lines, media_type=_LINES)
     try:
-        report = await services.backup.restore(caller, spool, cast(Mode, mode))
+        report = await restoring()
     except BadArchive as error:
         return problem(400, error.code, error.message, error.hint)
     return _imported(caller, report)
@@ -182,7 +189,9 @@ async def _addressed(form: upload.Form, asking: Asking, *, make_user: bool) -> C
     return caller
 
 
-async def _told(services: Services, caller: Caller, spool: Spool, mode: Mode, request_id: str) -> AsyncIterator[bytes]:
+async def _told(
+    restoring: Callable[[Progress], Coroutine[Any, Any, ImportReport]], caller: Caller, spool: Spool, request_id: str
+) -> AsyncIterator[bytes]:
     """The import in lines: how far it is, and what came of it. Who does not read them holds nothing up."""
     news: asyncio.Queue[bytes | None] = asyncio.Queue()
 
@@ -191,7 +200,7 @@ async def _told(services: Services, caller: Caller, spool: Spool, mode: Mode, re
             news.put_nowait(_line({"stage": stage, "done": done, "total": total}))
 
     size = spool.tell()
-    importing = asyncio.create_task(services.backup.restore(caller, spool, mode, progress), name="import")
+    importing = asyncio.create_task(restoring(progress), name="import")
     importing.add_done_callback(lambda _: news.put_nowait(None))
     try:
         yield _line({"stage": "receiving", "done": size, "total": size})

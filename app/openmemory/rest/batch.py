@@ -11,12 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
 from openmemory.memories import validation
-from openmemory.memories.schemas import Event, MemoryCreate
+from openmemory.memories.schemas import Event, MemoryCreate, OnError
 from openmemory.rest.caller import TheAsking, TheServices
-from openmemory.rest.errors import Problem, documented, not_valid
+from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import NewMemory
-from openmemory.services import Services
 
 router = Router("/api/v1/memories/batch", "memories")
 
@@ -37,6 +36,9 @@ class BatchBody(BaseModel):
         description="At most limits.batch of them.",
         json_schema_extra={"items": BatchEntry.model_json_schema(ref_template="#/components/schemas/{model}")},
     )
+    on_error: OnError = Field(
+        "skip", description="If a text is refused, skip stores the others; fail stores all of them or none."
+    )
 
 
 class BatchAdded(BaseModel):
@@ -46,13 +48,29 @@ class BatchAdded(BaseModel):
     event: Event
 
 
+_REFUSED: dict[str, Any] = {
+    "index": 1,
+    "field": "text",
+    "error": "secret_refused",
+    "detail": "text: looks like it holds a GitHub token; secrets are not stored (capture.secrets)",
+    "hint": "Leave it out, or say where it is kept instead.",
+}
+_EXAMPLE: dict[str, Any] = {
+    "results": [{"id": "6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e", "event": "ADD"}, _REFUSED],
+    "refused": [_REFUSED],
+}
+
+
 class BatchAnswer(BaseModel):
-    """What became of each text, in the order in which they came."""
+    """What became of each text."""
 
-    results: list[BatchAdded | Problem]
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
+
+    results: list[BatchAdded | ItemProblem] = Field(description="Every text, in the order in which they came.")
+    refused: list[ItemProblem] = Field(description="Those of `results` that are not stored.")
 
 
-@router.post("", responses=documented(403, 413))
+@router.post("", responses=documented(403, 413) | {422: {"model": BatchProblem, "description": MEANINGS[422]}})
 async def add_memories(
     services: TheServices,
     asking: TheAsking,
@@ -68,34 +86,40 @@ async def add_memories(
                             {"text": "Alice lives in Oslo.", "created_at": "2026-01-31T12:00:00Z"},
                         ],
                     }
-                }
+                },
+                "all or none": {
+                    "value": {
+                        "user_id": "alice",
+                        "memories": [{"text": "Alice has a dog."}, {"text": "Alice has a cat."}],
+                        "on_error": "fail",
+                    }
+                },
             }
         ),
     ],
 ) -> BatchAnswer:
-    """Remember many texts verbatim. Those that can be used are stored, all or none; the others are told apart."""
+    """Remember many texts verbatim, in one transaction. Texts that are refused, for a secret in them or a field that
+    cannot be used, are told one by one, and the others are stored. If none can be stored, or with `on_error` `fail` not
+    all of them, nothing is stored, and the answer is the error of the first with `refused` for each. What the
+    credential may not do refuses the whole batch.
+
+    A batch that is sent again stores nothing twice: what is stored is `NONE` then, with the same id.
+    """
     validation.count(batch.memories, "memories", services.settings.limits.batch, "limits.batch")
     caller = await asking.as_new_owner(batch.user_id)
-    # In a thread, because looking through a large batch for what `capture` is about takes its time.
-    checked = await asyncio.to_thread(lambda: [_checked(services, entry) for entry in batch.memories])
-    news = [new for new in checked if isinstance(new, MemoryCreate)]
-    added = iter(await services.memories.add_many(caller, news) if news else ())
-    results: list[BatchAdded | Problem] = []
-    for new in checked:
-        if isinstance(new, Problem):
-            results.append(new)
-        else:
-            done = next(added)
-            results.append(BatchAdded(id=done.id, event=done.event))
-    return BatchAnswer(results=results)
+    # In a thread, because a batch may be large.
+    items = await asyncio.to_thread(lambda: [_read(entry) for entry in batch.memories])
+    became = await services.memories.add_batch(caller, items, on_error=batch.on_error)
+    results = [
+        ItemProblem.of(index, one) if isinstance(one, Invalid) else BatchAdded(id=one.id, event=one.event)
+        for index, one in enumerate(became)
+    ]
+    return BatchAnswer(results=results, refused=[one for one in results if isinstance(one, ItemProblem)])
 
 
-def _checked(services: Services, entry: Any) -> MemoryCreate | Problem:
+def _read(entry: Any) -> MemoryCreate | Invalid:
     try:
         valid = BatchEntry.model_validate(entry)
-        return services.memories.intake.created(valid.create(app=valid.app))
+        return valid.create(app=valid.app)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        return Problem(error="invalid", detail=not_valid(found), hint=None)
-    except Invalid as error:
-        return Problem(error=error.code, detail=error.message, hint=error.hint)
+        return as_invalid(error.errors(include_url=False, include_input=False, include_context=False))

@@ -61,7 +61,7 @@ class Asking:
         return await self.as_owner(user or None)
 
     async def as_new_owner(self, user: str) -> Caller:
-        """A user themself, made on first use."""
+        """A user themself, made on first use if the credential may write."""
         validation.name(user, "user_id", self.services.settings.limits)
         return await self.services.directory.owner(self.principal, user, make=True)
 
@@ -79,7 +79,8 @@ class Asking:
             return await self.services.directory.owner(self.principal, name)
 
     async def as_app(self, user: str, app: str | None) -> Caller:
-        """An app of a user; both are made on first use. None means the credential's, or the configured default app."""
+        """An app of a user; both are made on first use if the credential may write. None means the credential's, or the
+        configured default app."""
         limits = self.services.settings.limits
         validation.name(user, "user_id", limits)
         if app is not None:

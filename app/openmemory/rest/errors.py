@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from fastapi import FastAPI
@@ -15,7 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from openmemory.content_policy.secrets import redacted
 from openmemory.errors import (
+    BatchRefused,
     Conflict,
     Forbidden,
     Invalid,
@@ -37,6 +39,24 @@ class Problem(BaseModel):
     error: str = Field(description="A stable code for programs.", examples=["memory_not_found"])
     detail: str = Field(description="What happened, for people.", examples=["Memory not found"])
     hint: str | None = Field(description="What would work, if that is known.")
+
+
+class ItemProblem(Problem):
+    """An item of a batch that is not stored, and why. What is wrong with it is never repeated."""
+
+    index: int = Field(description="Its position in the batch, from 0.")
+    field: str = Field(description="Which field of it is refused; `body`: the item is no JSON object.")
+
+    @classmethod
+    def of(cls, index: int, error: Invalid) -> Self:
+        """The error of the item at this position."""
+        return cls(index=index, field=error.field, error=error.code, detail=error.message, hint=error.hint)
+
+
+class BatchProblem(Problem):
+    """A batch of which nothing is stored."""
+
+    refused: list[ItemProblem] = Field(default=[], description="The items that are refused, if it is for them.")
 
 
 # TooLarge is an Invalid: the more special one is asked for first.
@@ -80,11 +100,16 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def problem(
-    status: int, code: str, detail: str, hint: str | None = None, headers: Mapping[str, str] | None = None
+    status: int,
+    code: str,
+    detail: str,
+    hint: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> Response:
-    """The answer to a request that failed."""
+    """The answer to a request that failed. `more`: further fields of the body."""
     # In ASCII, because a message may repeat input that has no form in UTF-8.
-    body = json.dumps({"error": code, "detail": detail, "hint": hint}).encode()
+    body = json.dumps({"error": code, "detail": detail, "hint": hint, **more}).encode()
     return Response(body, status, headers, media_type="application/json")
 
 
@@ -124,7 +149,10 @@ def refused(error: OpenMemoryError) -> Response:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
-    return problem(status, error.code, error.message, error.hint, headers)
+    more: dict[str, Any] = {}
+    if isinstance(error, BatchRefused):
+        more["refused"] = [ItemProblem.of(index, each).model_dump() for index, each in error.refused.items()]
+    return problem(status, error.code, error.message, error.hint, headers, **more)
 
 
 async def _not_valid(_: Request, error: Exception) -> Response:
@@ -150,6 +178,12 @@ def not_valid(errors: Sequence[Any]) -> str:
     if len(errors) > len(shown):
         shown.append(f"and {len(errors) - len(shown)} more")
     return "; ".join(shown)
+
+
+def as_invalid(errors: Sequence[Any]) -> Invalid:
+    """The same as an error of the service, about the first field of all; a field may be called like a secret."""
+    field, _, problem = not_valid(errors).partition(": ")
+    return Invalid(redacted(field), redacted(problem))
 
 
 def _field(location: Sequence[str | int]) -> str:

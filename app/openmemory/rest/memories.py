@@ -292,7 +292,10 @@ async def get_access_log(
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     page_size: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> AccessLogPage:
-    """Show who accessed one memory, newest first. Times are UTC without an offset."""
+    """Show who accessed one memory, newest first. Times are UTC without an offset.
+
+    A credential for some namespaces is told no query that looked at others: `metadata_` is empty there.
+    """
     return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size)
 
 

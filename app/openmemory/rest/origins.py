@@ -47,8 +47,10 @@ class Origins:
     def __init__(self, settings: Settings) -> None:
         self._hosts = _accepted_hosts(settings)
         self._seen: set[bytes] = set()
-        self._pages = frozenset(each for origin in settings.http.cors_origins for each in origins(origin))
+        self._pages = _each(settings.http.cors_origins)
+        self._named = _each(settings.http.named_origins)
         self._any = "*" in self._pages
+        self._open = not credentials_required(settings)
 
     def known(self, headers: Headers) -> bool:
         """Whether the request comes from a page that may call."""
@@ -74,23 +76,28 @@ class Origins:
         return reads and (referer is None or self._is_ours(scope, headers, _origin_of(referer)))
 
     def _is_ours(self, scope: Scope, headers: Headers, origin: bytes) -> bool:
-        return origin.decode("latin-1").lower() in self._pages or _is_own(scope, headers, origin)
+        return self._is_named(origin) or _is_own(scope, headers, origin)
+
+    def _is_named(self, origin: bytes) -> bool:
+        return origin.decode("latin-1").lower() in self._named
 
     def cors(self, headers: Headers, known: bool) -> list[tuple[bytes, bytes]]:
-        """What the answer says about it to the browser. Any page may call without what a browser keeps for us; only one
-        that is named, with it."""
+        """What the answer says about it to the browser. Any page may call without what a browser keeps for us; with it
+        only one that is named, or where nobody needs a credential."""
         if b"origin" not in headers:
             return []
         if not known:
             return [(b"vary", b"Origin")]
         if self._any:
             return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", _EXPOSED)]
-        return [
+        answer = [
             (b"vary", b"Origin"),
             (b"access-control-allow-origin", headers[b"origin"]),
-            (b"access-control-allow-credentials", b"true"),
             (b"access-control-expose-headers", _EXPOSED),
         ]
+        if self._open or self._is_named(headers[b"origin"]):
+            answer.append((b"access-control-allow-credentials", b"true"))
+        return answer
 
     def refusal(self, scope: Scope, headers: Headers, known: bool) -> Response | None:
         """The answer to a request that may not come further; None if it may."""
@@ -166,6 +173,10 @@ class Origins:
             "Sec-Fetch-Site: a page of another origin made the browser ask for this, without saying which (Origin)",
             "Type the address yourself, or call with fetch() from an origin of http.cors_origins.",
         )
+
+
+def _each(settings: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(each for setting in settings for each in origins(setting))
 
 
 def told(headers: Headers) -> bool:

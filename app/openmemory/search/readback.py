@@ -119,8 +119,7 @@ async def readback(
             "limit": limit,
             "query": redacted(query.text),
             "method": method,
-            "log_app_id": caller.app_id,
-            "log_access_type": Access.SEARCH.value,
+            **access_log.parameters(caller, Access.SEARCH),
             **audit_log.parameters(caller, Event.MEMORY_SEARCH, detail={"method": method}),
         },
     )
@@ -178,6 +177,6 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
         literal_column("'search_method'"),
         bindparam("method", type_=Text),
     )
-    logs = access_log.inserted(readable, metadata), audit_log.inserted(readable)
+    logs = access_log.inserted(readable, metadata, _texts("namespaces")), audit_log.inserted(readable)
     statement = select(readable).add_cte(*logs).order_by(readable.c.position)
     return Prepared(statement, kept=is_usual(shape))

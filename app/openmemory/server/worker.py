@@ -42,7 +42,8 @@ class Order:
         stores = self.stores
         return json.dumps(
             {
-                "settings": _plain(self.settings.model_dump()),
+                # What is not set stays so: a default is nobody's wish.
+                "settings": _plain(self.settings.model_dump(exclude_unset=True)),
                 "folder": str(stores.folder),
                 "database": stores.database,
                 "index_socket": str(stores.index_socket) if stores.index_socket else None,

@@ -427,7 +427,7 @@ async def test_a_saved_row_overrides_no_setting_that_nobody_meant_to_change(inst
 
 
 async def test_only_administrators_see_and_change_it(installed: Installed) -> None:
-    admin = "an-administrators-key-0123456789"
+    admin = "Vd7-kq2Xw9-pLr4mZt8n"
     async with installed(access={"require": "always", "api_key": admin}) as (http, _):
         http.headers["Authorization"] = f"Bearer {admin}"
         body = {"name": "one", "user_id": "alice", "scopes": ["read", "write"]}

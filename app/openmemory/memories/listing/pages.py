@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from openmemory.audit import audit_log
+from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import Access
 from openmemory.audit.audit_log import Event
 from openmemory.database.compiled import Prepared
@@ -121,7 +121,7 @@ async def shown(database: Database, look: Look, query: MemoryQuery, ids: list[UU
     """The memories of these ids in their order, as far as they still match whatever they say; and the log of it."""
     statement = list_sql.shown(Asked.of(look.caller, query), hashes=look.hashes)
     binds = parameters(look.caller, query) | audit_log.parameters(look.caller, Event(f"memory.{look.access.value}"))
-    logged = {"log_app_id": look.caller.app_id, "log_access_type": look.access.value}
+    logged = access_log.parameters(look.caller, look.access)
     async with database.statement() as tx:
         return [repository.record(row) for row in await statement.rows(tx, {**binds, **logged, "ids": ids})]
 

@@ -1,0 +1,237 @@
+"""Values that stand in an example where a secret would be: `your-api-key`, `testpass123`, `${TOKEN}`. Pure.
+
+A value is no secret if
+
+1. it is a mask: `xxxxxxxx`, `****`, also with up to four characters shown at its ends;
+2. it refers to where the real one is kept: `${TOKEN}`, `<token>`, `os.environ["TOKEN"]`;
+3. all its words are words of examples, apart or glued, with at most counting digits and signs between or after them:
+   `mysecretpassword`, `TestPass123!`, `admin@123`;
+4. it is letters only, can be spoken, and names secrets or examples: `bobspassword`, `any_secret_here`;
+5. it counts up from 1 or a: `12345678`, `abcdef123456`, or repeats one character;
+6. it is printed in many documentations: those of AWS, which end in `EXAMPLE`, and the head of a JSON Web Token alone;
+7. it follows a prefix as vendors have it and is a sample itself: `sk-or-v1-1234567890abcdef`. After the known prefix of
+   a vendor each of its parts may be any word if one of them is of examples: `xoxb-your-acme-token`;
+8. it follows a name that is a placeholder, and is a word of examples: `user:pass@host`.
+
+Anything else in it makes it real: `Tr0ub4dor&3`, `Sommer2024!`, `example-` before 40 random characters. What stands
+beside it counts in three cases only. A token of at most 16 characters before an ellipsis is cut off. A password of one
+lower-case word is a sample in the address of this machine or of example.com, and in a paragraph with such an address.
+Where a sentence tells a password ("my password is admin123"), a value with digits is real but for masks and references.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from itertools import pairwise
+
+LONGEST = 128
+"""Characters of the longest sample; nobody makes up longer ones but masks and references."""
+
+_LONGEST_GLUED = 48
+
+_REFERENCE = re.compile(
+    r"""[<\[({]                                             # <your key>, [redacted], {{ value }}
+    | \$[{(] | \$[A-Za-z_]\w*\Z | %\w+%\Z | %[({s]           # ${NAME}, $NAME, %NAME%, %s
+    | [~.]{0,2}/ | [A-Za-z]:\\                              # paths
+    | !(?:vault|secret|env|env_var|ref|sub|getatt)\b        # YAML
+    | (?:env|file|vault|op|ssm|secrets?|aws|gcp|azure|keyring|keychain|arn|ref|https?|urn|doppler|sops|pass|bw):
+    | [A-Za-z_][\w.]*(?:\(|\[["'])                          # getenv("NAME"), environ["NAME"]
+    | (?:process\.env|os\.environ|env|vars|secrets|settings|config|var|local|data|self|this)\.[A-Za-z_]
+    | [\w.-]+\.(?:txt|ya?ml|json|toml|env|ini|cfg|conf|md|kdbx|pem|key|py|js|ts|go|rs|com|org|net|io|dev)\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_MASK = re.compile(r"[x*.#•…?_-]+", re.IGNORECASE)
+_MASKED = re.compile(r"\w{0,4}[x*.•]{8,}\w{0,4}", re.IGNORECASE)
+_PARTS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z][a-z])")
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text as a set."""
+    return frozenset(text.split())
+
+
+_MEANINGLESS = words(
+    "a abc actual add an and another any api auth bar bearer change changed changeme client config credential "
+    "credentials default demo dummy empty enter env environment example examples fake fill fixme foo for from "
+    "generate generated goes here hidden in insert invalid is it key keys lorem me missing mock must my mypassword "
+    "name new nil no none not null of old omitted optional or our paste password passwords passwort placeholder "
+    "private put redacted remove removed replace required sample secret secrets set some something string temp test "
+    "testing that the this thing to todo token tokens undefined unknown unset user username valid value variable "
+    "with your yours yourkey yourpassword yourtoken"
+)
+"""Words that stand where a secret will be."""
+
+_OF_EXAMPLES = (_MEANINGLESS - {"a"}) | words(
+    "access account admin administrator app application correct current database db dev developer development docker "
+    "email encryption guest hash hashed id initial insecure jwt local localhost long mongo mongodb more mysql original "
+    "other pass passphrase passwd plain plaintext postgres postgresql prod production pwd rabbitmq random redis "
+    "refresh root safe secure server service session short signing simple staging strong super tests text top unit "
+    "unsafe updated use very weak web webhook wrong"
+)
+"""Words that passwords and keys in examples are made of, glued or not."""
+
+_LENGTHS = range(min(map(len, _OF_EXAMPLES)), max(map(len, _OF_EXAMPLES)) + 1)
+
+_SPOKEN_OF = re.compile(r"password|passwort|passphrase|passwd|secret|changeme|example|placeholder|yourkey|yourtoken")
+_LETTERS = re.compile(r"[A-Za-z]+(?:[-_. ][A-Za-z]+)*")
+_PIECES = re.compile(r"[a-z]+|\d+|[-_.@!#$&?* ]+")
+_LEET = re.compile(r"p[a@]s[s$]w[o0]rd")
+"""The ways of writing the one word that everybody writes with digits and signs."""
+
+_OF_AWS = re.compile(r"[A-Z0-9]{9}EXAMPLE|[A-Za-z0-9/+]{29,31}EXAMPLEKEY")
+
+_CUT = 16
+"""Characters that are shown at most of a token that is cut off."""
+
+_PREFIX = re.compile(r"\A(?:[A-Za-z]{1,6}\d{0,2}[-_.]){1,3}")
+_REST = 8
+"""Characters that follow such a prefix at least."""
+
+_VENDOR_PARTS = re.compile(r"[-_./+]+")
+_VENDOR_WORD = re.compile(r"[a-z]+|[A-Z]+|[A-Z][a-z]+")
+_VENDOR_MARK = re.compile(r"[A-Za-z]{0,6}\d{0,2}|[A-Za-z]?0+|x{4,}\d{0,4}|\*+[A-Za-z0-9]{0,4}", re.IGNORECASE)
+"""`api03`, `v1`, `T00000000`, `xxxxxxxx1234`."""
+
+_NEARBY = 400
+_LOCAL = re.compile(
+    r"://(?:[^\s/@'\"]{0,100}@)?(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|0\.0\.0\.0|\[::1\]|host\.docker\.internal"
+    r"|(?:[a-z0-9-]{1,63}\.){0,3}(?:example(?:\.(?:com|org|net))?|test|localhost))(?![\w.-]*\w)",
+    re.IGNORECASE,
+)
+_ONE_WORD = re.compile(r"[a-z]{1,16}")
+_UNSPEAKABLE = re.compile(r"[bcdfghjklmnpqrstvwxz]{4}")
+"""Random letters have it sooner or later, words seldom."""
+
+
+def placeholder(value: str) -> bool:
+    """Returns True if the value is a mask, a reference, or words such as `your-key-here`: the first two rules."""
+    if _MASK.fullmatch(value) or _REFERENCE.match(value):
+        return True
+    return all(part in _MEANINGLESS or (len(part) < 4 and part.isdigit()) for part in parts(value))
+
+
+def sample(value: str) -> bool:
+    """Returns True if the value is one that examples have: all rules but the last one."""
+    if placeholder(value):
+        return True
+    if len(value) > LONGEST:
+        return False
+    lowered = value.lower()
+    if _LETTERS.fullmatch(value) and _SPOKEN_OF.search(lowered) and not _UNSPEAKABLE.search(lowered):
+        return True
+    if _MASKED.fullmatch(value) or _OF_AWS.fullmatch(value) or names_algorithm(value.rstrip(".…")):
+        return True
+    return _counts(value) or _made_of_words(_LEET.sub("password", lowered))
+
+
+def sample_of_key(value: str) -> bool:
+    """Returns True if a token or a key is a sample, with or without a short prefix such as `sk-or-v1-`."""
+    if sample(value):
+        return True
+    rest = _PREFIX.sub("", value, count=1)
+    return _REST <= len(rest) < len(value) and not _REFERENCE.match(rest) and sample(rest)
+
+
+def sample_of_vendor(rest: str) -> bool:
+    """Returns True if what follows the prefix of a vendor's key is a sample."""
+    if sample_of_key(rest):
+        return True
+    if len(rest) > LONGEST:
+        return False
+    separate = [part for part in _VENDOR_PARTS.split(rest) if part]
+    return any(map(_telling, separate)) and all(map(_of_vendor_sample, separate))
+
+
+def parts(value: str) -> list[str]:
+    """The words and numbers of a value, in lower case."""
+    return [part.lower() for part in _PARTS.split(value)]
+
+
+def is_local(text: str, start: int, end: int) -> bool:
+    """Returns True if the paragraph around a place speaks of an address of this machine or of example.com."""
+    before, after = text[max(0, start - _NEARBY) : start], text[end : end + _NEARBY]
+    return _LOCAL.search(before.rpartition("\n\n")[2] + " " + after.partition("\n\n")[0]) is not None
+
+
+def cut_off(text: str, start: int, end: int) -> bool:
+    """Returns True if a token is only begun: an ellipsis follows its first characters."""
+    shown = text[start:end].rstrip(".…")
+    return len(shown) <= _CUT and text.startswith(("...", "…"), start + len(shown))
+
+
+def names_algorithm(part: str) -> bool:
+    """Returns True if this is the head of a JSON Web Token: an object in base64 that names an algorithm."""
+    return "alg" in decoded(part[:_LONGEST_HEAD])
+
+
+def decoded(part: str) -> dict[str, object]:
+    """A part of a JSON Web Token as an object; an empty one if it is none."""
+    if not part.startswith("e"):
+        return {}
+    try:
+        value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+_LONGEST_HEAD = 8_192
+
+
+def stands_for_password(value: str) -> bool:
+    """Returns True if the value is what examples write behind `user:`, as in `user:pass@host`, or hardly anything."""
+    return len(value) < 3 or value.lower() in _OF_EXAMPLES
+
+
+def one_word(value: str) -> bool:
+    """Returns True if the value is one word in lower case."""
+    return _ONE_WORD.fullmatch(value) is not None and not _UNSPEAKABLE.search(value)
+
+
+def _of_vendor_sample(part: str) -> bool:
+    return bool(_VENDOR_WORD.fullmatch(part) or _VENDOR_MARK.fullmatch(part)) or sample(part)
+
+
+def _telling(part: str) -> bool:
+    """Returns True if this part of a key tells that the key is a sample; random ones may hold short words as well."""
+    return len(part) > 3 and (_glued(part.lower()) or _counts(part) or _MASK.fullmatch(part) is not None)
+
+
+def _counts(value: str) -> bool:
+    """Returns True for `1234567890abcdef` and `aaaaaaaa`: on average four characters or more in a row count up."""
+    signs = [sign for sign in value.lower() if sign.isalnum()]
+    if len(signs) < 4:
+        return False
+    if len(set(signs)) == 1:
+        return True
+    rows = 1 + sum(not _follows(one, other) for one, other in pairwise(signs))
+    return signs[0] in "1a" and len(signs) >= 4 * rows
+
+
+def _follows(one: str, other: str) -> bool:
+    return other == one or ord(other) == ord(one) + 1 or (one, other) == ("9", "0")
+
+
+def _made_of_words(lowered: str) -> bool:
+    pieces = _PIECES.findall(lowered)
+    whole = sum(map(len, pieces)) == len(lowered) and lowered != "pass"  # too short to be made up for an example alone
+    return whole and all(map(_of_examples, pieces)) and any(map(str.isalpha, pieces))
+
+
+def _of_examples(piece: str) -> bool:
+    if piece.isdigit():
+        return all(_follows(one, other) and one != other for one, other in pairwise(piece))
+    return not piece.isalpha() or _glued(piece)
+
+
+def _glued(letters: str) -> bool:
+    """Returns True if the letters are words of examples without a gap."""
+    if len(letters) > _LONGEST_GLUED:
+        return False
+    ends = {0}
+    for at in range(len(letters)):
+        if at in ends:
+            ends.update(at + length for length in _LENGTHS if letters[at : at + length] in _OF_EXAMPLES)
+    return len(letters) in ends
