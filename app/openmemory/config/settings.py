@@ -26,7 +26,7 @@ from pydantic import (
     field_validator,
 )
 
-from openmemory.config import legacy_env
+from openmemory.config import key_strength, legacy_env
 from openmemory.config.sections import (
     ASYMMETRIC,
     Capture,
@@ -38,7 +38,6 @@ from openmemory.config.sections import (
     network,
     origin,
 )
-from openmemory.config.settings import key_strength
 from openmemory.errors import SetupError
 
 PREFIX = "OPENMEMORY_"
