@@ -12,7 +12,7 @@ import pytest
 from openmemory.config.settings import key_strength, load
 from openmemory.errors import SetupError
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 STRONG = "Vd7-kq2Xw9-pLr4mZt8n"
 
 WEAK = [
