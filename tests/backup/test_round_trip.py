@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import numpy as np
@@ -390,6 +391,21 @@ async def test_what_is_refused_is_left_out_and_told_without_its_text(
     assert told[rule] == ("rule", "is about a memory that is not in the archive")
     assert told[strange] == ("rule", "speaks to an app that is not in the archive")
     assert "AKIA" not in str(report)
+
+
+async def test_what_is_there_may_be_superseded_by_what_comes_in(
+    services: Services, api: httpx.AsyncClient, user: str
+) -> None:
+    before = Upstream()
+    old = before.memory("lives in Lisbon")
+    await bring_in(api, user, before.zip())
+    archive = Upstream()
+    new = archive.memory("lives in Porto")
+    archive.memory("lives in Lisbon", id=old, state="archived", superseded_by=new)
+    report = await bring_in(api, user, archive.zip(), params={"mode": "overwrite"})
+    assert (report["memories"]["added"], report["memories"]["replaced"]) == (1, 1)
+    owner = await services.directory.existing(user)
+    assert (await services.memories.get(owner, UUID(old))).superseded_by == UUID(new)
 
 
 @pytest.mark.usefixtures("in_bulk")

@@ -139,7 +139,9 @@ def test_a_user_id_without_a_name_is_told_on_one_line_what_to_do(serve: Serve) -
 @pytest.mark.skipif(sys.platform == "darwin", reason="README's commands name the data folder of Linux")
 def test_the_commands_in_the_readme_remove_all_that_was_installed(serve: Serve, home: Path, folder: Path) -> None:
     root, clone = Path(__file__).parents[2], folder.with_name("clone")
-    shutil.copytree(root, clone, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "node_modules"))
+    shutil.copytree(
+        root, clone, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "node_modules")
+    )
     (home / ".local" / "share").mkdir(parents=True)
     before = everything_in(home, clone)
     (clone / ".venv" / "bin").mkdir(parents=True)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from openmemory.identity.principal import Scope
 from tests.backup.archives import Upstream
 from tests.security.world import Actor, World, rule_of
 
 MEMORIES = "/api/v1/memories"
+NOBODY, NO_APP = "nobody-at-all", "an-app-of-nobody"
 _LLM = {"provider": "openai", "config": {"model": "m", "temperature": 0.1, "max_tokens": 2000}}
 _EMBEDDER = {"provider": "local", "config": {"model": "all-MiniLM-L6-v2-int8"}}
 
@@ -36,6 +38,8 @@ class Attempt:
     states: tuple[str, ...] = ()
     writes: bool = False
     about: str | None = None
+    asks: tuple[str, tuple[str, ...]] | None = None
+    """The token of what is searched for, and the namespaces that are named; none: all."""
 
 
 class Attempts:
@@ -128,10 +132,16 @@ class Attempts:
         rare = {
             "tool delete_all_memories", "tool sync_vector_store", "POST /api/v1/sync", "GET /api/v1/doctor",
         }  # fmt: skip
+        # What one says is told where another looks.
+        often = {
+            "GET /api/v1/memories/{memory_id}/access-log", "POST /api/v1/memories/search", "GET /api/v1/captures",
+            "PUT /api/v1/apps/{app_id}", "tool search_memory", "tool list_memories",
+        }  # fmt: skip
+        few = ("health", "known", "config")
         self._names = [
             name
             for name in self._doors
-            for _ in range(1 if name in rare or "health" in name or "known" in name or "config" in name else 12)
+            for _ in range(1 if name in rare or any(part in name for part in few) else 40 if name in often else 12)
         ]
 
     @property
@@ -140,7 +150,9 @@ class Attempts:
         return set(self._doors)
 
     def next(self, actor: Actor) -> Attempt:
-        """A random attempt."""
+        """A random attempt. Who reaches some namespaces looks often at who has accessed what lies there."""
+        if actor.namespaces is not None and actor.app is None and self._rng.random() < 0.25:
+            return self._of_memory("/access-log")(actor)
         return self._doors[self._rng.choice(self._names)](actor)
 
     # What requests name: mostly what is the actor's own, often what is somebody else's.
@@ -148,8 +160,8 @@ class Attempts:
     def _user(self, actor: Actor) -> str:
         if actor.user is not None and self._rng.random() < 0.6:
             return actor.user
-        # Who speaks for everyone would make that user.
-        unknown = [] if actor.user is None and actor.valid else ["nobody-at-all"]
+        # Who writes for everyone would make that user.
+        unknown = [] if actor.user is None and Scope.WRITE in actor.scopes and actor.valid else [NOBODY]
         return self._rng.choice([*self._world.users, *unknown])
 
     def _id(self) -> str:
@@ -159,8 +171,23 @@ class Attempts:
         return [self._id() for _ in range(self._rng.randint(1, 3))]
 
     def _app_of(self, user: str) -> str:
+        if self._rng.random() < 0.1:
+            return NO_APP
         names = [name for owner, name, _ in self._world.apps.values() if owner == user]
         return self._rng.choice(names or ["openmemory"])
+
+    def _own_app_id(self, actor: Actor) -> str:
+        own = [id_ for id_, (owner, _, _) in self._world.apps.items() if owner == actor.user]
+        return self._rng.choice(own) if own and self._rng.random() < 0.7 else self._app_id()
+
+    def _own_id(self, actor: Actor) -> str:
+        own = [id_ for id_, row in self._world.rows.items() if row.user == actor.user]
+        return self._rng.choice(own) if own and self._rng.random() < 0.7 else self._id()
+
+    def _asked(self, words: str) -> tuple[str, str]:
+        """A question that holds a token of its own, and the token."""
+        token = f"tk{self._rng.getrandbits(48):012x}"
+        return f"{words} {token}", token
 
     def _app_id(self) -> str:
         return self._rng.choice([*self._world.apps, str(UUID(int=8))])
@@ -186,7 +213,8 @@ class Attempts:
             more["categories"] = [self._category()]
         if self._rng.random() < 0.4:
             more["filter"] = self._conditions()
-        return {"query": self._rng.choice(["alpaca", "what does it like", "carrots"]), "limit": 50} | more
+        words, _ = self._asked(self._rng.choice(["alpaca", "what does it like", "carrots"]))
+        return {"query": words, "limit": 50} | more
 
     def _conditions(self) -> dict[str, Any]:
         """A filter that fits what may be anybody's."""
@@ -256,10 +284,11 @@ class Attempts:
 
     def _search_by_query(self, actor: Actor) -> Attempt:
         user = self._user(actor)
-        params = {"user_id": user, "query": "alpaca", "limit": 50}
+        words, token = self._asked("alpaca")
+        params = {"user_id": user, "query": words, "limit": 50}
         if self._rng.random() < 0.4:
             params["filter"] = json.dumps(self._conditions())
-        return Attempt("search", "GET", f"{MEMORIES}/search", params, user=user)
+        return Attempt("search", "GET", f"{MEMORIES}/search", params, user=user, asks=(token, ()))
 
     def _search(self, actor: Actor) -> Attempt:
         user = self._user(actor)
@@ -270,13 +299,17 @@ class Attempts:
         if self._rng.random() < 0.2:
             body["app_ids"] = [self._app_id()]
         path = f"{MEMORIES}/search"
-        return Attempt("search", "POST", path, None, body, user=user, app=app, as_app=app is not None)
+        return Attempt(
+            "search", "POST", path, None, body, user=user, app=app, as_app=app is not None, asks=_asks(body)
+        )  # fmt: skip
 
     def _of_memory(self, part: str) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:
             user = self._user(actor) if self._rng.random() < 0.7 else None
             params = {} if user is None else {"user_id": user}
-            id_ = self._id()
+            if part == "/access-log":
+                params["page_size"] = "100"
+            id_ = self._own_id(actor)
             return Attempt(f"get{part}", "GET", f"{MEMORIES}/{id_}{part}", params, user=user, about=id_)
 
         return make
@@ -337,8 +370,9 @@ class Attempts:
     def _pause_app(self, actor: Actor) -> Attempt:
         user = self._user(actor)
         # Paused and resumed in turn, so that apps do not all end paused.
-        params = {"user_id": user, "is_active": self._rng.random() < 0.7}
-        return Attempt("pause app", "PUT", f"/api/v1/apps/{self._app_id()}", params, user=user, writes=True)
+        params = {"user_id": user, "is_active": self._rng.random() < 0.5}
+        path = f"/api/v1/apps/{self._own_app_id(actor)}"
+        return Attempt("pause app", "PUT", path, params, user=user, writes=True)
 
     def _grant(self, actor: Actor) -> Attempt:
         user, about = self._user(actor), self._rng.choice(self._world.users)
@@ -471,21 +505,31 @@ class Attempts:
         exact: Callable[[Any], list[str]] | None = None,
     ) -> Callable[[Actor], Attempt]:
         def make(actor: Actor) -> Attempt:
+            given = arguments()
             body = {
-                "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-                "params": {"name": name, "arguments": arguments()},
+                "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": given},
             }  # fmt: skip
             if actor.user is not None and self._rng.random() < 0.3:
-                return Attempt(f"tool {name}", "POST", "/mcp", None, body, as_app=True, exact=exact, writes=writes)
+                return Attempt(
+                    f"tool {name}", "POST", "/mcp", None, body, as_app=True, exact=exact, writes=writes,
+                    asks=_asks(given),
+                )  # fmt: skip
             user = self._user(actor)
             app = actor.app if actor.app is not None and self._rng.random() < 0.6 else self._app_of(user)
             path = f"/mcp/{app}/http/{user}"
             return Attempt(
                 f"tool {name}", "POST", path, None, body, user=user, app=app, as_app=True, exact=exact, writes=writes,
-                states=("active",),
+                states=("active",), asks=_asks(given),
             )  # fmt: skip
 
         return make
+
+
+def _asks(arguments: dict[str, Any]) -> tuple[str, tuple[str, ...]] | None:
+    """The token of a question, and the namespaces that it names."""
+    if "query" not in arguments:
+        return None
+    return arguments["query"].split()[-1], tuple(arguments[name] for name in ("namespace",) if name in arguments)
 
 
 def _listed(answer: Any) -> list[str]:

@@ -19,26 +19,34 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import Uuid, bindparam, literal_column
+from sqlalchemy import Uuid, bindparam, func, literal_column, true
 
 from openmemory.access import directory
+from openmemory.access.authentication import Authenticator
+from openmemory.audit import service
+from openmemory.capture import visibility
 from openmemory.config.settings import Settings
+from openmemory.errors import TooMany
 from openmemory.identity.caller import Caller
-from openmemory.identity.principal import Principal, Scope
+from openmemory.identity.principal import LOCAL, Principal, Scope
 from openmemory.mcp.server import TOOLS
 from openmemory.memories.listing import statements
 from openmemory.memories.listing.criteria import Asked
 from openmemory.memories.models import Memory
+from openmemory.rest.origins import Origins
 from openmemory.search import as_of, readback
 from openmemory.server.application import create_app
 from openmemory.services import Services, open_services
 from tests.backup.archives import members
 from tests.clusters import furnish
 from tests.living import living
-from tests.security.attempts import Attempt, Attempts
+from tests.security.attempts import NO_APP, NOBODY, Attempt, Attempts
 from tests.security.world import ID, TOKEN, Actor, Row, World, populate
 
-UNLIMITED = {"saves": 0, "searches": 0, "requests": 0, "failures": 0}
+UNLIMITED = {"saves": 0, "searches": 0, "requests": 0}
+"""Wrong credentials are counted: everybody asks from one address, and the good ones must be let in all the same."""
+PAGE = "http://localhost:3000"
+"""An origin that may call by default, and that nobody has named."""
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
@@ -88,12 +96,22 @@ class Trial:
             Leak: the answer holds what the actor may not see, or something changed that the actor may not change.
         """
         before = self.world.rows
+        speaks = self._speaks(actor, attempt)
+        self._note_question(actor, attempt, speaks)
+        everybody = None if self._may_make(actor, attempt) else await self.world.everybody()
+        if actor.key is not None and self.rng.random() < 0.05:
+            await self._look_at_a_pages(actor, attempt)
         answer = await self._sent(actor, attempt)
         self.done[attempt.door] += 1
+        if everybody is not None and (made := await self.world.everybody() - everybody):
+            raise Leak(f"{actor.name} made {made}: {attempt}")
+        if speaks is None and actor.user is not None:
+            await self._look_at_its_like(answer, actor, attempt)
         self.statuses[int(answer.status_code)] += 1
         assert answer.status_code < 500, (attempt, answer.text)
-        speaks = self._speaks(actor, attempt)
         readable = self._readable(actor, speaks)
+        if attempt.app == NO_APP and not attempt.writes:
+            await self.world.load()  # who may write has made the app by naming it
         if attempt.writes:
             rules, apps = self.world.rules, self.world.apps
             touchable = self._touchable(actor, speaks, before)
@@ -122,6 +140,53 @@ class Trial:
         form = httpx.Request("POST", "http://localhost", files=files)  # type: ignore[arg-type]
         headers = actor.headers | {"Content-Type": form.headers["Content-Type"]}
         return await self.http.post(attempt.path, params=attempt.params, content=form.read(), headers=headers)
+
+    def _may_make(self, actor: Actor, attempt: Attempt) -> bool:
+        """Whether an actor makes users and apps: by writing, or a key for them."""
+        administers = Scope.ADMIN in actor.scopes and attempt.door == "make key"
+        return actor.valid and (Scope.WRITE in actor.scopes or administers)
+
+    def _note_question(self, actor: Actor, attempt: Attempt, speaks: tuple[str, str | None] | None) -> None:
+        """Keep in mind which namespaces a question is about to look through."""
+        if attempt.asks is None:
+            return
+        token, named = attempt.asks
+        visibility = named if actor.namespaces is None else set(named or actor.namespaces) & set(actor.namespaces)
+        user = "" if speaks is None else speaks[0]
+        self.world.queries[token] = (
+            user,
+            frozenset(visibility) or None if actor.namespaces is None else frozenset(visibility),
+        )
+        self.world.owner_of[token] = user
+
+    async def _look_at_a_pages(self, actor: Actor, attempt: Attempt) -> None:
+        """The same from a page that nobody has named, in a browser that is signed in with the actor's key.
+
+        Raises:
+            Leak: the sign-in counts.
+        """
+        answer = await self.http.request(
+            attempt.method, attempt.path, params=attempt.params, json=attempt.body,
+            headers={"Origin": PAGE, "Cookie": f"openmemory_key={actor.key}"},
+        )  # fmt: skip
+        if not attempt.path.startswith(OPEN) and answer.status_code != 403:
+            raise Leak(f"{actor.name} was signed in on a page that nobody has named: {attempt} {answer.status_code}")
+
+    async def _look_at_its_like(self, answer: httpx.Response, actor: Actor, attempt: Attempt) -> None:
+        """The same about a user whom nobody has.
+
+        Raises:
+            Leak: the answer tells that the other one is there.
+        """
+        if attempt.user in (None, NOBODY, actor.user) or attempt.archive is not None or answer.status_code == 429:
+            return
+        like = Attempt(**{
+            name: json.loads(json.dumps(getattr(attempt, name)).replace(str(attempt.user), NOBODY))
+            for name in ("door", "method", "path", "params", "body")
+        })  # fmt: skip
+        other = await self._sent(actor, like)
+        if (other.status_code, other.text) not in ((answer.status_code, answer.text), (429, other.text)):
+            raise Leak(f"{actor.name} was told that {attempt.user} is there: {attempt} {answer.text} {other.text}")
 
     def _speaks(self, actor: Actor, attempt: Attempt) -> tuple[str, str | None] | None:
         """As whom the actor may ask what it asks: user and app (None: the user themself); None: not at all."""
@@ -156,8 +221,11 @@ class Trial:
         told -= {*TOKEN.findall(asked), *ID.findall(asked)}
         if speaks is not None:
             self.said[speaks[0]] |= {*TOKEN.findall(asked), *ID.findall(asked)}
-        if not actor.valid and answer.status_code != 401 and not attempt.path.startswith(OPEN):
+        refused = (401,) if actor.key is None else (401, 429)
+        if not actor.valid and answer.status_code not in refused and not attempt.path.startswith(OPEN):
             raise Leak(f"{actor.name} was let in: {attempt} {answer.status_code}")
+        if actor.valid and answer.status_code in (401, 429):
+            raise Leak(f"{actor.name} was shut out: {attempt} {answer.text}")
         for each in told & (self.world.owner_of.keys() | self.world.memory_of.keys()):
             if not self._may_be_told(each, actor, speaks, readable, attempt):
                 raise Leak(f"{actor.name} was told {each}: {attempt} {answer.status_code} {answer.text[:500]}")
@@ -178,14 +246,27 @@ class Trial:
         if speaks is None:
             return False
         user, app = speaks
+        if each in self.world.queries:
+            # A log of accesses tells the user what was asked, as far as the credential reaches.
+            by, looked_at = self.world.queries[each]
+            reached = actor.namespaces is None or (looked_at is not None and looked_at <= set(actor.namespaces))
+            return user == by and app is None and Scope.READ in actor.scopes and reached
         whole = app is None and actor.namespaces is None and Scope.READ in actor.scopes
         # A name may be anybody's: it is told where it stands at something that may be seen.
         around = {actor.app, app, user, self.world.app_id(user, app or "openmemory"), *(actor.namespaces or ())}
         for row in self.world.rows.values():
             if row.id in readable or (whole and row.user == user):
                 around |= {row.app, row.namespace, *row.categories, self.world.app_id(user, row.app)}
-        # An app has named the namespaces of its own captures.
-        around |= {namespace for by, name, namespace in self.world.captures.values() if (by, name) == (user, app)}
+        # An app has named the namespaces of its own captures, which it sees unless it is paused.
+        active = app is None or self.world.is_active(user, app)
+        for by, name, namespace in self.world.captures.values():
+            if by == user and app is not None and (app, active) == (name, True):
+                around.add(namespace)
+            elif by == user and app is None and (actor.namespaces is None or namespace in actor.namespaces):
+                around |= {name, self.world.app_id(user, name)}
+        if attempt.door == "get/access-log" and app is None and attempt.about in readable:
+            # It tells who has accessed a memory that may be read.
+            around |= {told for id_, (by, name, _) in self.world.apps.items() if by == user for told in (id_, name)}
         if whole and each in self.said[user]:
             return True  # as in a rule of theirs about a name that somebody else has too
         if any(name is not None and each in name for name in around):
@@ -195,7 +276,8 @@ class Trial:
         if each in self.world.captures:
             # Its app has said it, and its user may see all within reach.
             _, by, namespace = self.world.captures[each]
-            return (app is None or app == by) and (actor.namespaces is None or namespace in actor.namespaces)
+            mine = app is None or (app == by and active)
+            return mine and (actor.namespaces is None or namespace in actor.namespaces)
         if whole:
             return True  # their own, whatever it is
         if self.world.memory_of.get(each) in readable:
@@ -259,7 +341,7 @@ async def test_nothing_of_anybody_else_is_seen_or_changed(tenancy):
     trial = await trial_of(tenancy, 1)
     await trial.run(700)
     assert trial.statuses[200] > 100
-    assert trial.statuses[401] > 30
+    assert trial.statuses[401] + trial.statuses[429] > 30
     assert trial.statuses[403] > 50
     assert trial.statuses[404] > 50
 
@@ -329,6 +411,50 @@ def _reads_back_without_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     _unkept(monkeypatch, readback, readback._statement)
 
 
+def _makes_whoever_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = directory.Directory._settled
+
+    async def made(self: Any, user: str, app: str, found: Any, _: Principal) -> Any:
+        return await before(self, user, app, found, LOCAL)
+
+    monkeypatch.setattr(directory.Directory, "_settled", made)
+
+
+def _shows_a_paused_app_what_it_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visibility, "is_not_paused", true)
+
+
+def _tells_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "stayed_within_reach", lambda _: true())
+
+
+def _takes_a_search_for_one_of_its_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = readback.trail.inserted
+
+    def narrow(rows: Any, metadata: Any, looked_at: Any = None) -> Any:
+        if looked_at is not None:
+            looked_at = func.array_append(literal_column("'{}'::text[]"), rows.c.namespace)
+        return before(rows, metadata, looked_at)
+
+    monkeypatch.setattr(readback.trail, "inserted", narrow)
+    _unkept(monkeypatch, readback, readback._statement)
+
+
+def _shuts_out_whoever_shares_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Authenticator.principal
+
+    async def principal(self: Authenticator, given: Any) -> Principal:
+        if given.credentials and self._shut_out:
+            raise TooMany("Too many wrong credentials came from this address.", retry_after=1)
+        return await before(self, given)
+
+    monkeypatch.setattr(Authenticator, "principal", principal)
+
+
+def _believes_every_page_that_may_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Origins, "_is_named", lambda self, origin: origin.decode() in self._pages)
+
+
 def _unkept(monkeypatch: pytest.MonkeyPatch, module: Any, make: Any) -> None:
     """Has a statement made anew each time: none that was made before the leak is used, and none of it afterwards."""
     monkeypatch.setattr(module, make.__name__, make.__wrapped__)
@@ -342,6 +468,12 @@ PLANTED = (
     _takes_an_app_for_its_user,
     _ignores_scopes,
     _reads_back_without_rules,
+    _makes_whoever_is_named,
+    _shows_a_paused_app_what_it_has_said,
+    _tells_every_question,
+    _takes_a_search_for_one_of_its_namespaces,
+    _shuts_out_whoever_shares_an_address,
+    _believes_every_page_that_may_call,
 )
 
 

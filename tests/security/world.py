@@ -91,6 +91,8 @@ class World:
     """Id or token of a memory that ever was → the memory's id."""
     captures: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     """Id of a capture, or token of what was said → user, app, namespace."""
+    queries: dict[str, tuple[str, frozenset[str] | None]] = field(default_factory=dict)
+    """Token of what was searched for → user, and the namespaces that were looked through; None: all."""
     namespaces: dict[str, list[str]] = field(default_factory=dict)
     categories: dict[str, list[str]] = field(default_factory=dict)
 
@@ -124,13 +126,22 @@ class World:
         for id_, (user, _, _) in self.apps.items():
             self.owner_of[id_] = user
 
+    async def everybody(self) -> set[tuple[str, str | None]]:
+        """Every user there is with each of their apps, of this world or not."""
+        async with self.services.database.statement() as tx:
+            return {(row.user, row.app) for row in await tx.execute(_EVERYBODY)}
+
+    def is_active(self, user: str, app: str) -> bool:
+        """Whether an app is not paused. One that the user does not have is as a new one."""
+        app_id = self.app_id(user, app)
+        return app_id is None or self.apps[app_id][2]
+
     def app_id(self, user: str, name: str) -> str | None:
         return next((id_ for id_, (owner, app, _) in self.apps.items() if (owner, app) == (user, name)), None)
 
     def allowed(self, user: str, app: str, row: Row) -> bool:
         """Whether the rules let an app have to do with a memory: its own rules first, deny before allow, then all."""
-        app_id = self.app_id(user, app)
-        if app_id is None or not self.apps[app_id][2]:
+        if not self.is_active(user, app):
             return False
         mine = [rule for rule in self.rules if rule.user == user]
         for subject in (app, None):
@@ -170,7 +181,9 @@ SELECT m.id, u.user_id AS user, a.name AS app, m.namespace, m.state::text AS sta
        array(SELECT c.name FROM memory_categories mc JOIN categories c ON c.id = mc.category_id
              WHERE mc.memory_id = m.id) AS categories,
        concat_ws(' ', m.content, m.metadata, m.key, m.thread_id, m.kind) AS told,
-       md5(concat_ws('|', m.content, m.metadata, m.state, m.namespace, m.revision,
+       -- What has expired a job archives in its own time.
+       md5(concat_ws('|', m.content, m.metadata, CASE WHEN m.expires_at <= now() THEN 'over' ELSE m.state::text END,
+           m.namespace, m.revision,
            array(SELECT category_id FROM memory_categories mc WHERE mc.memory_id = m.id ORDER BY 1))) AS marks
 FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id ORDER BY u.user_id, m.content, m.id
 """)
@@ -181,6 +194,8 @@ SELECT r.id, u.user_id AS user, a.name AS app, r.effect,
 FROM access_controls r JOIN users u ON u.id = r.user_id LEFT JOIN apps a ON a.id = r.subject_id
 LEFT JOIN categories c ON r.object_type = 'category' AND c.id = r.object_id
 """)
+
+_EVERYBODY = text("SELECT u.user_id AS user, a.name AS app FROM users AS u LEFT JOIN apps AS a ON a.owner_id = u.id")
 
 _APPS = text("SELECT a.id, u.user_id AS user, a.name, a.is_active FROM apps a JOIN users u ON u.id = a.owner_id")
 
@@ -216,11 +231,16 @@ async def populate(services: Services, rng: random.Random) -> World:
             await services.grants.create(owner, rule_of(rng, world, user, apps))
         for app in apps:
             await _captured(world, rng, token, user, app)
+        if len(world.users) % 2:
+            theirs = [id_ for id_, (by, name, _) in world.apps.items() if by == user and name in apps]
+            await services.apps.set_active(owner, UUID(rng.choice(theirs)), False)
         world.actors += await _keys(services, rng, user, apps, spaces)
     everyone = await services.keys.create(LOCAL, KeyCreate(name="everyone", everyone=True))
+    reads = await services.keys.create(LOCAL, KeyCreate(name="reads", everyone=True, scopes=["read"]))
     admin = await services.keys.create(LOCAL, KeyCreate(name="admin", everyone=True, scopes=["admin"]))
     world.actors += [
         Actor("everyone", everyone.key),
+        Actor("reader of everyone", reads.key, scopes=frozenset({Scope.READ})),
         Actor("admin", admin.key, scopes=frozenset({Scope.ADMIN})),
         Actor("nobody", None, valid=False),
         Actor("stranger", f"om_{rng.getrandbits(40):08x}"[:11] + "_" + "A" * 43, valid=False),

@@ -56,10 +56,10 @@ class KeyCreate(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(min_length=1, max_length=LONGEST_NAME, description="What it is for, such as `laptop`.")
-    user_id: str | None = Field(default=None, description="The user it speaks for; made on first use.")
+    user_id: str | None = Field(default=None, description="The user it speaks for; made if new.")
     everyone: bool = Field(default=False, description="It speaks for whatever user a request names.")
     app: str | None = Field(
-        default=None, description="The app it speaks for; left out: any app, and the user themself."
+        default=None, description="The app it speaks for, made if new; left out: any app, and the user themself."
     )
     namespaces: list[str] | None = Field(
         default=None, min_length=1, max_length=100, description="The namespaces that it reaches; left out: all."

@@ -233,8 +233,8 @@ async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Se
     await tx.execute(_PRESENT_REVISIONS, values)
     await tx.execute(_NUMBER)
     await tx.execute(_MAKE_ROOM)
-    await tx.execute(_REPLACE)
     await tx.execute(_ADD, values)
+    await tx.execute(_REPLACE)  # what was there may be superseded by what is new
     await tx.execute(_UNFILE)
     await tx.execute(_KEEP_FILINGS)
     done.revisions = (await tx.execute(_KEEP_REVISIONS, values)).rowcount
