@@ -429,14 +429,14 @@ def _tells_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _takes_a_search_for_one_of_its_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = readback.trail.inserted
+    before = readback.access_log.inserted
 
     def narrow(rows: Any, metadata: Any, looked_at: Any = None) -> Any:
         if looked_at is not None:
             looked_at = func.array_append(literal_column("'{}'::text[]"), rows.c.namespace)
         return before(rows, metadata, looked_at)
 
-    monkeypatch.setattr(readback.trail, "inserted", narrow)
+    monkeypatch.setattr(readback.access_log, "inserted", narrow)
     _unkept(monkeypatch, readback, readback._statement)
 
 
