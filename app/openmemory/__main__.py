@@ -11,10 +11,10 @@ from openmemory.errors import OpenMemoryError
 
 
 def main() -> None:
-    """Run the command line; a failure becomes one line on standard error and an exit code."""
+    """Run the command line. A failure is reported as one line on standard error and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A memory may hold what the terminal's encoding cannot say.
+            # A memory may contain characters that the terminal's encoding cannot represent.
             stream.reconfigure(errors="backslashreplace")
     try:
         cli(prog_name="openmemory")

@@ -1,4 +1,4 @@
-"""What can go wrong, in words. Adapters map the five bases to their protocol; nothing here knows HTTP."""
+"""The errors of the product. Adapters map the five base classes to their protocol; nothing here knows HTTP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 class OpenMemoryError(Exception):
     """Base of every expected failure.
 
-    `code` is stable and machine-readable; the message is for people; `hint` says what would work.
+    `code` is stable and machine-readable; the message is for people; `hint` suggests what would work.
     """
 
     code = "error"
@@ -23,19 +23,19 @@ class OpenMemoryError(Exception):
 
 
 class NotFound(OpenMemoryError):
-    """There is no such thing, or it is not the caller's: the two are never told apart."""
+    """The object does not exist, or is not the caller's. Callers cannot distinguish the two."""
 
     code = "not_found"
 
 
 class Unauthenticated(OpenMemoryError):
-    """No credential, or one that is not valid."""
+    """The request has no credential, or an invalid one."""
 
     code = "unauthenticated"
 
 
 class Forbidden(OpenMemoryError):
-    """The caller is known and may not do this."""
+    """The caller is authenticated but not allowed to do this."""
 
     code = "forbidden"
 
@@ -57,7 +57,7 @@ class TooLarge(Invalid):
 
 
 class BatchRefused(Invalid):
-    """Nothing of a batch is stored. `refused` holds the error of every item that cannot be, by its position."""
+    """No item of a batch is stored. `refused` maps the position of every rejected item to its error."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class BatchRefused(Invalid):
 
     @classmethod
     def of(cls, name: str, refused: Mapping[int, Invalid], count: int) -> Self:
-        """The error of a batch of `count` items that came in the field `name`; it says what is wrong with the first."""
+        """Returns the error of a batch of `count` items in the field `name`. It describes the first rejected item."""
         place, first = next(iter(refused.items()))
         problem = first.message.removeprefix(f"{first.field}: ")
         field = f"{name}[{place}]" if first.field == "body" else f"{name}[{place}].{first.field}"
@@ -82,13 +82,13 @@ class BatchRefused(Invalid):
 
 
 class Conflict(OpenMemoryError):
-    """The request contradicts the present state, such as a transition that is not allowed."""
+    """The request contradicts the current state, such as a transition that is not allowed."""
 
     code = "conflict"
 
 
 class Unavailable(OpenMemoryError):
-    """A dependency does not answer now. `retry_after` is in seconds."""
+    """A dependency does not answer at the moment. `retry_after` is in seconds."""
 
     code = "unavailable"
 
@@ -100,13 +100,13 @@ class Unavailable(OpenMemoryError):
 
 
 class Overtaken(Unavailable):
-    """Somebody else changed the same at the same moment; nothing was written, and doing it again may go well."""
+    """A serialization conflict: another transaction changed the same data. Nothing was written; a retry may succeed."""
 
     code = "overtaken"
 
 
 class TooMany(OpenMemoryError):
-    """A limit on how often something may be done was reached. `retry_after` is in seconds."""
+    """A rate limit was reached. `retry_after` is in seconds."""
 
     code = "too_many_requests"
 
@@ -116,6 +116,6 @@ class TooMany(OpenMemoryError):
 
 
 class SetupError(OpenMemoryError):
-    """The service cannot start as it is configured; one line tells why. The process exits with 2."""
+    """The service cannot start with this configuration; the message is one line. The process exits with 2."""
 
     code = "setup"

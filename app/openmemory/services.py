@@ -70,16 +70,16 @@ log = logging.getLogger(__name__)
 VERSION = version("openmemory-server")
 
 INDEX_FOLDER = "qdrant"
-"""Where in the data folder the built-in index is."""
+"""The folder of the built-in index, within the data folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The data folder, and where PostgreSQL is. `shared`: other processes may serve the same PostgreSQL.
+    """The data folder, and the address of PostgreSQL. `shared`: other processes may serve the same PostgreSQL.
 
-    `index_socket`: the unix socket on which another process serves the built-in index; None: this one opens it.
-    `index_lease`: who this service is to the index lease; None: nobody else can want it.
-    `local_key`: the credential of those who may read the folder. `database` may hold a password.
+    `index_socket`: the unix socket on which another process serves the built-in index; None: this process opens it.
+    `index_lease`: the name of this service as a holder of the index lease; None: nobody else can want it.
+    `local_key`: the credential of those who may read the folder. `database` may contain a password.
     """
 
     folder: Path
@@ -91,7 +91,7 @@ class Stores:
 
 
 class Opened(NamedTuple):
-    """What `open_stores` opened: the folder that this process owns, and what is in it."""
+    """The result of `open_stores`: the folder that this process owns, and its contents."""
 
     folder: DataFolder
     stores: Stores
@@ -138,27 +138,27 @@ class Services:
 
     @property
     def index(self) -> VectorIndex:
-        """The index that searches use now."""
+        """The index that searches currently use."""
         return self.spaces.serving.index
 
     @property
     def embedder(self) -> CachedEmbedder:
-        """The model that searches use now."""
+        """The model that searches currently use."""
         return self.spaces.serving.embedder
 
     @property
     def shared(self) -> bool:
-        """Whether other processes may serve the same PostgreSQL."""
+        """Returns True if other processes may serve the same PostgreSQL."""
         return self.stores.shared
 
     async def warm(self) -> None:
-        """Load the model and open the index now rather than when they are first needed, which meets a failure again."""
+        """Load the model and open the index before their first use. An unavailable index fails again at that use."""
         with suppress(IndexUnavailable):
             await self.index.open()
 
 
 def data_dir(settings: Settings) -> Path:
-    """Where the built-in stores live."""
+    """The folder of the built-in stores."""
     return Path(settings.data_dir).expanduser().absolute() if settings.data_dir else default_data_dir()
 
 
@@ -166,20 +166,21 @@ def data_dir(settings: Settings) -> Path:
 async def open_stores(
     settings: Settings, *, listen: str = "", workers: int = 1, serving: bool = False
 ) -> AsyncIterator[Opened]:
-    """Own the data folder, start the built-in PostgreSQL if no other is named, and bring the schema up to date.
+    """Take ownership of the data folder, start the built-in PostgreSQL unless another is configured, and upgrade the
+    schema.
 
-    `listen` is the address that a second owner of the data folder is told; `workers` how many processes will serve;
-    `serving` whether others will be let in.
+    `listen` is the address that is reported to a second process that wants the data folder; `workers` is the number of
+    processes that will serve; `serving`: clients will be admitted.
 
     Raises:
-        SetupError: the data folder or PostgreSQL cannot be used as configured, or serves with another index; or others
-            would be let in, and nobody has a credential.
+        SetupError: the data folder or PostgreSQL cannot be used as configured, or serves with another index; or clients
+            would be admitted, and no credential exists.
     """
     async with AsyncExitStack() as stack:
         folder = DataFolder.claim(data_dir(settings), listen=listen)
         stack.callback(folder.release)
         url = settings.database.url.get_secret_value()
-        alone = not url  # on a PostgreSQL that is ours as long as the folder is
+        alone = not url  # the built-in PostgreSQL is ours alone as long as the folder is
         if alone:
             postgres = EmbeddedPostgres(folder, connections=most_connections(settings.database, processes=workers))
             await postgres.start()
@@ -201,7 +202,7 @@ async def open_stores(
 
 
 async def _refuse_to_stand_open(settings: Settings, database: Database) -> None:
-    """Where every request needs a credential there must be one, or the service is of no use to anybody."""
+    """Require that a credential exists if every request needs one. Otherwise nobody could use the service."""
     if not credentials_required(settings) or settings.access.api_key.get_secret_value() or settings.oauth.issuer:
         return
     if not await Keys(database, Directory(database, settings.access)).exist():
@@ -213,7 +214,7 @@ async def _refuse_to_stand_open(settings: Settings, database: Database) -> None:
 
 
 def _what_asks(settings: Settings) -> str:
-    """The setting by which credentials are needed."""
+    """Returns the setting that makes credentials necessary."""
     if not is_here(settings.host):
         return f"host {settings.host!r} lets other machines in"
     if beyond_loopback(settings):
@@ -227,9 +228,9 @@ def _what_asks(settings: Settings) -> str:
 async def open_services(
     settings: Settings, *, listen: str = "", stores: Stores | None = None
 ) -> AsyncIterator[Services]:
-    """Open the stores, bring the schema up to date, and start delivering; close everything in the end.
+    """Open the stores, upgrade the schema, and start the delivery to the index. Closes everything at the end.
 
-    `listen`: see `open_stores`; `stores`: what another process has opened for this one.
+    `listen`: see `open_stores`; `stores`: the stores that another process has opened for this one.
 
     Raises:
         SetupError: the data folder or PostgreSQL cannot be used as configured.
@@ -346,7 +347,7 @@ async def open_services(
 def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
     if not settings.oauth.issuer:
         return None
-    from openmemory.access.oauth.tokens import Tokens  # with cryptography, which takes its time
+    from openmemory.access.oauth.tokens import Tokens  # imports cryptography, which is slow to load
 
     return Tokens.of(settings.oauth, settings.limits, egress)
 

@@ -1,4 +1,4 @@
-"""The apps of a user: which there are, what they did, and pausing them."""
+"""The apps of a user: lists them with their activity, and pauses them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from openmemory.serialization.timestamps import NaiveTime
 
 AppSort = Literal["name", "memories", "memories_accessed"]
 
-# By name only: the models of memories and their log stand above this package.
+# Referenced by table name: the models of memories and their log belong to higher-level packages.
 _MEMORIES = table("memories", column("app_id"), column("state"))
 _ACCESSES = table("memory_access_logs", column("app_id"), column("memory_id"), column("accessed_at"))
 
@@ -56,14 +56,14 @@ _CREATED = _of_each_app(
 
 def _accessed(half: Half) -> ScalarSelect[int]:
     mine = _ACCESSES.c.app_id == App.id, half.of(_ACCESSES.c.memory_id)
-    # In the order of an index: from PostgreSQL 16 on nothing is sorted for this, and it takes three quarters of the
+    # Counts in the order of an index: PostgreSQL 16 and later need no sort for this, and it takes three quarters of the
     # time of counting the rows of a SELECT DISTINCT.
     different = func.count(_ACCESSES.c.memory_id.distinct())
     return select(different).where(*mine).correlate(App).scalar_subquery()
 
 
 _ACCESSED = [_of_each_app(_accessed(half)) for half in Half]
-"""Counts of the `apps`: what they wrote that is not deleted, and the different memories that they accessed."""
+"""Counts for the `apps`: the memories they wrote that are not deleted, and the distinct memories they accessed."""
 
 
 class AppSummary(BaseModel):
@@ -100,7 +100,7 @@ class AppDetail(BaseModel):
 
 
 class Apps:
-    """Listing and pausing apps. Only the user may, never an app."""
+    """Lists and pauses apps. Only the user themself may, never an app."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -116,7 +116,7 @@ class Apps:
         page: int = 1,
         page_size: int = 10,
     ) -> AppPage:
-        """A page of the user's apps. `name` is a part of the name, in any case."""
+        """Returns a page of the user's apps. `name` is a case-insensitive part of the name."""
         _only_owner(caller)
         caller.may_read()
         which: list[ColumnElement[bool]] = [App.owner_id == caller.user_id]
@@ -149,9 +149,9 @@ class Apps:
         return AppPage(total=total, page=page, page_size=page_size, apps=summaries)
 
     async def _counts(self, apps: Sequence[UUID]) -> tuple[dict[UUID, int], dict[UUID, int]]:
-        """How many memories each app wrote that are not deleted, and how many different ones it accessed.
+        """Returns for each app how many memories it wrote that are not deleted, and how many distinct ones it accessed.
 
-        On three connections at once: an app may have written and accessed very many.
+        Uses three connections at once, because an app may have written and accessed very many.
         """
         counted = (self._counted(count, apps) for count in (_CREATED, *_ACCESSED))
         created, *accessed = await asyncio.gather(*counted)
@@ -162,10 +162,10 @@ class Apps:
             return dict(await count.rows(tx, {"apps": list(apps)}))
 
     async def get(self, caller: Caller, app_id: UUID) -> AppDetail:
-        """One app with how much it wrote and read, and when.
+        """Returns one app with how much it wrote and read, and when.
 
         Raises:
-            NotFound: no such app of this user.
+            NotFound: the user has no such app.
         """
         _only_owner(caller)
         caller.may_read()
@@ -195,10 +195,10 @@ class Apps:
 
     @again
     async def set_active(self, caller: Caller, app_id: UUID, is_active: bool) -> None:
-        """Pause an app, or let it go on.
+        """Pause or resume an app.
 
         Raises:
-            NotFound: no such app of this user.
+            NotFound: the user has no such app.
         """
         _only_owner(caller)
         caller.may_write()
@@ -211,17 +211,17 @@ class Apps:
 
 
 async def must_be_theirs(tx: Tx, caller: Caller, app_id: UUID) -> None:
-    """Refuse an app that is not the caller's user's.
+    """Require that an app belongs to the caller's user.
 
     Raises:
-        NotFound: it is not.
+        NotFound: it does not.
     """
     if not await tx.scalar(select(exists().where(App.id == app_id, App.owner_id == caller.user_id))):
         raise _no_app()
 
 
 async def refuse_paused(tx: Tx, apps: Collection[UUID], doing: str = "create new memories") -> None:
-    """Refuse what a paused app may not do.
+    """Require that none of the apps is paused.
 
     Raises:
         Forbidden: one of the apps is paused.
@@ -232,10 +232,10 @@ async def refuse_paused(tx: Tx, apps: Collection[UUID], doing: str = "create new
 
 
 async def refuse_if_paused(tx: Tx, caller: Caller, doing: str = "create new memories") -> None:
-    """The same of the app that asks; the user themself may do everything.
+    """Require that the calling app is not paused. The user themself may do everything.
 
     Raises:
-        Forbidden: it is paused.
+        Forbidden: the app is paused.
     """
     if not caller.owner:
         await refuse_paused(tx, {caller.app_id}, doing)

@@ -1,4 +1,4 @@
-"""Whose a request is: the credential that it carries, checked; what is wrong, counted and logged."""
+"""Authenticates requests: checks the credential that a request carries, and counts and logs wrong ones."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 SETTINGS_ID = "settings"
 _SHUT_OUT_MOST = 10_000
 _LOOKED_UP_AT_ONCE = 2
-"""Keys that are looked up at once for all addresses that sent too many wrong ones: most connections to PostgreSQL stay
-free for the others."""
+"""The limit on concurrent lookups of keys from all addresses that sent too many wrong ones. It keeps most PostgreSQL
+connections free for other callers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a request carries: credentials, the most binding first, and where it came from.
+    """The credentials of a request, the most binding first, and where the request came from.
 
-    `forwarded`: a proxy says that it only passes it on. `outage`: the answer tells of the service and of nobody's
-    memories, also while PostgreSQL is away.
+    `forwarded`: a proxy says that it forwarded the request. `outage`: the response describes the service and contains
+    no memories, so it is available even while PostgreSQL is down.
     """
 
     credentials: Sequence[str] = field(repr=False)
@@ -49,7 +49,7 @@ class Given:
 
 
 class Authenticator:
-    """Checks credentials. Where none is needed, a request without one is this machine's."""
+    """Checks credentials. Where none is required, a request without one is treated as local."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Authenticator:
         self._looking_up = asyncio.Semaphore(_LOOKED_UP_AT_ONCE)
 
     async def principal(self, given: Given) -> Principal:
-        """Who asks. If several credentials are given, the first counts.
+        """Returns the principal behind a request. If several credentials are given, the first counts.
 
         Raises:
-            Unauthenticated: one is needed and not given, or it is wrong, expired or revoked.
-            TooMany: it is wrong, and so were too many from that address. A good one is let in from wherever it comes:
-                its address may be that of many.
+            Unauthenticated: a credential is required and missing, or it is wrong, expired or revoked.
+            TooMany: the credential is wrong, and too many wrong ones came from that address. A valid credential is
+                accepted from any address, because many clients may share one.
             Unavailable: PostgreSQL does not answer.
         """
         if not given.credentials:
@@ -109,14 +109,14 @@ class Authenticator:
         raise wrong
 
     async def still_valid(self, principal: Principal) -> bool:
-        """Whether the credential that opened a session is still good."""
+        """Returns True if the credential that opened a session is still valid."""
         if principal.ends is not None and time.time() >= principal.ends:
             return False
         kind, _, id_ = principal.id.partition(":")
         return kind != "key" or await self._keys.in_force(UUID(id_))
 
     def _known(self, credential: str) -> Principal | None:
-        """What needs no look into PostgreSQL."""
+        """Resolves a credential without querying PostgreSQL."""
         as_bytes = credential.encode("utf-8", "surrogatepass")
         if self._local and hmac.compare_digest(as_bytes, self._local.encode()):
             return LOCAL
@@ -159,8 +159,8 @@ _HOW = "Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`; MCP clients 
 
 
 def credentials_required(settings: Settings) -> bool:
-    """Whether every request must carry one: whenever the service can be reached by another name than this machine's, or
-    through a proxy."""
+    """Returns True if every request must carry a credential. This is the case whenever the service can be reached
+    under a name other than this machine's, or through a proxy."""
     return (
         settings.access.require == "always"
         or bool(settings.access.api_key.get_secret_value())
@@ -171,13 +171,13 @@ def credentials_required(settings: Settings) -> bool:
 
 
 def beyond_loopback(settings: Settings) -> bool:
-    """Whether others than this machine may reach the service: by its address, or through a proxy that names it."""
+    """Returns True if other machines can reach the service, directly or through a proxy that uses a public name."""
     names = (settings.host, *settings.http.allowed_hosts)
     return not all(is_here(name) for name in names)
 
 
 def is_here(name: str) -> bool:
-    """Whether a name or an address, with or without a port, means this machine and no other."""
+    """Returns True if a name or an address, with or without a port, means this machine and no other."""
     host = name[: name.find("]") + 1] if name.startswith("[") else name
     if host.count(":") == 1:
         host = host.partition(":")[0]
@@ -185,7 +185,7 @@ def is_here(name: str) -> bool:
 
 
 def _prefix(credential: str) -> str:
-    """What of a wrong credential may be told: the public part, if it looks like a key of ours."""
+    """Returns the part of a wrong credential that may be logged: its public prefix, if it looks like a key of ours."""
     name, _, rest = credential.removeprefix("om_").partition("_")
     return f"om_{name}" if credential.startswith("om_") and len(name) == 8 and name.isalnum() and rest else "unknown"
 

@@ -1,4 +1,4 @@
-"""Users and apps by name: made when somebody first writes for them, found in memory after that."""
+"""Resolves users and apps by name: creates them on the first write, and caches them after that."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.identity.principal import LOCAL, Principal, Scope
 
 REMEMBERED = 30.0
-"""Seconds that ids are trusted: another replica may have erased the user meanwhile."""
+"""Seconds that ids are cached: another replica may have erased the user meanwhile."""
 
 
 class Directory:
-    """Turns the names in a request into a `Caller`.
+    """Resolves the names in a request to a `Caller`.
 
-    Remembers the ids of names for a while (they never change until a user is erased), never whether an app is paused:
-    that is decided where the rows are read.
+    It caches the ids of names for a while (they never change until a user is erased). It never caches whether an app
+    is paused: that is decided where the rows are read.
     """
 
     def __init__(self, database: Database, settings: Access) -> None:
@@ -33,7 +33,7 @@ class Directory:
         self._known: dict[tuple[str, str], tuple[tuple[UUID, UUID], float]] = {}
 
     async def speaking(self, principal: Principal, user: str | None, app: str | None) -> Caller:
-        """The app that a principal speaks for, as an assistant; user and app are made as by `caller`.
+        """Returns the app that a principal acts for, as an assistant. User and app are created as by `caller`.
 
         Raises:
             Forbidden: the credential does not allow what the names claim.
@@ -41,12 +41,12 @@ class Directory:
         return await self.caller(principal.claimed_user(user), principal.claimed_app(app), principal=principal)
 
     async def owner(self, principal: Principal, user: str | None, *, make: bool = False) -> Caller:
-        """The user themself; with a credential that is an app's, that app. The user must exist, unless it is the
-        credential's own or to be made (`make`), as by `caller`.
+        """Returns the user themself, or the app if the credential is bound to an app. The user must exist, unless it is
+        the credential's own user or may be created (`make`), as by `caller`.
 
         Raises:
             Forbidden: the credential does not allow what the name claims.
-            NotFound: no such user.
+            NotFound: the user does not exist.
         """
         user = principal.claimed_user(user)
         if principal.app is not None:
@@ -58,12 +58,12 @@ class Directory:
     async def caller(
         self, user: str | None, app: str | None, *, owner: bool = False, principal: Principal = LOCAL
     ) -> Caller:
-        """The caller of these names. None means the configured default.
+        """Returns the caller with these names. None means the configured default.
 
-        If the user or the app is new, a principal that may write makes them. For another they are `UNKNOWN`: it reads
-        what a new app of the user would, or a new user, and leaves nothing behind.
+        If the user or the app is new and the principal may write, they are created. Otherwise they are `UNKNOWN`: the
+        caller then reads what a new app or a new user would, and leaves no trace.
 
-        It checks no claim: what comes from a request goes through `speaking` or `owner`.
+        It checks no claim: names from a request must go through `speaking` or `owner`.
         """
         user = user or self._settings.default_user
         app = app or self._settings.default_app
@@ -71,10 +71,10 @@ class Directory:
         return self._caller(user, app, ids, owner, principal)
 
     async def existing(self, user: str | None, *, principal: Principal = LOCAL) -> Caller:
-        """A user themself, who must exist already, under the name of the default app. It checks no claim.
+        """Returns an existing user themself, under the name of the default app. It checks no claim.
 
         Raises:
-            NotFound: no such user.
+            NotFound: the user does not exist.
         """
         user = user or self._settings.default_user
         app = self._settings.default_app
@@ -84,7 +84,7 @@ class Directory:
         return self._caller(user, app, await self._settled(user, app, found, principal), True, principal)
 
     def forget(self, user: str) -> None:
-        """Drop what is remembered of a user that was erased."""
+        """Drop the cached ids of an erased user."""
         for key in [key for key in self._known if key[0] == user]:
             del self._known[key]
 
@@ -97,7 +97,7 @@ class Directory:
         self._known[user, app] = (ids, time.monotonic())
 
     async def _found(self, user: str, app: str) -> tuple[UUID | None, UUID | None]:
-        """The ids of the names, as far as they are there."""
+        """Returns the ids of the names; None for each that does not exist."""
         ids, since = self._known.get((user, app), (None, 0.0))
         if ids is not None and time.monotonic() - since < REMEMBERED:
             return ids
@@ -113,7 +113,7 @@ class Directory:
     async def _settled(
         self, user: str, app: str, found: tuple[UUID | None, UUID | None], principal: Principal
     ) -> tuple[UUID, UUID]:
-        """The ids, of what is not there new ones if the principal may write."""
+        """Returns the ids. Missing users and apps are created if the principal may write, and are `UNKNOWN` if not."""
         user_id, app_id = found
         if user_id is not None and app_id is not None:
             return user_id, app_id
@@ -135,7 +135,7 @@ class Directory:
         return user_id, app_id
 
     async def app_ids(self, caller: Caller, names: list[str]) -> list[UUID]:
-        """The ids of the user's apps of these names; unknown names are left out."""
+        """Returns the ids of the user's apps with these names; unknown names are ignored."""
         query = select(App.id).where(App.owner_id == caller.user_id, App.name == func.any(names))
         async with self._database.statement() as tx:
             return list((await tx.scalars(query)).all())

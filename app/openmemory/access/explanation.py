@@ -1,4 +1,4 @@
-"""Why an app may read a memory or not, in words. What is decided is decided by `readable_by`; here it is told."""
+"""Explains in words why an app may or may not read a memory. The decision itself is made by `readable_by`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from openmemory.identity.caller import Default
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """The rule that decides about a memory; `name` is that of its object in words."""
+    """The rule that decides about a memory; `name` is the readable name of its object."""
 
     effect: str
     app: str | None
@@ -19,7 +19,7 @@ class Deciding:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What decides whether an app may read a memory. `own`: it wrote it; `listed`: it has allow rules of its own."""
+    """Facts that decide whether an app may read a memory. `own`: the app wrote it; `listed`: it has allow rules."""
 
     app: str
     app_is_active: bool
@@ -32,7 +32,7 @@ class Facts:
 
 
 def hindrance(facts: Facts) -> str | None:
-    """Why no rule is asked at all; None if rules decide."""
+    """Returns the reason why rules do not matter at all; None if rules decide."""
     if facts.state != "active":
         return f"the memory is {facts.state}"
     if facts.expired:
@@ -43,7 +43,7 @@ def hindrance(facts: Facts) -> str | None:
 
 
 def reason(facts: Facts, rule: Deciding | None) -> str:
-    """Why an app may read a memory, or may not. `rule` goes before all others that speak of it."""
+    """Returns why an app may or may not read a memory. `rule` is the applicable rule with the highest precedence."""
     if (hindered := hindrance(facts)) is not None:
         return hindered
     if rule is not None:

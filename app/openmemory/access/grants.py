@@ -1,4 +1,4 @@
-"""Grants: the allow and deny rules that a user makes for their apps, and what they amount to."""
+"""Grants: the allow and deny rules that a user sets for their apps, and explanations of their effect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ObjectType = Literal["memory", "app", "namespace", "category", "all"]
 _OBJECT_EXISTS = {
     "memory": text("SELECT true FROM memories WHERE id = CAST(:object AS uuid) AND user_id = :user"),
     "app": text("SELECT true FROM apps WHERE id = CAST(:object AS uuid) AND owner_id = :user"),
-    # Categories are shared by name: that there is one tells what others file, unless it is the user's too.
+    # Categories are shared by name, so their existence reveals what others assign, unless the user has it too.
     "category": text(
         """
         SELECT true WHERE EXISTS (
@@ -87,9 +87,9 @@ class Explanation(BaseModel):
 
 
 class Grants:
-    """Making, listing, revoking and explaining rules. Only the user may, never an app.
+    """Creates, lists, revokes and explains rules. Only the user themself may, never an app.
 
-    `memories` is the mapped class of what the rules are about, which stands above this package.
+    `memories` is the mapped class that the rules are about. It belongs to a higher-level package.
     """
 
     def __init__(self, database: Database, memories: Any) -> None:
@@ -98,12 +98,12 @@ class Grants:
 
     @again
     async def create(self, caller: Caller, new: GrantCreate) -> Grant:
-        """Make a rule; the same rule again is answered with the one that is in force.
+        """Create a rule. If the same rule exists, it is returned instead.
 
         Raises:
-            Forbidden: an app asks.
+            Forbidden: the caller is an app.
             Invalid: the object does not fit its type.
-            NotFound: the app or the object is not the user's.
+            NotFound: the app or the object does not belong to the user.
         """
         _only_owner(caller)
         caller.may_write()
@@ -128,7 +128,7 @@ class Grants:
         return grant
 
     async def list(self, caller: Caller, *, app: str | None = None) -> list[Grant]:
-        """The user's rules, those of one app or all, oldest first."""
+        """Returns the user's rules, for one app or all, oldest first."""
         _only_owner(caller)
         caller.may_read()
         query = _grants().where(AccessControl.user_id == caller.user_id)
@@ -141,10 +141,10 @@ class Grants:
 
     @again
     async def revoke(self, caller: Caller, grant_id: UUID) -> None:
-        """End a rule.
+        """Revoke a rule.
 
         Raises:
-            NotFound: no such rule of this user.
+            NotFound: the user has no such rule.
         """
         _only_owner(caller)
         caller.may_write()
@@ -157,11 +157,11 @@ class Grants:
             await audit_log.record(tx, caller, Event.GRANT_REVOKE, [grant_id])
 
     async def explain(self, caller: Caller, app: str, memory_id: UUID) -> Explanation:
-        """Whether an app may read a memory, in any state, and by which rule.
+        """Explains whether an app may read a memory in any state, and which rule decides.
 
         Raises:
-            Forbidden: an app asks.
-            NotFound: the app or the memory is not the user's.
+            Forbidden: the caller is an app.
+            NotFound: the app or the memory does not belong to the user.
         """
         _only_owner(caller)
         caller.may_read()
@@ -209,7 +209,7 @@ class Grants:
         return row.allowed, facts
 
     async def _speaking(self, tx: Tx, app: Caller, memory_id: UUID) -> Sequence[Any]:
-        """The rules that speak to an app of a memory, in the order of precedence."""
+        """Returns the rules for an app that apply to a memory, in the order of precedence."""
         rows, written = self._memories, aliased(App)
         query = (
             _grants()
@@ -241,7 +241,7 @@ def _only_owner(caller: Caller) -> None:
 
 
 def _told(new: GrantCreate) -> dict[str, Any]:
-    """What the audit log tells of a new rule."""
+    """Returns the audit log's description of a new rule."""
     return {"effect": new.effect, "app": new.app, "object_type": new.object_type, "object": new.object}
 
 
@@ -257,7 +257,7 @@ def _grants() -> Any:
 
 
 async def _app_id(tx: Tx, caller: Caller, name: str) -> UUID:
-    """The id of the user's app; made when it is new, so that a rule can be there before the app first calls."""
+    """Returns the id of the user's app. Creates the app if it is new, so that a rule can precede its first call."""
     await tx.execute(insert(App).values(owner_id=caller.user_id, name=name).on_conflict_do_nothing())
     found = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, App.name == name))
     if found is None:

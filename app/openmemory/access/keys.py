@@ -1,7 +1,7 @@
-"""API keys: making, listing, rotating and revoking them, and finding whose one is. Only administrators may.
+"""API keys: creates, lists, rotates, revokes and looks them up. Only administrators may manage keys.
 
-A key is `om_`, eight characters by which it is found, `_` and 256 random bits. It is shown once; PostgreSQL keeps its
-SHA-256. A plain hash suffices because there is nothing to guess: slow hashes are for passwords, which people choose.
+A key is `om_`, eight characters that identify it, `_` and 256 random bits. It is shown once; PostgreSQL stores only its
+SHA-256. A plain hash suffices because the key cannot be guessed: slow hashes are for passwords, which people choose.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from openmemory.errors import Invalid, NotFound, Unavailable
 from openmemory.identity.principal import Principal, Scope
 
 REMEMBERED = 5.0
-"""Seconds that a key which was found valid is not looked up again: so long another process may honour a revoked one."""
+"""Seconds that a valid key is cached. Another process may therefore accept a revoked key for that long."""
 
 LONGEST_LIFE = timedelta(days=3650)
 
 _ALPHABET = string.ascii_lowercase + string.digits
 _KEY = re.compile(r"om_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")
 _MOST = 10_000
-"""Keys remembered at once."""
+"""The maximum number of cached keys."""
 
 _LIKE_CREDENTIAL = re.compile(r"om_[a-z0-9]{8}_[\w-]{20}|local_[\w-]{40}|eyJ[\w-]+\.[\w-]+\.", re.ASCII)
 
 
 def looks_like_credential(text: str) -> bool:
-    """Returns True if a text holds what is probably a key of ours, that of a data folder, or a token."""
+    """Returns True if a text appears to contain an API key, the key of a data folder, or a token."""
     return _LIKE_CREDENTIAL.search(text) is not None
 
 
@@ -95,7 +95,7 @@ class KeyCreated(Key):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a key was found to be, and when that was."""
+    """The result of a key lookup, and the time of the lookup."""
 
     id: UUID
     principal: Principal
@@ -112,15 +112,15 @@ class Keys:
         self._known: dict[bytes, _Known] = {}
         self._used: dict[UUID, datetime] = {}
         self._ended = 0
-        """How often keys were ended here: what was looked up before is not remembered after."""
+        """The number of times keys were ended here. A lookup that began before is not cached afterwards."""
 
     @again
     async def create(self, principal: Principal, new: KeyCreate) -> KeyCreated:
-        """Make a key, and the user and the app that it speaks for if they are new: a key that only reads makes none.
+        """Create a key. Also creates its user and app if they are new, unless the key is read-only.
 
         Raises:
-            Forbidden: the principal is no administrator.
-            Invalid: it says not whose it is, or ends in the past.
+            Forbidden: the principal is not an administrator.
+            Invalid: it does not say whose it is, or it expires in the past.
         """
         principal.must(Scope.ADMIN)
         if (new.user_id is None) == (not new.everyone):
@@ -144,10 +144,10 @@ class Keys:
         return made
 
     async def list(self, principal: Principal, *, user: str | None = None, ended: bool = False) -> list[Key]:
-        """The keys, newest first: those of one user or all; with `ended` the revoked and expired ones too.
+        """Returns the keys, newest first, of one user or of all. `ended` includes revoked and expired keys.
 
         Raises:
-            Forbidden: the principal is no administrator.
+            Forbidden: the principal is not an administrator.
         """
         principal.must(Scope.ADMIN)
         query = _keys().order_by(ApiKey.created_at.desc(), ApiKey.id)
@@ -162,11 +162,11 @@ class Keys:
 
     @again
     async def revoke(self, principal: Principal, key_id: UUID) -> None:
-        """End a key: here at once, at other processes within five seconds.
+        """Revoke a key. It takes effect at once in this process, and within five seconds in the others.
 
         Raises:
-            Forbidden: the principal is no administrator.
-            NotFound: no such key is in force.
+            Forbidden: the principal is not an administrator.
+            NotFound: there is no active key with this id.
         """
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
@@ -176,11 +176,11 @@ class Keys:
 
     @again
     async def rotate(self, principal: Principal, key_id: UUID, *, keep: int = 0) -> KeyCreated:
-        """Make another key with the same rights; the old one ends after `keep` seconds.
+        """Create another key with the same rights; the old one expires after `keep` seconds.
 
         Raises:
-            Forbidden: the principal is no administrator.
-            NotFound: no such key is in force.
+            Forbidden: the principal is not an administrator.
+            NotFound: there is no active key with this id.
         """
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
@@ -194,7 +194,7 @@ class Keys:
         return made
 
     def forget_user(self, user: str) -> None:
-        """Drop what is remembered of the keys of a user that was erased, and with them their keys."""
+        """Drop the cached keys of an erased user. The keys themselves were erased with the user."""
         self._forget(lambda known: known.principal.user == user)
 
     def _forget(self, which: Callable[[_Known], bool]) -> None:
@@ -202,12 +202,12 @@ class Keys:
         self._known = {digest: known for digest, known in self._known.items() if not which(known)}
 
     async def exist(self) -> bool:
-        """Whether any key is in force."""
+        """Returns True if any key is active."""
         async with self._database.statement() as tx:
             return bool(await tx.scalar(select(exists().where(*_in_force()))))
 
     def remembered(self, key: str) -> Principal | None:
-        """Whose a key is that was found valid a moment ago."""
+        """Returns the principal of a key that was recently found valid, from the cache."""
         digest = _digest(key)
         known = self._known.get(digest)
         if known is None or time.monotonic() - known.at > REMEMBERED:
@@ -216,7 +216,8 @@ class Keys:
         return self._last_known(digest)
 
     async def find(self, key: str, *, outage: bool = False) -> Principal | None:
-        """Whose a key is, looked up; None if it is none of ours, or ended. `outage`: without PostgreSQL, whose it was.
+        """Returns the principal of a key; None if it is unknown, expired or revoked. With `outage`, the last known
+        principal is returned if PostgreSQL is down.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -229,12 +230,12 @@ class Keys:
             async with self._database.statement() as tx:
                 row = (await tx.execute(_FIND, {"prefix": _shown(match[1])})).one_or_none()
         except Unavailable:
-            # It may have been revoked elsewhere, and PostgreSQL may be back in a moment: good enough for the metrics,
-            # which tell of the outage, and for nothing of anybody's.
+            # The cached key may have been revoked elsewhere, and PostgreSQL may be back soon. It is good enough for the
+            # metrics, which report the outage, but not for anybody's data.
             if not outage or (principal := self._last_known(digest)) is None:
                 raise
             return principal
-        # Compared in any case, in a time that tells nothing of where the two differ.
+        # Always compared, and in constant time, so that the duration does not reveal where the two differ.
         same = hmac.compare_digest(bytes(32) if row is None else row.hash, digest)
         if row is None or not same or not row.in_force:
             return None
@@ -260,7 +261,7 @@ class Keys:
         return known.principal
 
     async def in_force(self, key_id: UUID) -> bool:
-        """Whether a key that opened a session may still be used."""
+        """Returns True if a key that opened a session is still valid."""
         now = time.monotonic()
         if any(known.id == key_id and now - known.at <= REMEMBERED for known in self._known.values()):
             return True
@@ -268,7 +269,7 @@ class Keys:
             return bool(await tx.scalar(select(exists().where(ApiKey.id == key_id, *_in_force()))))
 
     async def note_use(self) -> None:
-        """Write down when the keys were last used; a job calls this."""
+        """Store when the keys were last used. A job calls this."""
         used, self._used = self._used, {}
         if not used:
             return

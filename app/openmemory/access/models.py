@@ -1,4 +1,4 @@
-"""Tables: who there is, what credentials they have, what apps may read, and what was done."""
+"""Tables: users and apps, credentials, access rules and the audit log."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ NOW = func.now()
 
 
 class User(Base):
-    """Whose memories they are. `user_id` is the name that clients choose.
+    """The owner of memories. `user_id` is the name that clients choose.
 
-    `rules_revision` rises with every change of the user's rules.
+    `rules_revision` is incremented on every change of the user's rules.
     """
 
     __tablename__ = "users"
@@ -64,10 +64,10 @@ class App(Base):
 
 
 class AccessControl(Base):
-    """One allow or deny rule. No subject means every app of the user.
+    """One allow or deny rule. Without a subject it applies to every app of the user.
 
-    `object_key` is what a memory is matched by: `all`, `memory:<id>`, `app:<id>`, `category:<id>` or
-    `namespace:<name>`; one index probe finds every rule that speaks of a memory.
+    `object_key` is matched against a memory: `all`, `memory:<id>`, `app:<id>`, `category:<id>` or `namespace:<name>`.
+    One index probe finds every rule that applies to a memory.
     """
 
     __tablename__ = "access_controls"
@@ -113,9 +113,9 @@ class AccessControl(Base):
 
 
 class ApiKey(Base):
-    """A credential. Of the key itself only its SHA-256 is kept, and the prefix by which it is found and told.
+    """A credential. Only the SHA-256 of the key is stored, and the prefix that identifies it in lookups and lists.
 
-    Without a user it is everybody's; without an app it speaks for the user themself; without namespaces, for all.
+    Without a user it is valid for all users; without an app it acts as the user themself; without namespaces, for all.
     """
 
     __tablename__ = "api_keys"
@@ -141,10 +141,10 @@ class ApiKey(Base):
 
 
 class AuditEvent(Base):
-    """One thing that somebody did or was denied. It holds no text of a memory and no query, so it outlives both.
+    """One action that was done or denied. It contains no memory text and no query, so it may outlive both.
 
-    Triggers keep it append-only: nothing changes a row, and none younger than 30 days can be removed. No foreign keys:
-    what is told here has happened, whatever became of those it is about.
+    Triggers keep it append-only: rows cannot be changed, and rows younger than 30 days cannot be removed. There are no
+    foreign keys: a recorded event stays true, whatever becomes of its objects.
     """
 
     __tablename__ = "audit_events"
@@ -171,9 +171,9 @@ class AuditEvent(Base):
 
 
 class RateLimit(Base):
-    """How often something was done in the present period of time and in the one before, in any process.
+    """The number of actions in the current and the previous period of time, across all processes.
 
-    Unlogged: a crash of PostgreSQL forgets it, and nothing else is lost.
+    Unlogged: a crash of PostgreSQL clears these counts, and nothing else is lost.
     """
 
     __tablename__ = "rate_limits"

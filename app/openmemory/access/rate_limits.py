@@ -1,4 +1,4 @@
-"""How often something may be done, counted in PostgreSQL so that it holds across processes."""
+"""Rate limits, counted in PostgreSQL so that they hold across processes."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _PRUNE = text(
 ).bindparams(bindparam("window", type_=Integer))  # fmt: skip
 
 _MOST = 10_000
-"""Buckets of which something is held in this process."""
+"""The maximum number of buckets with units reserved by this process."""
 
 
 class Pace(NamedTuple):
-    """A limit: of what, by which setting, and how many within a window. 0 is none."""
+    """A limit: its subject, its setting, and the maximum within a window. 0 means no limit."""
 
     what: str
     setting: str
@@ -61,8 +61,8 @@ class Pace(NamedTuple):
 
 
 class Rates:
-    """Sliding windows: what was done in this period of time, and of the one before the share that still lies within a
-    whole period. After Cloudflare 2017, "How we built rate limiting capable of scaling to millions of domains"."""
+    """Sliding-window limits: the count of the current period, plus the share of the previous one that still lies within
+    the window. After Cloudflare 2017, "How we built rate limiting capable of scaling to millions of domains"."""
 
     def __init__(self, database: Database, settings: RateSettings) -> None:
         self._database = database
@@ -74,8 +74,7 @@ class Rates:
         self._held: dict[str, tuple[int, float]] = {}
 
     async def save(self, caller: Caller, count: int) -> None:
-        """Count memories that an assistant's app stores or changes; people and programs of theirs store as many as they
-        like.
+        """Count memories that an assistant's app stores or changes. People and their own programs have no limit.
 
         Raises:
             TooMany: more than `rates.saves` within `rates.window`.
@@ -84,17 +83,17 @@ class Rates:
             await self.take(f"save:{caller.app_id}", self._saves, cost=count)
 
     async def search(self, caller: Caller) -> None:
-        """Count a search or a list, if it is of an assistant's app.
+        """Count a search or a list if an assistant's app makes it.
 
         Raises:
             TooMany: more than `rates.searches` within `rates.window`.
         """
         if caller.principal.assistant:
-            # Who names an app that is not there cannot name another to be free again.
+            # Naming another unknown app must not give the caller a fresh limit.
             await self.take(f"search:{caller.known_app or caller.principal.id}", self._searches)
 
     async def request(self, principal: str, count: int = 1) -> None:
-        """Count requests with a key or a token. A process takes a twentieth of the limit at a time.
+        """Count requests with a key or a token. A process reserves a twentieth of the limit at a time.
 
         Raises:
             TooMany: more than `rates.requests` within `rates.window`.
@@ -102,7 +101,7 @@ class Rates:
         await self.take(f"request:{principal}", self._requests, cost=count, chunk=max(1, self._requests.limit // 20))
 
     async def failure(self, address: str | None) -> None:
-        """Count a wrong credential from an address, or from its network.
+        """Count a wrong credential from an address or its network.
 
         Raises:
             TooMany: more than `rates.failures` within `rates.window`; never if that is 0.
@@ -110,7 +109,7 @@ class Rates:
         await self.take(f"failure:{network_of(address)}", self._failures)
 
     async def denial(self, principal: str) -> bool:
-        """Whether a denied request is one of the few per period that are told one by one in the audit log."""
+        """Returns True if a denied request is one of the few per period that the audit log records individually."""
         try:
             await self.take(f"denial:{principal}", self._failures)
         except TooMany:
@@ -118,10 +117,10 @@ class Rates:
         return True
 
     async def take(self, bucket: str, pace: Pace, *, cost: int = 1, chunk: int = 1) -> None:
-        """Count `cost` against the bucket. `chunk`: as many at once, held for this process.
+        """Count `cost` against the bucket. `chunk`: the number of units to reserve at once for this process.
 
         Raises:
-            TooMany: the bucket is full; says when there is room.
+            TooMany: the bucket is full; the error says when there is room.
             Unavailable: PostgreSQL does not answer.
         """
         if not pace.limit:
@@ -143,7 +142,7 @@ class Rates:
             self._held[bucket] = (wanted - cost, now + self._window / 2)
 
     async def prune(self) -> None:
-        """Remove what no limit looks at any more; a job calls this."""
+        """Remove counts that no limit uses any more. A job calls this."""
         async with self._database.statement() as tx:
             await tx.execute(_PRUNE, {"window": self._window})
 
@@ -157,7 +156,7 @@ class Rates:
 
 
 def periods_until_room(used: float, before: float, share: float, most: float) -> float:
-    """Periods until no more than `most` count: `share` of the present one has passed, in which there were `used`."""
+    """Returns the periods until at most `most` count. `share` of the current one has passed, in which `used` were."""
     if used <= most and before > 0:
         return max(0.0, 1 - (most - used) / before - share)
     return (1 - share) + (max(0.0, 1 - most / used) if used else 0.0)

@@ -1,4 +1,4 @@
-"""What a caller may read: the one SQL predicate that every read of every door goes through."""
+"""Read access: the one SQL predicate that every read over every protocol goes through."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _TEXTS: ColumnElement[Any] = literal_column("'{}'::text[]")
 
 
 def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",)) -> ColumnElement[bool]:
-    """The rows that `caller` may read, as a predicate over `rows`.
+    """Returns a predicate over `rows` that selects the rows `caller` may read.
 
     `rows` is a mapped class with id, user_id, app_id, namespace, state, expires_at and valid_until. The predicate
-    binds `caller_user_id`, `caller_app_id` and `caller_namespaces`: execute with `caller.parameters`. So the statement
-    is the same for all callers of one sort, and is compiled once.
+    binds `caller_user_id`, `caller_app_id` and `caller_namespaces`: execute it with `caller.parameters`. The statement
+    is therefore the same for all callers of one kind, and is compiled once.
 
-    1. The row is the caller's user's, in one of `states`, not expired, still valid unless it is archived or deleted (as
-       what was superseded is), and in a namespace that the caller's credential reaches.
-    2. The owner reads all of these. For an app, further:
-    3. a paused app reads nothing; one that the user does not have (yet) reads what a new one would;
-    4. of the rules that speak of the row (itself, its app, namespace, categories, or everything) one decides:
-       a rule for this app goes before a rule for every app, and a deny before an allow; a rule that allows a category
-       does not speak of what only the service has filed there (`counts`);
-    5. with no such rule: under `own_app` an app reads what it wrote; under `user` it reads everything, unless it has
-       allow rules of its own, for then these are the list of what it reads.
+    1. The row must belong to the caller's user, be in one of `states`, not be expired, and lie in a namespace that the
+       caller's credential can access. It must still be valid, unless it is archived or deleted (superseded rows are).
+    2. The user themself reads all of these. For an app, these rules follow:
+    3. A paused app reads nothing. An app that the user does not have (yet) reads what a new one would.
+    4. One rule decides among those that apply to the row (to itself, its app, namespace, categories, or everything).
+       A rule for this app takes precedence over a rule for every app, and a deny over an allow. A rule that allows a
+       category does not apply to rows that only the service assigned to it (`counts`).
+    5. If no rule applies: under `own_app` an app reads what it wrote. Under `user` it reads everything, unless it has
+       allow rules of its own, which then list all that it reads.
     """
     mine = and_(
         rows.user_id == bindparam("caller_user_id"),
@@ -83,27 +83,27 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     )
     unruled = rows.app_id == app if caller.default == "own_app" else ~has_allow_rules
     ruled = func.coalesce(verdict, case((unruled, _constant("allow")), else_=_constant("deny"))) == _constant("allow")
-    # Evaluated once per statement, not per row: without any rule the verdict is never looked for.
+    # Evaluated once per statement, not per row: if there are no rules, the verdict is never computed.
     allowed = case((has_rules, ruled), else_=unruled)
     return and_(mine, is_not_paused(), allowed)
 
 
 def _valid(rows: Any, states: Sequence[str]) -> ColumnElement[bool]:
-    """What is in use holds now; what was archived or deleted may have held before."""
+    """Rows in use must be valid now; archived or deleted rows may have been valid in the past."""
     holds = or_(rows.valid_until.is_(None), rows.valid_until > func.now())
     before = [state for state in states if state in ("archived", "deleted")]
     return or_(holds, *(rows.state == _constant(state, "::memory_state") for state in before))
 
 
 def reads_most(caller: Caller, states: Sequence[str]) -> bool:
-    """Whether no rule and no namespace keeps the caller from what is active: then what is hidden is few."""
+    """Returns True if no rule and no namespace hides active rows from the caller, so that few rows are hidden."""
     return caller.owner and caller.principal.namespaces is None and "active" in states
 
 
 def hidden_from(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",)) -> ColumnElement[bool]:
-    """The rows of the caller's user that `readable_by` leaves out, as a predicate over `rows`; executed as that one is.
+    """Returns a predicate for the rows of the caller's user that `readable_by` excludes, with the same parameters.
 
-    Of a caller who `reads_most`, it says besides what is true of all of these, so that a small index finds them.
+    For a caller who `reads_most`, it adds a condition that all of these rows meet, so that a small index finds them.
     """
     hidden = and_(
         rows.user_id == bindparam("caller_user_id"),
@@ -113,50 +113,51 @@ def hidden_from(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
 
 
 def is_aside(rows: Any) -> ColumnElement[bool]:
-    """The rows that may be hidden from a caller who `reads_most`, as the condition of their index has it."""
+    """The rows that may be hidden from a caller who `reads_most`. Matches the condition of their partial index."""
     not_active = rows.state != _constant("active", "::memory_state")
     return or_(not_active, rows.expires_at.is_not(None), rows.valid_until.is_not(None))
 
 
 def within_reach(rows: Any) -> ColumnElement[bool]:
-    """The rows in the namespaces that the caller's credential reaches: a part of `readable_by`."""
+    """The rows in the namespaces that the caller's credential can access. Part of `readable_by`."""
     namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))
     return or_(namespaces.is_(None), rows.namespace == func.any(namespaces))
 
 
 def stayed_within_reach(rows: Any) -> ColumnElement[bool]:
-    """The rows whose query looked at no namespace but those that the caller's credential reaches. `rows` is a mapped
-    class with namespaces, which are null if it looked everywhere."""
+    """The rows whose query was limited to namespaces that the caller's credential can access. `rows` is a mapped
+    class with namespaces, which are null if the query was not limited."""
     namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))
     return or_(namespaces.is_(None), func.coalesce(rows.namespaces.contained_by(namespaces), false()))
 
 
 def is_not_paused() -> ColumnElement[bool]:
-    """The app that asks is not paused: a part of `readable_by` for apps. One that the user does not have cannot be."""
+    """True if the calling app is not paused: part of `readable_by` for apps. An unknown app counts as not paused."""
     app: ColumnElement[Any] = bindparam("caller_app_id", type_=Uuid)
     mine = App.id == app, App.owner_id == bindparam("caller_user_id")
     return or_(app == _constant(str(UNKNOWN), "::uuid"), exists().where(*mine, App.is_active).correlate(None))
 
 
 def _is_there(*which: ColumnElement[bool], order: Sequence[Any]) -> ColumnElement[bool]:
-    """Whether there is such a rule.
+    """An SQL expression that is true if such a rule exists.
 
-    In the `order` of an index, without which all would have to be sorted: of an EXISTS the planner expects that the
-    first rows of the whole table settle it, which they never do for an app that has no rules.
+    It reads in the `order` of an index, to avoid a full sort. For an EXISTS, the planner expects that the first rows of
+    the whole table settle it, which is never true for an app without rules.
     """
     first: Select[Any] = select(literal_column("true")).where(*which).order_by(*order).limit(literal_column("1"))
     return func.coalesce(first.correlate(None).scalar_subquery(), false())
 
 
 def _constant(value: str, cast: str = "") -> ColumnElement[Any]:
-    """A constant of our own in the text of the statement, so that partial indexes match whatever the plan."""
+    """A constant as a literal in the statement, so that partial indexes match with any plan."""
     return literal_column(f"'{value}'{cast}")
 
 
 def counts(rows: Any) -> ColumnElement[bool]:
-    """Whether a rule whose key is one of the row's speaks of it: not if it allows a category that is only our guess.
+    """True if a rule whose key matches the row applies to it. A rule that allows a category does not apply if the
+    service assigned that category.
 
-    A guess may take a memory from an app, and never give it one.
+    An automatic assignment may hide a memory from an app, but never reveal one.
     """
     guessed = (
         select(_CATEGORIES.c.automatic)
@@ -172,7 +173,7 @@ def counts(rows: Any) -> ColumnElement[bool]:
 
 
 def keys_of(rows: Any) -> ColumnElement[Any]:
-    """Every `access_controls.object_key` under which a rule may speak of the row."""
+    """Every `access_controls.object_key` of rules that may apply to the row."""
     own = array(
         [
             _constant("all", "::text"),

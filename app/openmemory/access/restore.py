@@ -1,4 +1,4 @@
-"""What comes in from an archive about a user, their apps and rules: temporary tables, and taking it over set by set."""
+"""Restores a user, their apps and rules from an archive: temporary tables, and set-based statements that apply them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TABLES: Mapping[str, str] = {
         place integer, id uuid, subject uuid, object_type text, object uuid, object_name text, effect text,
         created_at timestamptz""",
 }
-"""The columns of the tables that an archive is read into, in the order in which they are copied. What refers to a thing
-of the archive holds the id that it has there."""
+"""The columns of the tables that an archive is loaded into, in the order in which they are copied. References between
+them hold the ids from the archive."""
 
 DERIVED = """CAST(overlay(overlay(md5(CAST(:user AS text) || ' ' || CAST({id} AS text))
     PLACING '8' FROM 13 FOR 1) PLACING 'a' FROM 17 FOR 1) AS uuid)"""
-"""Another id for what has one that is not free, the same at every import into the same user: a UUID of version 8, made
-of the user's id and of the one that it had."""
+"""A replacement for an id that is taken, the same at every import into the same user: a UUID of version 8, derived from
+the user's id and the original id."""
 
 _APPS_TO_FIND = text("ALTER TABLE incoming_apps ADD target uuid")
 _MATCH_APPS = text(
@@ -36,7 +36,7 @@ _MATCH_APPS = text(
     WHERE i.target IS NULL AND a.owner_id = :user AND a.name = i.name
     """
 )
-# Paused by either side is paused: an import never lets an app read again that its user has stopped.
+# Paused on either side means paused: an import never reactivates an app that its user has paused.
 _REPLACE_APPS = text(
     """
     UPDATE apps AS a SET description = i.description, metadata = i.metadata, is_active = a.is_active AND i.is_active,
@@ -56,7 +56,7 @@ _ADD_APPS = """
 _ADD_APPS_AS_THEY_WERE = text(_ADD_APPS.format(id="i.id", unknown=UNKNOWN))
 _ADD_APPS_ANEW = text(_ADD_APPS.format(id="gen_random_uuid()", unknown=UNKNOWN))
 
-# What the user has themself stays: an archive only fills what is empty.
+# The user's own values are kept: an archive only fills what is empty.
 _FILL_USER = text(
     """
     UPDATE users AS u SET name = n.name, email = n.email, metadata = n.metadata, created_at = n.created_at,
@@ -74,7 +74,7 @@ _FILL_USER = text(
     """
 ).bindparams(bindparam("metadata", type_=JSONB))
 
-# One rule about one thing is there once; what is there stays, whatever its id.
+# A rule about an object exists once. An existing rule is kept, whatever its id.
 _ADD_RULES = text(
     f"""
     INSERT INTO access_controls (id, user_id, subject_id, object_type, object_id, object_name, effect, created_at)
@@ -114,7 +114,7 @@ _FIND_RULES = text(
 
 @dataclass(frozen=True, slots=True)
 class IncomingUser:
-    """What an archive says of its user. `email` is None where it may not be taken over; times are in ISO 8601."""
+    """The user record of an archive. `email` is None if it may not be imported; times are in ISO 8601."""
 
     name: str | None
     email: str | None
@@ -123,12 +123,12 @@ class IncomingUser:
 
 
 async def take_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
-    """Find the apps by name, make those that are missing; returns how many were made or changed."""
+    """Match the apps by name and create missing ones. Returns how many were created or changed."""
     mine = {"user": caller.user_id}
     await tx.execute(_APPS_TO_FIND)
     await tx.execute(_MATCH_APPS, mine)
     changed = (await tx.execute(_REPLACE_APPS)).rowcount if overwrite else 0
-    # With the id that it had if that is free, else with another one.
+    # With the original id if it is free, otherwise with another one.
     for add in (_ADD_APPS_AS_THEY_WERE, _ADD_APPS_ANEW):
         changed += (await tx.execute(add, mine)).rowcount
         await tx.execute(_MATCH_APPS, mine)
@@ -136,19 +136,19 @@ async def take_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
 
 
 async def take_user(tx: Tx, caller: Caller, user: IncomingUser) -> None:
-    """Fill what the user has not said of themself; they came when they first came anywhere."""
+    """Fill the user's empty fields. `created_at` becomes the earlier of both times."""
     values = {"name": user.name, "email": user.email, "metadata": user.metadata, "created_at": user.created_at}
     await tx.execute(_FILL_USER, {"user": caller.user_id, **values})
 
 
 async def drop_unbound_rules(tx: Tx) -> list[str]:
-    """Leave out the rules that name no app; returns their ids. OpenMemory looked for rules by the id of the app, and
-    never applied such a one; with us it would be about every app."""
+    """Remove the rules that name no app, and return their ids. OpenMemory looked rules up by the id of the app, and
+    never applied such a rule; here it would apply to every app."""
     return [str(id_) for id_ in await tx.scalars(text("DELETE FROM incoming_rules WHERE subject IS NULL RETURNING id"))]
 
 
 async def take_rules(tx: Tx, caller: Caller) -> int:
-    """Make the rules that are not there yet; returns how many. The memories must have been taken before."""
+    """Create the rules that do not exist yet; returns how many. The memories must have been restored before."""
     await tx.execute(_RULES_TO_FIND)
     await tx.execute(_FIND_RULES, {"user": caller.user_id})
     made = (await tx.execute(_ADD_RULES, {"user": caller.user_id})).rowcount

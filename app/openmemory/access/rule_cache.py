@@ -1,4 +1,4 @@
-"""The rules of apps, remembered until they change."""
+"""A cache of the rules of apps, valid until they change."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import UNKNOWN, Caller, Default
 
 REMEMBERED = 100_000
-"""Rules that are remembered together with one for each app, some 15 MB; those that were used longest ago go first."""
+"""The cache size in rules, plus one for each app: some 15 MB. The least recently used entries are evicted first."""
 
 _Key = tuple[UUID, UUID, Default]
 
 
 def revision_of(user: str, app: str) -> str:
-    """SQL for the one row whose `revision` is that of the user's rules; null where the app is paused, or there is no
-    such user. Both are expressions."""
+    """Returns SQL for the one row whose `revision` is that of the user's rules. It is null if the app is paused or the
+    user does not exist. Both arguments are SQL expressions."""
     return f"""
         SELECT (
             SELECT u.rules_revision FROM users AS u
@@ -59,10 +59,10 @@ _HELD = (
 
 
 class Rulebook:
-    """What apps may read, in sets.
+    """The rules of apps as sets, cached.
 
-    Every look asks for the revision of the user's rules, by which those that are remembered are trusted or not: rules
-    that another process changed a moment ago are never missed. A paused app may read nothing.
+    Every lookup reads the revision of the user's rules to validate the cached entry, so that a change by another
+    process is never missed. A paused app may read nothing.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Rulebook:
         self._size = 0
 
     async def of(self, tx: Tx, caller: Caller) -> Rules:
-        """The rules of an app as they are now."""
+        """Returns the current rules of an app."""
         values = {"user": caller.user_id, "app": caller.app_id}
         [(revision,)] = await _STATE.rows(tx, values)
         if revision is None:
@@ -85,13 +85,13 @@ class Rulebook:
         return found
 
     def remembered(self, caller: Caller) -> Rules | None:
-        """The rules of an app as they were when somebody last looked; None if nobody did. Whether they `still` hold is
-        to be looked up."""
+        """Returns the rules of an app as of the last lookup; None if there was none. Verify them with `still` before
+        use."""
         known = self._known.get(_key(caller))
         return None if known is None else known[1]
 
     def still(self, caller: Caller, revision: int | None) -> Rules | None:
-        """The rules that are remembered, if this is the present revision; see `revision_of`."""
+        """Returns the cached rules if `revision` is still the current one; see `revision_of`."""
         key = _key(caller)
         known = self._known.get(key)
         if known is None or known[0] != revision:
@@ -113,12 +113,12 @@ def _key(caller: Caller) -> _Key:
 
 
 async def hold(tx: Tx, users: Iterable[UUID]) -> None:
-    """Let nobody else change the rules of users, nor erase what rules are about, until the transaction ends."""
+    """Lock users: nobody else can change their rules, or erase what rules refer to, until the transaction ends."""
     await tx.execute(_HELD, {"users": list(users)})
 
 
 async def changed(tx: Tx, users: Iterable[UUID]) -> None:
-    """Say that the rules of users are other ones as soon as the transaction is committed."""
+    """Mark the rules of users as changed, effective when the transaction commits."""
     mine = User.id == func.any(bindparam("users", type_=ARRAY(Uuid())))
     raised = update(User).where(mine).values(rules_revision=User.rules_revision + 1)
     await tx.execute(raised, {"users": list(users)})

@@ -1,4 +1,4 @@
-"""What an app may read, in sets: told beforehand to those that propose memories, so that they propose few in vain."""
+"""The read access of an app as sets. Whatever proposes memories gets them first, so that few proposals are in vain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openmemory.identity.caller import Default
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """What rules speak of: some memories, those of some apps, in some namespaces, under some categories, or all."""
+    """The objects of rules: certain memories; those of certain apps, namespaces or categories; or everything."""
 
     memories: frozenset[UUID] = frozenset()
     apps: frozenset[UUID] = frozenset()
@@ -45,10 +45,10 @@ EVERYTHING = Objects(everything=True)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """An app may read what is not `denied` and either `allowed`, or not `hidden` and `shared`.
+    """An app may read what is not `denied` and either `allowed`, or `shared` and not `hidden`.
 
-    `denied` and `allowed` come from the rules for the app, `hidden` and `shared` from those for every app and from the
-    default: the precedence of `readable_by` in sets. An app without rules has `ALL`.
+    `denied` and `allowed` come from the rules for the app; `hidden` and `shared` from those for every app and from the
+    default. They express the precedence of `readable_by` as sets. An app without rules has `ALL`.
     """
 
     denied: Objects = NOTHING
@@ -61,11 +61,11 @@ class Rules:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing at all that the app may read."""
+        """Returns True if there is nothing at all that the app may read."""
         return self.denied.everything or not (self.allowed or self.shared)
 
     def smallest(self) -> Rules:
-        """The same in as few sets as can be, so that most apps have one to look at."""
+        """Returns equivalent rules with as few sets as possible, so that most apps have one to check."""
         denied, allowed, hidden, shared = self.denied, self.allowed, self.hidden, self.shared
         if allowed.everything:
             allowed, hidden, shared = NOTHING, NOTHING, EVERYTHING
@@ -93,7 +93,7 @@ class Rule(NamedTuple):
 
 
 def in_sets(rules: Iterable[Rule], app: UUID, default: Default) -> Rules:
-    """The rules that speak to an app, and the default, as `readable_by` weighs them."""
+    """Combines the rules for an app and the default into sets, with the precedence of `readable_by`."""
     found = {(own, effect): NOTHING for own in (True, False) for effect in ("deny", "allow")}
     for rule in rules:
         found[rule.own, rule.effect] |= _objects(rule)

@@ -1,4 +1,4 @@
-"""Users by ids: their own internal one, and those of what is theirs."""
+"""Looks up users by id: their internal id, or the id of something that belongs to them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import column, select, table
 from openmemory.access.models import App, User
 from openmemory.database.engine import Database
 
-# By name only: the models of both stand above this package.
+# Referenced by table name: the models of both belong to higher-level packages.
 _MEMORIES = table("memories", column("id"), column("user_id"))
 _CAPTURES = table("captures", column("id"), column("user_id"))
 
@@ -18,15 +18,15 @@ Belonging = Literal["memory", "app", "capture"]
 
 
 async def name_of(database: Database, user_id: UUID) -> str | None:
-    """The name of the user with this internal id."""
+    """Returns the name of the user with this internal id."""
     async with database.statement() as tx:
         found: str | None = await tx.scalar(select(User.user_id).where(User.id == user_id))
     return found
 
 
 async def owner_of(database: Database, what: Belonging, id_: UUID) -> str | None:
-    """The name of the user whose memory, app or capture this is; None if there is none. It decides nothing: only who
-    may speak for every user may be told."""
+    """Returns the name of the user who owns this memory, app or capture; None if nobody does. It checks no access: only
+    callers who may act for every user may see the result."""
     query = select(User.user_id)
     if what != "app":
         of = _MEMORIES if what == "memory" else _CAPTURES

@@ -1,4 +1,4 @@
-"""Writing the log of accesses: in the same transaction as the access itself."""
+"""Writes the access log, in the same transaction as the access itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from openmemory.identity.caller import Caller
 
 
 class Access(StrEnum):
-    """Why a memory was accessed. The values are stored; those of the OpenMemory contract are kept."""
+    """The reason for an access to a memory. The values are stored; those of the OpenMemory contract are kept."""
 
     SEARCH = "search"
     LIST = "list"
@@ -54,19 +54,19 @@ _COLUMNS = ["memory_id", "app_id", "app_name", "access_type", "metadata", "names
 
 
 def parameters(caller: Caller, access: Access) -> dict[str, Any]:
-    """What the statements of this module bind. An app that the user does not have is told by its name alone."""
+    """The parameters that the statements of this module bind. An app that does not exist is logged by name only."""
     name = caller.app if caller.known_app is None else None
     return {"log_app_id": caller.known_app, "log_app_name": name, "log_access_type": access.value}
 
 
 def inserted(rows: CTE, metadata: Any, namespaces: Any = None) -> CTE:
-    """Part of a statement that reads: one access to each of the `id`s of `rows`, with its metadata. `namespaces`: those
-    that a query in it looked at.
+    """A part of a reading statement that logs one access to each of the `id`s of `rows`, with its metadata.
+    `namespaces`: those that a query in the metadata was limited to.
 
     Binds `parameters`.
     """
     memory = table("memories", column("id", Uuid))
-    # One that was erased since it was read has no log any more. In order of id, as all who lock several memories do.
+    # A memory erased since it was read has no log any more. Ordered by id, as for every lock on several memories.
     there = select(memory.c.id).where(memory.c.id == rows.c.id).with_for_update(read=True, key_share=True)
     accesses = select(
         rows.c.id, bindparam("log_app_id", type_=Uuid), bindparam("log_app_name", type_=Text),
@@ -78,7 +78,7 @@ def inserted(rows: CTE, metadata: Any, namespaces: Any = None) -> CTE:
 
 
 def _statement() -> Prepared:
-    """One access to each of the memories, and one event of the audit log about all of them."""
+    """Logs one access to each of the memories, and one event in the audit log about all of them."""
     asked = select(func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id")).cte("asked")
     logs = inserted(asked, cast(bindparam("metadata", type_=String), JSONB)), audit_log.inserted(asked)
     return Prepared(select(literal_column("1")).add_cte(*logs))
@@ -94,7 +94,7 @@ async def record(
     ids: Sequence[UUID],
     metadata: dict[str, Any] | None = None,
 ) -> None:
-    """Log one access to each of the memories, with the metadata, and the whole in the audit log, in one statement."""
+    """Log one access to each of the memories, with the metadata, and one audit event, in a single statement."""
     await _RECORD.rows(
         tx,
         {
@@ -109,7 +109,7 @@ async def record(
 async def log_chosen(
     tx: Tx, caller: Caller, access: Access, chosen: str, metadata: dict[str, Any] | None = None
 ) -> None:
-    """Log one access to each of the memories whose `id`s a query of ours chooses; the audit log is the caller's."""
+    """Log one access to each memory whose `id` the query `chosen` returns. The caller must write the audit log."""
     await tx.execute(
         text(
             f"""

@@ -1,7 +1,7 @@
-"""The audit log: who did what, from where and when, and what was denied. Written with what it tells of, or not at all.
+"""The audit log: who did what, from where and when, and what was denied. Written in the transaction of the action.
 
-It names memories by their ids alone. Whatever is read, written or changed calls one of the functions here in its own
-transaction; statements that read and log at once take `inserted`.
+It identifies memories by their ids only. Every read, write or change calls one of the functions here in its own
+transaction; statements that read and log at once use `inserted`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
 
 NAMED = 1_000
-"""The most ids that one event names; `count` tells of all."""
+"""The maximum number of ids that one event lists; `count` is the number of all."""
 
 
 class Event(StrEnum):
-    """What was done. The values are stored."""
+    """The type of an action. The values are stored."""
 
     MEMORY_ADD = "memory.add"
     MEMORY_SEARCH = "memory.search"
@@ -76,7 +76,7 @@ class Event(StrEnum):
     AUDIT_READ = "audit.read"
     INDEX_SYNC = "index.sync"
     ACCESS_DENIED = "access.denied"
-    """A request that its credential does not allow, or about what is not the caller's; `result` is the error's code."""
+    """A request that the credential does not allow, or about another's object; `result` is the error's code."""
     CREDENTIAL_REFUSED = "credential.refused"
     """A credential that is wrong, expired or revoked."""
 
@@ -107,14 +107,14 @@ SELECT :audit_event, 'ok', :audit_principal, :audit_principal_name, :audit_door,
        CAST(:audit_detail AS jsonb)
 FROM new HAVING count(*) > 0
 """  # noqa: S608 - as above
-"""Part of a statement whose rows `new` are what was made: one event about all of them."""
+"""A part of a statement whose rows `new` are the created objects: one event about all of them."""
 
 
 def parameters(
     caller: Caller | Principal, event: Event, *, user_id: UUID | None = None, detail: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What the statements of this module bind. A caller's user and app are the event's; a principal has none. Of
-    those that are not there the detail tells the names."""
+    """The parameters that the statements of this module bind. The event has the caller's user and app; a principal has
+    none. If they do not exist, the detail contains their names."""
     principal = caller.principal if isinstance(caller, Caller) else caller
     app_id = None
     if isinstance(caller, Caller):
@@ -145,7 +145,7 @@ async def record(
     user_id: UUID | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Log one event. `objects` are what it is about; `user_id` whose, where a principal acts for no caller."""
+    """Log one event. `objects`: its objects; `user_id`: their user, if a principal acts without a caller."""
     await _RECORD.rows(
         tx,
         parameters(caller, event, user_id=user_id, detail=detail)
@@ -156,14 +156,14 @@ async def record(
 async def record_chosen(
     tx: Tx, caller: Caller, event: Event, chosen: str, *, detail: Mapping[str, Any] | None = None
 ) -> None:
-    """Log one event about the `id`s that a query of ours chooses, however many there are."""
+    """Log one event about the `id`s that the query `chosen` returns, however many there are."""
     statement = text(f"WITH new AS ({chosen}) {OF_NEW}")
     if (await tx.execute(statement, parameters(caller, event, detail=detail))).rowcount == 0:
         await record(tx, caller, event, detail=detail)
 
 
 def inserted(rows: CTE) -> CTE:
-    """Part of a statement that reads: one event about the `id`s of `rows`. Bind `parameters`."""
+    """A part of a reading statement that logs one event about the `id`s of `rows`. Bind `parameters`."""
     named = literal_column(f"(array_agg(id))[1:{NAMED}]", ARRAY(Uuid))
     event = select(
         _text("audit_event"), literal_column("'ok'"), _text("audit_principal"), _text("audit_principal_name"),

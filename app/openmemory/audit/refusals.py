@@ -1,4 +1,4 @@
-"""Denied requests in the audit log: what somebody tried that was not theirs to do or to see."""
+"""Logs denied requests in the audit log: attempts to do or see what the caller is not allowed to."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from openmemory.identity.principal import Principal
 
 
 class Denials:
-    """Logs what was denied, but no more than `rates.failures` (0: all) per principal and window, lest it drown the
-    rest."""
+    """Logs denied requests, at most `rates.failures` (0: all) per principal and window, so that they do not drown out
+    other events."""
 
     def __init__(self, database: Database, rates: Rates) -> None:
         self._database = database
         self._rates = rates
 
     async def note(self, principal: Principal, error: OpenMemoryError, what: str, objects: Sequence[UUID] = ()) -> None:
-        """Log the refusal if it is one. `what` names the operation, never what was sent with it.
+        """Log the error if it is a denial. `what` names the operation, never the data that was sent with it.
 
         Raises:
             Unavailable: PostgreSQL does not answer.

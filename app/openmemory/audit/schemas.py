@@ -1,4 +1,4 @@
-"""The shapes of the logs at the doors."""
+"""The response and query types of both logs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AccessLogPage(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """Which events of the audit log: `before` is the id below which to go on, `denied` leaves out what went well."""
+    """A query of the audit log. `before`: only events with a smaller id; `denied`: only events that were not ok."""
 
     events: tuple[str, ...] = ()
     denied: bool = False

@@ -1,4 +1,4 @@
-"""Reading the logs: the accesses to one memory, and the audit log; and ending what is older than it must be."""
+"""Reads the access log of a memory and the audit log, and removes entries that are older than necessary."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from openmemory.identity.principal import Principal, Scope
 
 
 async def page(tx: Tx, caller: Caller, memory_id: UUID, page: int, page_size: int) -> AccessLogPage:
-    """A page of one memory's accesses, newest first. The caller has been found to own the memory.
+    """Returns a page of one memory's accesses, newest first. The caller must already be known to own the memory.
 
-    Of a query that looked further than the credential reaches, only that there was one is told: with its score, a
-    guess at its words could be tried. What an archive says of an access may be anything.
+    If a query searched beyond the namespaces of the credential, only its existence is shown: its score would allow
+    guesses at its words. Imported accesses are treated the same, because an archive may contain anything.
     """
     of_memory = MemoryAccessLog.memory_id == memory_id
     no_query = and_(~MemoryAccessLog.metadata_.has_key("query"), MemoryAccessLog.imported_at.is_(None))
@@ -49,17 +49,17 @@ async def page(tx: Tx, caller: Caller, memory_id: UUID, page: int, page_size: in
 
 
 class Audit:
-    """The audit log, for those who may see it."""
+    """Read access to the audit log."""
 
     def __init__(self, database: Database, settings: AuditSettings) -> None:
         self._database = database
         self._settings = settings
 
     async def read(self, who: Caller | Principal, wanted: AuditQuery) -> AuditPage:
-        """Events, newest first: of a caller's own user, or of everybody for an administrator.
+        """Returns events, newest first: of the caller's own user, or of everybody for an administrator.
 
         Raises:
-            Forbidden: an app asks, or no administrator for everybody's.
+            Forbidden: the caller is an app, or the principal is not an administrator.
         """
         which = []
         if isinstance(who, Caller):
@@ -91,12 +91,12 @@ class Audit:
         return AuditPage(events=events, next=events[-1].id if len(rows) > wanted.limit else None)
 
     async def prune(self) -> int:
-        """Remove what both logs have kept for longer than `audit.keep`, some at a time so that nobody waits.
+        """Remove entries of both logs that are older than `audit.keep`, in batches so that nobody waits.
 
-        What came in from an archive is kept for as long from the day it came, however old it is: who brings over an
-        installation of years does not lose its log an hour later.
+        Imported entries are kept for as long from the day of the import, whatever their age: an import of an
+        installation of years must not lose its log an hour later.
 
-        Returns how many lines there were.
+        Returns the number of removed entries.
         """
         removed = 0
         for statement in (_PRUNE_EVENTS, _PRUNE_ACCESSES, _PRUNE_IMPORTED):
@@ -128,6 +128,6 @@ DELETE FROM memory_access_logs WHERE ctid = ANY(ARRAY(
     LIMIT :some FOR UPDATE SKIP LOCKED
 ))
 """
-# Each by an index of its own: lines of years that came in yesterday are not looked through at every run.
+# Each uses its own index, so that years of entries imported yesterday are not scanned at every run.
 _PRUNE_ACCESSES = text(_PRUNE.format(since="imported_at IS NULL AND accessed_at")).bindparams(*_TYPES)
 _PRUNE_IMPORTED = text(_PRUNE.format(since="imported_at IS NOT NULL AND imported_at")).bindparams(*_TYPES)

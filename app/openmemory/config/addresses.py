@@ -1,4 +1,4 @@
-"""Addresses of the network: which of them are nobody's business but the owner's, and how settings name them. Pure."""
+"""Classifies network addresses as public or not, and parses the forms in which settings name them. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def _networks(*texts: str) -> tuple[Network, ...]:
 
 
 _CREDENTIALS = "a link-local or metadata address, where clouds hand out credentials"
-# Own tables rather than `is_global` of ipaddress, whose meaning differs between the versions of Python that serve.
+# Custom tables, because the meaning of `is_global` in ipaddress differs between the supported Python versions.
 _NOT_PUBLIC: tuple[tuple[str, tuple[Network, ...]], ...] = (
     (
         _CREDENTIALS,
-        # Link-local, and what Alibaba, Oracle, Azure, Amazon and Google answer at beside it.
+        # Link-local, plus the metadata addresses of Alibaba, Oracle, Azure, Amazon and Google outside that range.
         _networks(
             "169.254.0.0/16", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32",
             "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128",
@@ -45,7 +45,7 @@ _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 
 
 def parsed(host: str) -> IP | None:
-    """The address that a host is; None for a name."""
+    """Returns the IP address that `host` spells; None if it is a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -53,7 +53,7 @@ def parsed(host: str) -> IP | None:
 
 
 def meant(address: IP) -> IP:
-    """The IPv4 address that a mapped, NAT64 or 6to4 address leads to; any other as it is."""
+    """Returns the IPv4 address behind a mapped, NAT64 or 6to4 address; any other address unchanged."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -62,8 +62,8 @@ def meant(address: IP) -> IP:
 
 
 def network_of(address: str | None) -> str:
-    """What may belong to one client of that address: an IPv6 network of 64 bits, which each machine has at least, or
-    the address itself."""
+    """The network that one client is assumed to own: a /64 for IPv6, the smallest that a machine gets, or else the
+    address itself."""
     found = parsed(address or "")
     if found is None:
         return (address or "local")[:64]
@@ -74,7 +74,7 @@ def network_of(address: str | None) -> str:
 
 
 def not_public(address: IP) -> str | None:
-    """What an address is, in words, if it is not one of the public internet."""
+    """Returns the kind of an address in words if it is not on the public internet; None if it is public."""
     address = meant(address)
     for words, networks in _NOT_PUBLIC:
         if any(address in network for network in networks):
@@ -84,13 +84,13 @@ def not_public(address: IP) -> str | None:
 
 
 def hands_out_credentials(address: IP) -> bool:
-    """Whether a cloud's metadata service may answer there, which trusts whoever reaches it."""
+    """Returns True if a cloud metadata service, which trusts every caller, may answer at this address."""
     return not_public(address) == _CREDENTIALS
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """One entry of a list of hosts that may be reached although they are private."""
+    """One entry of the allowlist of private hosts."""
 
     name: str = ""
     network: Network | None = None
@@ -98,10 +98,10 @@ class Allowed:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `host`, `host:port`, an address with or without port, or a CIDR.
+        """Parse `host`, `host:port`, an address with or without port, or a CIDR.
 
         Raises:
-            ValueError: it is none of them; says what would be valid.
+            ValueError: it is none of them; the message says what is valid.
         """
         whole = text.strip().lower()
         if "://" in whole:
@@ -124,11 +124,11 @@ class Allowed:
         return cls(name=host, port=number)
 
     def names(self, host: str, port: int) -> bool:
-        """Whether this entry is that name."""
+        """Returns True if this entry names that host and port."""
         return bool(self.name) and self.name == host and self.port in (None, port)
 
     def holds(self, address: IP, port: int) -> bool:
-        """Whether this entry is that address, or a network around it."""
+        """Returns True if this entry is that address or a network that contains it."""
         if self.network is None or self.port not in (None, port):
             return False
         return address in self.network or meant(address) in self.network
@@ -147,16 +147,16 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, by its text alone, is this machine."""
+    """Returns True if a host refers to this machine, judged by its text alone."""
     address = parsed(host)
     return host == "localhost" if address is None else not_public(address) == "a loopback address"
 
 
 def web_url(text: str, *, base: bool = True) -> str:
-    """An address of the web without credentials. `base`: others stand under it, so it has no query.
+    """Returns a web URL after checking it has no credentials. `base`: other URLs are built on it, so it has no query.
 
     Raises:
-        ValueError: it is not; says what is wrong.
+        ValueError: it is not one; the message says what is wrong.
     """
     try:
         parts = urlsplit(text)

@@ -1,4 +1,4 @@
-"""Refuses keys that people make up where they should be random. Pure, and no message repeats any of one."""
+"""Rejects keys that people made up instead of generating at random. Pure; no message contains any part of a key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 SHORTEST = 20
 _DIFFERENT = 6
 _LEFT = 12
-"""Characters of a key besides words that everybody would try, and what separates them."""
+"""Characters that a key must have left after removing separators and words that everybody would try."""
 
 _MAKE_ONE = "make one with `openssl rand -hex 32`"
 
@@ -23,7 +23,7 @@ _SEPARATORS = re.compile(r"[\s<>._-]+")
 
 
 def checked(key: str) -> str:
-    """The key, if nobody guesses it; an empty one is none.
+    """Returns the key if it is hard to guess. An empty key means that none is set.
 
     Raises:
         ValueError: it is too short, repeats itself, or consists of words that stand in for a key.
@@ -41,10 +41,10 @@ def checked(key: str) -> str:
 
 
 def _repeats(text: str) -> bool:
-    """Whether the same characters come again and again, from the first to the last."""
+    """Returns True if the whole text is one sequence of characters repeated."""
     return any(text[period:] == text[:-period] for period in range(1, len(text) // 2 + 1))
 
 
 def _counts(text: str) -> bool:
-    """Whether each character is as far from the one before as that from its own."""
+    """Returns True if consecutive characters always differ by the same amount."""
     return len({ord(after) - ord(before) for before, after in pairwise(text)}) == 1

@@ -1,8 +1,8 @@
-"""The environment variables of the old OpenMemory: which of them still say something here, and what the others were.
+"""Reads the environment variables of the old OpenMemory: which ones still have an effect, and which are obsolete.
 
-They count where nothing of ours says otherwise: below openmemory.toml, `OPENMEMORY_*` and flags. Some of them are set
-for other reasons on many machines, so each is taken only where it cannot be meant otherwise. Pure, and no value of a
-variable is ever repeated: it may be a secret.
+They have the lowest precedence, below openmemory.toml, `OPENMEMORY_*` and flags. Many machines set some of them for
+other purposes, so each is used only where its meaning is unambiguous. Pure. The value of a variable is never repeated,
+because it may be a secret.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 SWITCH = "OPENMEMORY_INHERIT"
-"""`off` in this variable: none of them counts, as in a shell that has variables of somebody else's."""
+"""If this variable is `off`, all of them are ignored. For shells whose variables belong to something else."""
 
 Path_ = tuple[str, ...]
 
@@ -36,7 +36,7 @@ OBSOLETE = {
     "NEXT_PUBLIC_API_URL": _PAGE,
     "NEXT_PUBLIC_USER_ID": f"{_PAGE}; the user when a request names none is OPENMEMORY_ACCESS_DEFAULT_USER",
 }  # fmt: skip
-"""Those that have no meaning any more, and what to do instead."""
+"""Variables that have no meaning any more, and what to use instead."""
 
 _OLLAMA_PORT = 11434
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared with, not listened on
@@ -47,7 +47,7 @@ _OLLAMA_MODELS = {"embedder": "nomic-embed-text", "llm": "llama3.1:latest"}
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A variable and what became of it."""
+    """A variable and how it was treated."""
 
     name: str
     meaning: str
@@ -58,14 +58,14 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What the variables say: settings by their path, each with the variable that it comes from, and what to tell."""
+    """The result: settings by path, each with the variable that it comes from, and notes for the user."""
 
     values: Mapping[Path_, tuple[str, str]] = field(default_factory=dict, repr=False)
     used: tuple[Note, ...] = ()
     ignored: tuple[Note, ...] = ()
 
     def lines(self) -> list[str]:
-        """What a start tells."""
+        """The lines that are logged at startup."""
         found = []
         if self.used:
             found.append(f"variables of the old OpenMemory in use: {'; '.join(map(str, self.used))}")
@@ -82,9 +82,10 @@ NOTHING = Inherited()
 def inherit(
     environ: Mapping[str, str], given: Mapping[Path_, object], *, account: str | None, in_container: bool
 ) -> Inherited:
-    """Read the variables. `given` are the settings that ours say already; `account` is the name of who runs this.
+    """Read the variables. `given` are the settings that other sources already define; `account` is the name of the
+    account that runs this process.
 
-    An empty variable is none: Compose passes on what is not set.
+    An empty variable counts as unset, because Compose passes unset variables on as empty.
     """
     if environ.get(SWITCH, "").strip().lower() in ("off", "0", "no", "false"):
         return NOTHING
@@ -103,7 +104,7 @@ def inherit(
 
 
 class _Reading:
-    """What was found so far."""
+    """Collects the settings and notes found so far."""
 
     def __init__(self, environ: Mapping[str, str], given: Mapping[Path_, object], in_container: bool) -> None:
         self._environ = environ
@@ -114,14 +115,14 @@ class _Reading:
         self.ignored: dict[str, Note] = {}
 
     def user(self, account: str | None) -> None:
-        """Every login shell sets USER to the account's own name: only another one is meant for OpenMemory."""
+        """Login shells set USER to the account's own name, so only a different name is meant for OpenMemory."""
         name = self._environ.get("USER")
         if name is None or name == account or len(name) > 256:
             return
         self._take("USER", ("access", "default_user"), name, "access.default_user: the user when a request names none")
 
     def database(self) -> None:
-        """An address of PostgreSQL only; whose tables are there already is looked at before anything is written."""
+        """Accepts PostgreSQL addresses only. Before any write, the server is checked for tables of something else."""
         url = self._environ.get("DATABASE_URL")
         if url is None:
             return
@@ -136,7 +137,7 @@ class _Reading:
             self.ignore("DATABASE_URL", "only a postgresql:// address is taken")
 
     def qdrant(self) -> None:
-        """A server of Qdrant by its URL, or by host and port."""
+        """A Qdrant server, by its URL or by host and port."""
         url, host, port = (self._environ.get(name) for name in ("QDRANT_URL", "QDRANT_HOST", "QDRANT_PORT"))
         if url is not None and re.match(r"https?://.", url):
             self._take("QDRANT_URL", ("qdrant", "url"), url, "qdrant.url")
@@ -157,7 +158,7 @@ class _Reading:
             self.ignore("QDRANT_PORT", "qdrant.url is set")
 
     def model(self, part: str) -> str:
-        """One of the two models; returns its provider. Without one that is chosen nothing is asked of anybody."""
+        """Read one of the two models and return its provider. Unless a provider is chosen, no provider is called."""
         names = {
             setting: f"{part.upper()}_{setting.upper()}" for setting in ("provider", "model", "api_key", "base_url")
         }
@@ -189,7 +190,7 @@ class _Reading:
         return provider
 
     def openai_key(self) -> None:
-        """The key alone sends nothing to OpenAI: a model of theirs must be chosen, at their own address."""
+        """The key alone sends nothing to OpenAI: one of its models must be chosen, at OpenAI's own address."""
         users = []
         for part in ("embedder", "llm"):
             provider, address = self._said(part, "provider"), self._said(part, "base_url")
@@ -207,7 +208,7 @@ class _Reading:
             )
 
     def ignore(self, name: str, why: str) -> None:
-        """Note a variable that is set and has no effect."""
+        """Record a variable that is set but has no effect."""
         if name in self._environ and name not in self.used:
             self.ignored.setdefault(name, Note(name, why))
 
@@ -223,7 +224,7 @@ class _Reading:
             self.values[part, "base_url"] = (self._reachable("localhost"), f"{part.upper()}_PROVIDER")
 
     def _reachable(self, address: str) -> str:
-        """An address of Ollama in full. In a container this machine is not the one that Ollama listens on."""
+        """Returns the full address of Ollama. Inside a container, localhost is not the host that runs Ollama."""
         parts = urlsplit(address if "://" in address else f"http://{address}")
         host, port = parts.hostname or "localhost", parts.port
         if host in _LOCAL_HOSTS:
@@ -250,7 +251,7 @@ class _Reading:
 
 
 def account_name() -> str | None:
-    """The name of the account that runs this process; None if it has none, as in some containers."""
+    """Returns the name of the account that runs this process; None if it has none, as in some containers."""
     try:
         import pwd
 
@@ -260,5 +261,5 @@ def account_name() -> str | None:
 
 
 def within_container() -> bool:
-    """Whether this process runs in a container of Docker or Podman."""
+    """Returns True if this process runs in a Docker or Podman container."""
     return Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()

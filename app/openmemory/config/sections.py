@@ -1,4 +1,4 @@
-"""What sections of the settings are made of, and those that are long or say where we connect to and whom we believe."""
+"""The base class of all settings sections, and the sections that are long or concern connections and trust."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Section(BaseModel):
 
 
 def network(text: str) -> str:
-    """An address or a network, as it is written.
+    """Returns the text unchanged if it is an IP address or a network.
 
     Raises:
         ValueError: it is neither.
@@ -30,7 +30,7 @@ def network(text: str) -> str:
 
 
 def origin(text: str) -> str:
-    """The origin of a page, as browsers send it, or any.
+    """Returns the text unchanged if it is a web origin as browsers send it, or '*'.
 
     Raises:
         ValueError: it is neither.
@@ -46,7 +46,7 @@ _PORTS = re.compile(r"(.+://.+:)([0-9]{1,5})-([0-9]{1,5})/?")
 
 
 def origins(text: str) -> list[str]:
-    """What an origin that was set means, as browsers send it: itself, or one for each port of its range."""
+    """Expands a configured origin to the form browsers send: itself, or one origin for each port of its range."""
     if ports := _PORTS.fullmatch(text):
         return [f"{ports[1].lower()}{port}" for port in range(int(ports[2]), int(ports[3]) + 1)]
     return [text.rstrip("/").lower()]

@@ -1,8 +1,8 @@
 """Settings: `openmemory.toml`, then `OPENMEMORY_*` environment variables, then command-line flags; the last wins.
-Below all of them count the variables of the old OpenMemory (`inherited.py`).
+The environment variables of the old OpenMemory have the lowest precedence (`legacy_env.py`).
 
 A key `section.name` is spelt `OPENMEMORY_SECTION_NAME` in the environment. An unknown key or an invalid value stops
-the start with its name, where it came from and what would be valid. `openmemory.toml` in the project lists every key.
+the start. The error names the key, its source and the valid values. `openmemory.toml` in the project lists every key.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Http(Section):
 
     @property
     def named_origins(self) -> tuple[str, ...]:
-        """The origins that somebody has set. Those of the default are the retired server's page, or whatever else this
-        machine serves there."""
+        """The origins that the configuration sets explicitly. The default origins belong to the retired server's web
+        page, or to whatever else this machine serves on those ports."""
         return self.cors_origins if "cors_origins" in self.model_fields_set else ()
 
 
@@ -147,7 +147,7 @@ class LlmSettings(Section):
 
     @property
     def chosen(self) -> bool:
-        """Whether the settings name a language model."""
+        """Returns True if a language model is configured."""
         return self.provider != "none"
 
 
@@ -222,7 +222,7 @@ class Access(Section):
 
 
 LONGEST_NAME = 300
-"""Characters that `limits.name` may allow: a row of an index holds two such names of four bytes each, and not more."""
+"""The maximum of `limits.name` in characters: an index row holds at most two such names of four bytes a character."""
 
 
 class Limits(Section):
@@ -314,12 +314,12 @@ class Settings(Section):
 
     @property
     def inherited(self) -> legacy_env.Inherited:
-        """What the variables of the old OpenMemory said."""
+        """The settings that the variables of the old OpenMemory provide."""
         return self._inherited
 
 
 def keys(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """Every settable key with its field, in the order of the file: ('http', 'cors_origins') → FieldInfo."""
+    """Returns every settable key with its field, in the order of the file: ('http', 'cors_origins') → FieldInfo."""
     found: dict[tuple[str, ...], Any] = {}
     for name, info in model.model_fields.items():
         section = info.annotation
@@ -339,12 +339,13 @@ def load(
 ) -> Settings:
     """Read and check the settings.
 
-    `file`: a TOML file that must exist if named; else `OPENMEMORY_CONFIG`, else `openmemory.toml` in the working folder
-    if there is one and `here`. `flags`: dotted key → value; None means "not given". The variables of the old
-    OpenMemory count where the working folder does: both may be somebody else's.
+    `file`: a TOML file, which must exist if given. Otherwise `OPENMEMORY_CONFIG` is used, and otherwise
+    `openmemory.toml` in the working folder if it exists and `here` is true. `flags`: dotted key → value; None means
+    "not given". The variables of the old OpenMemory are read only if `here` is true, because both the variables and
+    the working folder may belong to something else.
 
     Raises:
-        SetupError: an unknown key or an invalid value; names the key, its origin and what would be valid.
+        SetupError: an unknown key or an invalid value; the message names the key, its source and the valid values.
     """
     environ = os.environ if environ is None else environ
     sources: dict[tuple[str, ...], str] = {}
@@ -400,22 +401,22 @@ def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def environment() -> Mapping[str, str]:
-    """The environment of this process: for keys that a configuration names by their variable, and for a child."""
+    """The environment of this process. Used to read keys that a configuration names by variable, and for children."""
     return os.environ
 
 
 def client_key(environ: Mapping[str, str] | None = None) -> str | None:
-    """The key with which commands call a service, from `OPENMEMORY_API_KEY`: no setting of the service itself."""
+    """The key with which commands call a service, from `OPENMEMORY_API_KEY`. It is not a setting of the service."""
     return (os.environ if environ is None else environ).get(_CLIENT_KEY) or None
 
 
 def source_key() -> str | None:
-    """The key of a Qdrant server whose memories are imported, from `QDRANT_API_KEY`; never that of the one in use."""
+    """The key of a Qdrant server that memories are imported from (`QDRANT_API_KEY`), never of the server in use."""
     return os.environ.get("QDRANT_API_KEY") or None
 
 
 def named_file(file: Path | None = None, *, environ: Mapping[str, str] | None = None) -> Path | None:
-    """The file that is named, by an option or by `OPENMEMORY_CONFIG`, wherever one works; None if none is."""
+    """The settings file given by an option or by `OPENMEMORY_CONFIG`, whatever the working folder; None if none is."""
     named = file or (os.environ if environ is None else environ).get("OPENMEMORY_CONFIG")
     return Path(named).absolute() if named else None
 
@@ -449,7 +450,7 @@ def _from_file(file: Path | None) -> dict[tuple[tuple[str, ...], str], Any]:
 
 
 def _parse(text: str, annotation: Any) -> Any:
-    """Read an environment variable: lists may be JSON or comma-separated; pydantic converts the rest."""
+    """Parse an environment variable. Lists may be JSON or comma-separated; pydantic converts everything else."""
     if typing.get_origin(annotation) is not tuple:
         return text
     if text.startswith("["):

@@ -1,7 +1,7 @@
-"""Statements of the hot path, compiled once and handed to the driver as they are.
+"""Compiled statements of the hot path, passed directly to the driver.
 
-Executing through SQLAlchemy costs 0.6 ms of Python and more for a long statement, most of it spent on working out again
-what the last call worked out: the cache key, the parameters' order, the placeholders. A search has two such statements.
+Executing through SQLAlchemy costs 0.6 ms of Python and more for a long statement, most of it spent on recomputing what
+the last call computed: the cache key, the parameters' order, the placeholders. A search has two such statements.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _DIALECT = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-unt
 
 
 def bound(sql: str, types: Mapping[str, TypeEngine[Any]]) -> TextClause:
-    """A text of SQL whose `:names` are parameters of these types; those without one are texts."""
+    """Returns SQL text whose `:names` are parameters of these types; those without a type are texts."""
     names = sorted(set(re.findall(r"(?<![:\w]):(\w+)", sql)))
     return text(sql).bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in names))
 
 
 class Prepared:
-    """One statement with named parameters, whose rows are named tuples.
+    """One compiled statement with named parameters, whose rows are named tuples.
 
-    `plain`: rows are tuples, which is quicker for many. `binary`: values come in the server's own form, which for bytes
-    is half the size and for the rest no quicker. `kept`: the server keeps it for the next time.
+    `plain`: rows are tuples, which is faster for many rows. `binary`: values come in the server's binary format, which
+    halves the size of bytes and is no faster for other types. `kept`: the server keeps the prepared statement.
 
     Raises:
-        ValueError: a parameter is a list to be written out, as `in_()` makes it; `= any(array)` is one parameter.
+        ValueError: a parameter is a list that must be expanded, as for `in_()`; use `= any(array)` instead.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class Prepared:
         ]
 
     async def rows(self, tx: Tx, values: Mapping[str, Any]) -> list[Any]:
-        """Execute it; every parameter that the statement gives no value must be in `values`.
+        """Execute it. `values` must hold every parameter for which the statement has no value.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: as SQLAlchemy would raise it; a broken connection is given up.
+            sqlalchemy.exc.DBAPIError: as SQLAlchemy would raise it; a broken connection is invalidated.
         """
         given = self._arguments(values)
         driver = await driver_of(tx)
@@ -75,7 +75,7 @@ class Prepared:
             ) from error
 
     async def plan(self, tx: Tx, values: Mapping[str, Any], options: str = "COSTS OFF") -> str:
-        """How PostgreSQL answers it, as EXPLAIN with these options says."""
+        """Returns PostgreSQL's plan, as EXPLAIN prints it with these options."""
         cursor = AsyncRawCursor(await driver_of(tx))
         await cursor.execute(f"EXPLAIN ({options}) ".encode() + self._sql, self._arguments(values), prepare=False)
         return "\n".join(row[0] for row in await cursor.fetchall())

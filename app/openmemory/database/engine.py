@@ -1,4 +1,4 @@
-"""PostgreSQL: the engine, transactions, and what a failure of it means."""
+"""PostgreSQL: the engine, transactions, and the translation of its failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from openmemory.serialization import exact_json
 log = logging.getLogger(__name__)
 
 Tx = AsyncConnection
-"""A connection inside a transaction. Inner functions take it first and never commit."""
+"""A connection inside a transaction. Inner functions take it as their first argument and never commit."""
 
 _AWAY = (
     pg.OperationalError,
@@ -45,17 +45,17 @@ _AWAY = (
 )
 
 _GRACE = 2.0
-"""Seconds beyond `statement_timeout` that PostgreSQL has to report that a statement was cancelled."""
+"""Seconds beyond `statement_timeout` that PostgreSQL is given to report a cancelled statement."""
 
 _OLD = 1800
-"""Seconds after which a connection is opened anew before it is used again."""
+"""Seconds after which a connection is reopened before it is used again."""
 
 _SAID_EVERY = 30.0
-"""Seconds between two lines of the log that say that PostgreSQL is away."""
+"""Seconds between two log lines that report that PostgreSQL is down."""
 
 
 class Base(DeclarativeBase):
-    """Base of every table."""
+    """The declarative base of every table."""
 
     metadata = MetaData(
         naming_convention={
@@ -70,15 +70,16 @@ class Base(DeclarativeBase):
 
 
 def _session(settings: DatabaseSettings) -> dict[str, str]:
-    """What every connection sets. Our few statements are prepared and alike for all callers: planning each anew, or
-    compiling it, costs more than it saves (a search among 10,000 memories: 4.1 ms of CPU instead of 1.8)."""
+    """The parameters that every connection sets. Our few statements are prepared and the same for all callers, so
+    planning or compiling each of them again costs more than it saves (a search among 10,000 memories: 4.1 ms of CPU
+    instead of 1.8)."""
     return {
         "statement_timeout": f"{settings.statement_timeout}s",
-        # So that what a vanished machine of ours locked is free again within a minute or so.
+        # Releases the locks of a vanished client machine within about a minute.
         "tcp_keepalives_idle": "30",
         "tcp_keepalives_interval": "10",
         "tcp_keepalives_count": "3",
-        # What a client holds that vanished in the middle is free again. Nothing of ours is ever idle there.
+        # Releases what a client holds that vanished in the middle of a transaction. Ours are never idle in one.
         "idle_in_transaction_session_timeout": "60s",
         "timezone": "UTC",
         "plan_cache_mode": "force_generic_plan",
@@ -87,15 +88,15 @@ def _session(settings: DatabaseSettings) -> dict[str, str]:
 
 
 _PLANNED = "-c plan_cache_mode=force_custom_plan -c work_mem=16MB"
-"""What connections set besides whose statements have as many good plans as filters and values. Their sorts are of ids
-and stay in memory."""
+"""Extra parameters of connections for statements whose best plan depends on their filters and values. They sort only
+ids, which fit in memory."""
 
 
 def normal_url(url: str) -> str:
-    """Any usual spelling of a PostgreSQL address as SQLAlchemy and psycopg take it.
+    """Returns a PostgreSQL URL, in any usual spelling, in the form that SQLAlchemy and psycopg expect.
 
     Raises:
-        SetupError: it is not a PostgreSQL address; the message never repeats it, it may hold a password.
+        SetupError: it is not a PostgreSQL URL. The message never repeats it, because it may contain a password.
     """
     try:
         parsed = make_url(url)
@@ -109,14 +110,14 @@ def normal_url(url: str) -> str:
 
 
 def most_connections(settings: DatabaseSettings, *, processes: int) -> int:
-    """How many connections so many processes may have open at once: three pools that may each grow to twice their
-    size, the one on which they listen, and a few for looking after the schema."""
+    """The maximum number of connections that these processes may have open: three pools that may each grow to twice
+    their size, one connection for LISTEN, and a few for schema maintenance."""
     return processes * (6 * settings.pool_size + 1) + 4
 
 
 def reaching(url: URL, connect_timeout: int) -> dict[str, Any]:
-    """How a server is to be reached, as far as the address does not say otherwise: a peer that is gone is noticed
-    within some `connect_timeout`s, and of several hosts the one is taken that writes."""
+    """The connection options that the URL does not set itself. A vanished peer is detected within a few
+    `connect_timeout`s, and of several hosts the writable one is chosen."""
     options = {
         "connect_timeout": connect_timeout,
         "application_name": "openmemory",
@@ -124,17 +125,17 @@ def reaching(url: URL, connect_timeout: int) -> dict[str, Any]:
         "keepalives_interval": connect_timeout,
         "keepalives_count": 3,
         "tcp_user_timeout": 2_000 * connect_timeout,
-        # Every request writes, if only who read what: a server that only reads is as good as away.
+        # Every request writes, if only to the access log, so a read-only server is as good as down.
         "target_session_attrs": "read-write",
     }
     return {name: value for name, value in options.items() if name not in url.query}
 
 
 class Database:
-    """A pool of connections to one PostgreSQL.
+    """A connection pool for one PostgreSQL server.
 
-    Whatever happens to the server, nobody waits longer than about two `connect_timeout`s for a connection and as long
-    for an answer, unless the server still gives signs of life: then a little more than `statement_timeout`.
+    Whatever happens to the server, a caller waits at most about two `connect_timeout`s for a connection and as long for
+    an answer. If the server still shows signs of life, the limit is a little more than `statement_timeout`.
     """
 
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
@@ -155,32 +156,32 @@ class Database:
             "pool_size": settings.pool_size,
             "max_overflow": settings.pool_size,
             "pool_timeout": settings.connect_timeout,
-            # The connection used last is used first: few ever get opened, and theirs are the warm ones.
+            # The most recently used connection is reused first, so that few are opened and those have warm caches.
             "pool_use_lifo": True,
         }
         self.engine: AsyncEngine = create_async_engine(self.url, **options, **pool)
         event.listen(self.engine.sync_engine, "connect", _opened)
         event.listen(self.engine.sync_engine, "checkout", self._checked)
-        # Connections of their own: switching the mode of one for every statement costs as much as a short statement.
+        # A separate pool: switching one connection's mode for every statement costs as much as a short statement.
         self._statements = self._lender(options)
         planned = {"options": f"{self._reaching['options']} {_PLANNED}"}
         self._planned = self._lender(options | {"connect_args": options["connect_args"] | planned})
         self.failures = 0
-        """Transactions and statements that met no PostgreSQL."""
+        """The number of transactions and statements that failed because PostgreSQL was down."""
         self._suspect_until = 0.0
         self._away_since: float | None = None
         self._said: float | None = None
         self._told = False
-        """Whether the log tells that PostgreSQL is away just now: only then it tells that it answers again."""
+        """True if the log reported the current outage. Only then does it also report the recovery."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Tx]:
         """One transaction: committed when the block ends, rolled back when it raises.
 
         Raises:
-            Overtaken: PostgreSQL ended it, since it and another one waited for each other; see `retry`.
-            Unavailable: PostgreSQL is away, starting, full or too slow. Nothing was written, unless the answer to
-                the commit itself was lost: then the write may stand, and repeating it must be safe.
+            Overtaken: PostgreSQL aborted it because of a deadlock or serialization conflict; see `retry`.
+            Unavailable: PostgreSQL is down, starting, full or too slow. Nothing was written, unless the response to
+                the commit itself was lost: then the write may have succeeded, and repeating it must be safe.
         """
         with _Outage(self):
             async with self.engine.begin() as tx:
@@ -188,8 +189,8 @@ class Database:
 
     @asynccontextmanager
     async def long_transaction(self, seconds: int, *, snapshot: bool = False) -> AsyncIterator[Tx]:
-        """A transaction each of whose statements may take so many seconds. `snapshot`: it only reads, and all of it at
-        one moment.
+        """A transaction in which each statement may take `seconds`. `snapshot`: read-only, with all reads from one
+        snapshot.
 
         Raises:
             Unavailable: as `transaction`.
@@ -202,7 +203,7 @@ class Database:
                 if snapshot:
                     await tx.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"))
                 await tx.execute(text(f"SET LOCAL statement_timeout = '{seconds}s'"))
-                # Much may come between two of these statements, and each wants a plan of its own.
+                # Much time may pass between two of these statements, and each needs its own plan.
                 await tx.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{seconds}s'"))
                 await tx.execute(text("SET LOCAL plan_cache_mode = auto"))
                 yield tx
@@ -212,22 +213,22 @@ class Database:
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Tx]:
-        """A connection on which every statement is its own transaction: saves BEGIN and COMMIT round trips."""
+        """A connection on which every statement is its own transaction. Saves the BEGIN and COMMIT round trips."""
         with _Outage(self):
             async with self._statements.lent() as connection:
                 yield connection
 
     @asynccontextmanager
     async def planned(self) -> AsyncIterator[Tx]:
-        """The same, for statements that are planned for their values each time: lists, and what is counted."""
+        """Like `statement`, for statements that are planned for their values each time: lists and counts."""
         with _Outage(self):
             async with self._planned.lent() as connection:
                 yield connection
 
     async def dedicated(self) -> AsyncPgConnection:
-        """A connection of the driver outside the pools, for what belongs to one connection: LISTEN, advisory locks.
+        """A driver connection outside the pools, for connection-scoped features: LISTEN, advisory locks.
 
-        It commits every statement; whoever asks for it closes it.
+        It commits every statement. The caller must close it.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -236,7 +237,7 @@ class Database:
             return await self.dedicated_quietly()
 
     async def dedicated_quietly(self) -> AsyncPgConnection:
-        """The same for whoever tries again and again: the log does not hear of a failure.
+        """Like `dedicated`, for callers that retry continuously: a failure is not logged.
 
         Raises:
             psycopg.Error: PostgreSQL does not answer.
@@ -245,7 +246,7 @@ class Database:
         return await AsyncPgConnection.connect(*arguments, **{**options, **self._reaching}, autocommit=True)
 
     def pools(self) -> dict[str, PoolUse]:
-        """The connections for transactions, those for single statements, and those of lists."""
+        """Returns the usage of the pools for transactions, single statements and lists."""
         pool: Any = self.engine.pool
         return {
             "transactions": PoolUse(pool.checkedout(), pool.checkedin(), 2 * self._settings.pool_size),
@@ -260,7 +261,7 @@ class Database:
         await self._planned.close()
 
     def _lender(self, options: dict[str, Any]) -> Lender:
-        # Nothing is to be undone on a connection that is closed.
+        # There is nothing to roll back on a connection that is about to be closed.
         options = options | {"isolation_level": "AUTOCOMMIT", "poolclass": NullPool, "pool_reset_on_return": None}
         engine = create_async_engine(self.url, **options)
         event.listen(engine.sync_engine, "connect", _opened)
@@ -268,7 +269,7 @@ class Database:
         return Lender(engine, self._fit, kept=size, most=2 * size, patience=self._settings.connect_timeout)
 
     async def _connect(self, *arguments: Any, **options: Any) -> Connection:
-        # The driver counts for each address of each host; looking a name up counts nowhere.
+        # The driver applies its timeout to each address of each host; name resolution has none.
         attempts = 1 + str(options.get("host", "")).count(",")
         try:
             async with asyncio.timeout((attempts + 1) * self._settings.connect_timeout):
@@ -281,24 +282,24 @@ class Database:
         return connection
 
     async def _touch(self) -> psycopg.AsyncConnection[Any]:
-        """A connection as any other, for once."""
+        """Opens an ordinary connection outside the pools, for one check."""
         arguments, options = self.engine.dialect.create_connect_args(make_url(self.url))
         return await self._connect(*arguments, **{**options, **self._reaching})
 
     def _checked(self, connection: Any, record: Any, _: Any) -> None:
-        """Before a connection of the pool is used: one that ended while it waited there is opened anew, which nobody
-        notices. One opened before another broke is suspect: its server may be gone without a word."""
+        """Runs before a pooled connection is used. One that was closed while idle is reopened, which the caller does
+        not notice. One opened before another broke is suspect: its server may have vanished silently."""
         if record.info.pop("new", False):
             return
         if not self._fit(record.info["opened"], connection.driver_connection):
             raise exc.DisconnectionError
 
     def _fit(self, opened: float, driver: Any) -> bool:
-        """Whether a connection that nobody used for a while may be used again."""
+        """Returns True if an idle connection can be used again."""
         return max(self._suspect_until, time.monotonic() - _OLD) < opened and not ended(driver)
 
     def _failed(self, since: float, reason: BaseException, *, broken: bool) -> None:
-        """Note that what began at `since` met no PostgreSQL."""
+        """Record that an operation that began at `since` failed because PostgreSQL was down."""
         now = time.monotonic()
         self.failures += 1
         if broken:
@@ -316,7 +317,7 @@ class Database:
 
 
 class _Outage:
-    """Translates what the driver raises when PostgreSQL is away; everything else passes."""
+    """Translates driver errors that mean PostgreSQL is down. Other exceptions pass unchanged."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -335,11 +336,11 @@ class _Outage:
         broken = isinstance(error, exc.DBAPIError) and error.connection_invalidated
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
         if isinstance(cause, pg.DeadlockDetected | pg.SerializationFailure) and not broken:
-            # PostgreSQL is well, and has ended one of two that waited for each other.
+            # PostgreSQL is healthy and aborted one of two conflicting transactions.
             words = "Somebody else changed the same at the same moment, and nothing was written. Do it again."
             raise Overtaken(words) from error
         if broken or isinstance(cause, (*_AWAY, ConnectionError)):
-            # A server that only reads may be one that another has replaced: its connections are of no use either.
+            # A read-only server may have been replaced by another, so its connections are useless too.
             broken = broken or isinstance(cause, pg.ReadOnlySqlTransaction)
             database._failed(self._since, cast(BaseException, cause), broken=broken)
             raise Unavailable("The database does not answer.", code="database_unavailable") from error
@@ -355,6 +356,6 @@ def _first_line(error: BaseException) -> str:
 
 
 def violated(error: exc.IntegrityError) -> str:
-    """The name of the constraint that an integrity error is about."""
+    """Returns the name of the constraint that an integrity error is about."""
     diagnostics = getattr(error.orig, "diag", None)
     return getattr(diagnostics, "constraint_name", None) or ""

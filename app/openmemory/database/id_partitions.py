@@ -1,7 +1,7 @@
-"""Halves of what has random ids: two statements that look through one of them each, at once, take half as long.
+"""Id partitions: two concurrent statements that each scan one half of a set of random ids take half as long.
 
-Ids that others made may be no random ones, as those that begin with the time: then one of the two does all the work,
-and what they find together is the same.
+Ids from elsewhere may not be random, such as ids that begin with the time. One statement then does all the work, but
+the combined result is the same.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _MIDDLE: ColumnElement[Any] = literal_column("'80000000-0000-0000-0000-000000000
 
 
 class Half(StrEnum):
-    """One half of all ids."""
+    """One partition of all ids."""
 
     LOWER = "<"
     UPPER = ">="
 
     def of(self, ids: Any) -> ColumnElement[bool]:
-        """Whether an id lies in it."""
+        """Returns a condition that is true if an id lies in this partition."""
         inside: ColumnElement[bool] = ids.bool_op(self.value)(_MIDDLE)
         return inside

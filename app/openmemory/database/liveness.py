@@ -1,4 +1,4 @@
-"""Connections whose waiting has an end: PostgreSQL's own timeouts end nothing once it is out of reach."""
+"""Connections with bounded waits: PostgreSQL's own timeouts have no effect once the server is unreachable."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Connection(AsyncConnection[Any]):
-    """A connection that gives up a server that answers nothing.
+    """A connection that gives up if the server does not answer.
 
-    After `patience` seconds without an answer the server is asked for a sign of life; a slow statement may go on to its
-    `deadline`. A connection that gave up is closed: whatever comes later would be the answer to another question.
+    After `patience` seconds without an answer it checks that the server is alive; a slow statement may then run until
+    its `deadline`. A connection that gave up is closed, because a late answer would belong to another statement.
     """
 
     patience: float
@@ -26,10 +26,10 @@ class Connection(AsyncConnection[Any]):
     alive: Callable[[], Awaitable[bool]]
 
     async def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:  # noqa: ASYNC109
-        """Go on with an exchange with the server until it is complete.
+        """Continue an exchange with the server until it is complete.
 
         Raises:
-            psycopg.OperationalError: the server does not answer any more.
+            psycopg.OperationalError: the server no longer answers.
         """
         if timeout is not None:
             return await super().wait(gen, interval, timeout)
@@ -38,7 +38,7 @@ class Connection(AsyncConnection[Any]):
             pause = min(self.patience, self.deadline - waited)
             try:
                 return await super().wait(gen, interval, pause)
-            except pg._WaitTimeout:  # the one exception that tells this from a failure; the exchange can go on
+            except pg._WaitTimeout:  # the only exception that is not a failure: the exchange can continue
                 waited += pause
             try:
                 hopeless = waited >= self.deadline or not await self.alive()
@@ -51,14 +51,14 @@ class Connection(AsyncConnection[Any]):
 
 
 class Heart:
-    """Whether a server answers at all: asked on a connection of its own, once for all who want to know."""
+    """Checks if a server answers at all, on a separate connection. Concurrent callers share one check."""
 
     def __init__(self, connect: Callable[[], Awaitable[AsyncConnection[Any]]]) -> None:
         self._connect = connect
         self._asking: asyncio.Task[bool] | None = None
 
     async def beats(self) -> bool:
-        """Whether it does; takes no longer than a connection may take."""
+        """Returns True if the server answers. Takes no longer than opening a connection may take."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask(), name="postgres-heart")
         return await asyncio.shield(self._asking)
@@ -67,17 +67,17 @@ class Heart:
         try:
             connection = await self._connect()
         except Error as error:
-            # What is refused in words was answered: too many connections, say.
+            # A refusal with a message is an answer, such as too many connections.
             return "FATAL" in str(error)
         await connection.close()
         return True
 
 
 def ended(connection: AsyncConnection[Any]) -> bool:
-    """Whether a connection that nobody uses has ended: all that comes to it unasked is the news of that."""
+    """Returns True if an idle connection was closed: the only data that arrives unasked is that notification."""
     try:
         poll = select.poll()
         poll.register(connection.pgconn.socket, select.POLLIN)
         return bool(poll.poll(0))
-    except Error:  # it has no socket any more
+    except Error:  # the socket is closed already
         return True

@@ -1,7 +1,7 @@
-"""Connections for single statements, which are lent as they are.
+"""A connection pool for single statements.
 
-SQLAlchemy's pool takes as long to hand a connection out and to take it back as a short statement takes, and a search
-has four statements. Here a connection is one object from the moment it is opened to its end.
+SQLAlchemy's pool takes as long to check a connection out and in as a short statement takes, and a search has four
+statements. Here a connection is one object from its opening to its end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """Connections of one pool, and how many there may be."""
+    """The connections of one pool, and their limit."""
 
     used: int
     idle: int
@@ -28,7 +28,7 @@ class PoolUse:
 
 
 class _Idle(NamedTuple):
-    """A connection that nobody uses, that of the driver in it, and when it was opened by the monotonic clock."""
+    """An idle connection, its driver connection, and when it was opened by the monotonic clock."""
 
     connection: AsyncConnection
     driver: Driver[Any]
@@ -36,10 +36,11 @@ class _Idle(NamedTuple):
 
 
 class Lender:
-    """Lends connections of an engine that commits every statement and has no pool; the one used last is lent first.
+    """Checks out connections of an engine that commits every statement and has no pool. The most recently used one is
+    reused first.
 
-    At most `most` are open, of which `kept` stay so while nobody uses them. `patience`: seconds that one is waited for.
-    `fit` tells, by when it was opened and by the driver's connection, whether one may be used again.
+    At most `most` are open, and `kept` of them stay open while idle. `patience`: seconds to wait for a connection.
+    `fit` decides, by its opening time and driver connection, whether one can be reused.
     """
 
     def __init__(
@@ -56,16 +57,16 @@ class Lender:
 
     @property
     def use(self) -> PoolUse:
-        """How many are lent, and how many wait for that."""
+        """Returns how many connections are in use, how many are idle, and the limit."""
         return PoolUse(self._used, len(self._idle), self._most)
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[AsyncConnection]:
-        """A connection, for as long as the block lasts.
+        """Checks out a connection for the duration of the block.
 
         Raises:
-            sqlalchemy.exc.TimeoutError: all of them are in use, and stay so.
-            sqlalchemy.exc.DBAPIError: none can be opened.
+            sqlalchemy.exc.TimeoutError: all connections stayed in use.
+            sqlalchemy.exc.DBAPIError: no connection can be opened.
         """
         if self._free.locked():
             await self._wait()
@@ -83,7 +84,7 @@ class Lender:
             self._free.release()
 
     async def close(self) -> None:
-        """Close every connection that nobody uses, and from now on those that come back."""
+        """Close every idle connection, and from now on every returned one."""
         self._kept = 0
         while self._idle:
             await _close(self._idle.pop().connection)
@@ -117,20 +118,20 @@ class Lender:
             await _close(connection)
             return
         if connection.in_transaction():
-            # By SQLAlchemy's book alone, if it executed something: the server has committed it long since.
+            # Only in SQLAlchemy's state, if it executed something: the server has committed it already.
             await connection.commit()
         self._idle.append(_Idle(connection, driver, fairy.info["opened"]))
 
 
 async def driver_of(connection: AsyncConnection) -> Driver[Any]:
-    """The driver's connection, for what SQLAlchemy need not know of."""
+    """Returns the driver's connection, for operations that bypass SQLAlchemy."""
     sync = connection.sync_connection
     if sync is None or sync.invalidated or sync.closed:
         return cast(Driver[Any], (await connection.get_raw_connection()).driver_connection)
-    # That way takes as long as putting a statement together; it is needed only where something has to be opened.
+    # `get_raw_connection` takes as long as building a statement. It is needed only if a connection must be opened.
     return cast(Driver[Any], sync.connection.driver_connection)
 
 
 async def _close(connection: AsyncConnection) -> None:
-    # As the end of `async with` does it: complete, though its user is cancelled meanwhile.
+    # Like the end of `async with`: it completes even if its user is cancelled meanwhile.
     await connection.__aexit__(None, None, None)

@@ -1,4 +1,4 @@
-"""Doing again what PostgreSQL ended because it and another transaction waited for each other."""
+"""Retries transactions that PostgreSQL aborted because of a deadlock or serialization conflict."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 _ATTEMPTS = 4
 _PAUSE = 0.1
-"""Seconds before the second attempt at most; twice as long before each following one. The other one needs some time to
-take what was given up."""
+"""The maximum delay before the second attempt in seconds; it doubles for each further one. The other transaction needs
+some time to take the released locks."""
 
 
 def again(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Makes work be done again, four times in all, while it is `Overtaken`; the last one is raised.
+    """Retries work that raises `Overtaken`, up to four attempts in all; the last error is raised.
 
-    For work that is one transaction and nothing before it: what was overtaken is rolled back wholly, but whatever was
-    sent, counted or committed before would be so once more. What comes after the commit comes once.
+    For work that is a single transaction with nothing before it. An aborted transaction is rolled back completely, but
+    anything sent, counted or committed before it would happen again. What follows the commit runs only once.
     """
 
     @functools.wraps(work)
@@ -36,7 +36,7 @@ def again(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[An
                 return await work(*arguments, **named)
             except Overtaken:
                 log.debug("%s was overtaken, attempt %d of %d", work.__qualname__, attempt, _ATTEMPTS)
-            # Two that met once meet again if they wait equally long.
+            # Two transactions that collided would collide again if they waited equally long.
             await asyncio.sleep(_PAUSE * 2 ** (attempt - 1) * random.uniform(0.25, 1))  # noqa: S311 - hides nothing
         return await work(*arguments, **named)
 

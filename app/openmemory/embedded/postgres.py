@@ -1,4 +1,4 @@
-"""The built-in PostgreSQL: a real server of our own, reached over a private unix socket and kept running."""
+"""The built-in PostgreSQL: a full server of our own, reached over a private unix socket and kept running."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ logger = logging.getLogger(__name__)
 _NAME = "openmemory"
 _CONNECTIONS = 50
 _RESERVED = 5
-"""Connections beside ours: PostgreSQL keeps three for superusers, and we are one when we furnish the database."""
+"""Extra connections: PostgreSQL reserves three for superusers, and we use one of them to set up the database."""
 _ROOT_ROLE = "postgres"
 _LOG_CHECK = 60.0
 _SLOWEST_RESTART = 30.0
 _STABLE = 60.0
-"""Seconds of life after which a death is no longer counted as a failed restart."""
+"""Seconds of uptime after which an exit no longer counts as a failed restart."""
 
 _SETTINGS = {
-    # Small and quiet: a personal service beside other programs. Whatever concerns durability stays at its default.
+    # Small and quiet: a personal service beside other programs. Durability settings keep their defaults.
     "maintenance_work_mem": "32MB",
     "effective_cache_size": "1GB",
     "max_wal_size": "256MB",
@@ -45,7 +45,7 @@ _SETTINGS = {
     "io_method": "sync",
     "max_worker_processes": "4",
     "max_parallel_workers": "2",
-    # On two cores a second process takes from the service what it gives to the statement.
+    # On two cores, a parallel worker takes from the service what it gives to the statement.
     "max_parallel_workers_per_gather": "1" if (os.cpu_count() or 1) > 2 else "0",
     "max_parallel_maintenance_workers": "1",
     "max_logical_replication_workers": "0",
@@ -56,16 +56,16 @@ _SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    # The log never repeats a statement: statements hold what people asked to remember.
+    # The log never contains statements, because these contain what people asked to remember.
     "log_min_error_statement": "panic",
 }
 
 
 class EmbeddedPostgres:
-    """The server of one data folder that we own. Started by root it runs as `nobody`.
+    """The server of one data folder that we own. If started by root, it runs as `nobody`.
 
     Start and stop it on the same event loop. On Linux it shuts down when the thread of that loop ends, so that
-    killing the service leaves no server behind; elsewhere the next start ends the orphan.
+    killing the service leaves no server behind. On other platforms the next start ends the orphan.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class EmbeddedPostgres:
         start_timeout: float = 60.0,
         connections: int = _CONNECTIONS - _RESERVED,
     ) -> None:
-        """`start_timeout`: seconds that the server may need to answer, which after a crash includes its recovery.
+        """`start_timeout`: seconds until the server must answer, which after a crash includes its recovery.
 
-        `connections`: how many may be open at once, 45 at least.
+        `connections`: the maximum number of open connections, at least 45.
         """
         self._connections = max(_CONNECTIONS, connections + _RESERVED)
         self.folder = folder.path
@@ -107,10 +107,10 @@ class EmbeddedPostgres:
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     async def start(self) -> None:
-        """Make the database if there is none, take over from a dead owner, start the server and watch over it.
+        """Create the database if there is none, take over from a dead owner, start the server and supervise it.
 
         Raises:
-            SetupError: it cannot start; says why and what to do.
+            SetupError: it cannot start; the message says why and what to do.
         """
         if self._supervisor is not None:
             raise RuntimeError("The built-in PostgreSQL is already started.")
@@ -128,7 +128,7 @@ class EmbeddedPostgres:
         self._supervisor = asyncio.create_task(self._supervise(binaries), name="embedded-postgres")
 
     async def stop(self) -> None:
-        """Shut the server down within four seconds; calling it twice is fine."""
+        """Shut the server down within four seconds. Calling it twice is fine."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
@@ -136,7 +136,7 @@ class EmbeddedPostgres:
         await self._shut_down()
 
     def _prepare(self) -> Binaries:
-        """Check and mend what is on disk; the programs to run."""
+        """Check and repair the files on disk, and return the programs to run."""
         self._access = restricted(self.folder, self._account)
         if self._account and (closed := obstacle(self.folder, self._account)):
             raise SetupError(
@@ -175,14 +175,14 @@ class EmbeddedPostgres:
             )
 
     def _hand_over(self, path: Path) -> None:
-        """Give a folder to the server's account, the top last, so that an interruption is noticed and repeated."""
+        """Give a folder to the server's account, the top last, so that an interruption is detected and repeated."""
         if self._account:
             for parent, _, files in os.walk(path, topdown=False):
                 for each in (*(Path(parent, name) for name in files), Path(parent)):
                     os.chown(each, self._account.uid, self._account.gid, follow_symlinks=False)
 
     async def _initialise(self, binaries: Binaries) -> None:
-        """Make the database cluster beside its place and move it there whole."""
+        """Create the database cluster in a temporary folder and move it into place as a whole."""
         draft = self.folder / f"postgres.new-{secrets.token_hex(4)}"
         draft.mkdir(mode=0o700)
         self._hand_over(draft)
@@ -216,7 +216,7 @@ class EmbeddedPostgres:
             os.close(log)
 
     async def _serve(self, binaries: Binaries) -> None:
-        """Start the server in place of whatever is left of another, and wait until it answers."""
+        """Start the server after ending any leftover one, and wait until it answers."""
         if ended := await asyncio.to_thread(end_servers, self.data):
             logger.warning("Ended a PostgreSQL that its owner left running (processes %s).", ended)
         self._launched = True
@@ -235,13 +235,13 @@ class EmbeddedPostgres:
         await self._ready(self._process)
 
     async def _ready(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait for the first connection, and use it to make the role and the database if they are missing."""
+        """Wait for the first connection, and use it to create the role and the database if they are missing."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         while True:
             if process.poll() is not None:
                 raise server_log.failure(self.log, "does not start")
-            # Asked over the socket it would log a refusal each time, for as long as a recovery takes.
+            # Polling the socket instead would log a refusal each time during a recovery.
             if says_ready(self.data, process.pid):
                 try:
                     connection = await self._connect()
@@ -266,7 +266,7 @@ class EmbeddedPostgres:
         )
 
     async def _furnish(self, connection: psycopg.AsyncConnection) -> None:
-        # Not a superuser: an injected statement could otherwise run programs. All extensions we use are trusted ones.
+        # Not a superuser: an injected statement could otherwise run programs. All extensions in use are trusted ones.
         if not await _one(connection, "SELECT count(*) FROM pg_roles WHERE rolname = %s"):
             async with connection.transaction():
                 await connection.execute(f"CREATE ROLE {_NAME} LOGIN")
@@ -276,7 +276,7 @@ class EmbeddedPostgres:
             await connection.execute(f"CREATE DATABASE {_NAME} OWNER {_NAME}")
 
     async def _supervise(self, binaries: Binaries) -> None:
-        """Start the server again whenever it ends: at once the first time, then with growing delays."""
+        """Restart the server whenever it ends: at once the first time, then with growing delays."""
         loop = asyncio.get_running_loop()
         delay, since = 0.0, loop.time()
         while True:
@@ -284,7 +284,7 @@ class EmbeddedPostgres:
                 while not await exited(self._process, _LOG_CHECK):
                     try:
                         await asyncio.to_thread(server_log.bound, self.log)
-                    except OSError as error:  # a full disk, say: no reason to leave the server alone
+                    except OSError as error:  # such as a full disk: no reason to stop supervising
                         logger.warning("%s cannot be shortened: %s", self.log, error)
                 logger.error("The built-in PostgreSQL ended (status %s); it is restarted.", self._process.returncode)
                 if loop.time() - since > _STABLE:
@@ -294,7 +294,7 @@ class EmbeddedPostgres:
             try:
                 await self._serve(binaries)
             except Exception:
-                # Whatever it was: without another attempt the service would stay without its database.
+                # Whatever the cause: without another attempt the service would stay without its database.
                 logger.exception("The built-in PostgreSQL could not be restarted; next attempt in %g s.", delay)
                 await self._end_process()
                 continue
@@ -310,7 +310,7 @@ class EmbeddedPostgres:
             self._launched = False
 
     async def _end_process(self) -> None:
-        """End our server: fast shutdown, then without checkpoint, then by force."""
+        """End our server: by fast shutdown, then without a checkpoint, then by force."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -321,10 +321,10 @@ class EmbeddedPostgres:
 
 
 def _discard(draft: Path) -> None:
-    """Remove an unfinished database; its initdb may have outlived the owner that started it."""
+    """Remove an unfinished database. Its initdb may have outlived the owner that started it."""
     kill_servers(draft)
     while draft.is_dir():
-        with suppress(FileNotFoundError):  # a process of it that is just ending removes files of its own
+        with suppress(FileNotFoundError):  # a process that is just ending removes its own files
             shutil.rmtree(draft)
 
 

@@ -1,4 +1,4 @@
-"""Starting, watching and ending server processes."""
+"""Starts, watches and ends server processes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
 
 
 def environment() -> dict[str, str]:
-    """The environment of a server: none of our secrets, and no PG* variable that would change its settings."""
+    """Returns the environment of a server: without our secrets, and without PG* variables that change its settings."""
     return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {"LC_ALL": "C"}
 
 
 def launch(command: Sequence[str | Path], account: Account | None, log: int) -> subprocess.Popen[bytes]:
-    """Start a server process in a session of its own, so that Ctrl-C in our terminal does not reach it.
+    """Start a server process in its own session, so that Ctrl-C in our terminal does not reach it.
 
-    On Linux it gets SIGINT when the calling *thread* ends: call it from the thread that runs the event loop.
+    On Linux it receives SIGINT when the calling *thread* ends: call it from the thread that runs the event loop.
     """
     with warnings.catch_warnings():
-        # Python 3.12 warns of forking beside threads; the child only makes two system calls before it executes.
+        # Python 3.12 warns about forking with threads; the child makes only two system calls before it executes.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         return subprocess.Popen(  # noqa: S603
             command,
@@ -46,7 +46,7 @@ def launch(command: Sequence[str | Path], account: Account | None, log: int) -> 
             user=account.uid if account else None,
             group=account.gid if account else None,
             extra_groups=[] if account else None,
-            # Runs after the change of user, which would clear the setting.
+            # Runs after the change of user, which would reset this setting.
             preexec_fn=_ending_with(os.getpid()) if sys.platform == "linux" else None,  # noqa: PLW1509
         )
 
@@ -63,8 +63,8 @@ def _ending_with(parent: int) -> Callable[[], None]:
 
 
 async def exited(process: subprocess.Popen[bytes], timeout: float) -> bool:  # noqa: ASYNC109
-    """Wait until our child has ended, and reap it; False if it has not within `timeout` seconds."""
-    # Its pid may already be another's, once it is reaped.
+    """Wait until our child has ended, and reap it. Returns False if it has not ended within `timeout` seconds."""
+    # Checked first, because a reaped child's pid may already belong to another process.
     if process.poll() is not None:
         return True
     loop = asyncio.get_running_loop()
@@ -72,7 +72,7 @@ async def exited(process: subprocess.Popen[bytes], timeout: float) -> bool:  # n
     try:
         descriptor = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
-        while process.poll() is None and loop.time() < deadline:  # noqa: ASYNC110 - no event there tells of it
+        while process.poll() is None and loop.time() < deadline:  # noqa: ASYNC110 - this platform has no event for it
             await asyncio.sleep(0.05)
         return process.poll() is not None
     ended = asyncio.Event()
@@ -90,43 +90,43 @@ async def exited(process: subprocess.Popen[bytes], timeout: float) -> bool:  # n
 
 
 def servers_of(data: Path) -> list[psutil.Process]:
-    """Every living PostgreSQL process of one data folder, `initdb` too, whoever started it."""
+    """Returns every running PostgreSQL process of one data folder, including `initdb`, whichever process started it."""
     return [process for process in psutil.process_iter() if _serves(process, data)]
 
 
 def says_ready(data: Path, pid: int) -> bool:
-    """Whether that postmaster has noted in its pid file that it accepts connections."""
+    """Returns True if that postmaster's pid file says that it accepts connections."""
     lines = _pid_file_lines(data)
     return len(lines) > 7 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 
 
 def end_servers(data: Path) -> list[int]:
-    """End what a former owner left running on the data folder, and remove its pid file; returns the ended pids.
+    """End the servers that a former owner left running on the data folder, and remove the pid file. Returns their pids.
 
-    Only for the owner of the data folder. The pid file alone proves nothing: its pid may be a stranger's by now.
+    Only the owner of the data folder may call it. The pid file alone proves nothing, because pids are reused.
 
     Raises:
-        SetupError: a process of that server does not even end when killed.
+        SetupError: a process of that server does not end even when killed.
     """
     pid_file = data / "postmaster.pid"
     if not pid_file.exists():
         return []
     first = "".join(_pid_file_lines(data)[:1]).strip()
     found = living = servers_of(data)
-    # Without its postmaster a server only needs a push; with it, a fast shutdown saves the next start a recovery.
+    # Without a postmaster, leftover processes need only a signal; with one, a fast shutdown saves a recovery.
     if any(str(process.pid) == first for process in living):
         living = _signal([process for process in living if str(process.pid) == first], living, signal.SIGINT, 2.5)
     for signal_, patience in ((signal.SIGQUIT, 0.5), (signal.SIGKILL, 0.5)):
         living = _signal(living, living, signal_, patience)
     if living:
         raise SetupError(f"{data}: process {living[0].pid} of a former server does not end")
-    # PostgreSQL itself would take a stranger of the same account under that pid for a running server.
+    # PostgreSQL would mistake a foreign process of the same account with that pid for a running server.
     pid_file.unlink(missing_ok=True)
     return [process.pid for process in found]
 
 
 def kill_servers(data: Path) -> None:
-    """Kill whatever works on a folder that is to be thrown away."""
+    """Kill every server process on a folder that is to be deleted."""
     living = servers_of(data)
     _signal(living, living, signal.SIGKILL, 1.0)
 
@@ -139,7 +139,7 @@ def _pid_file_lines(data: Path) -> list[str]:
 
 
 def _serves(process: psutil.Process, data: Path) -> bool:
-    """Whether it is a living PostgreSQL process of the data folder; a zombie is none."""
+    """Returns True if it is a running PostgreSQL process of the data folder, and not a zombie."""
     try:
         if process.name() not in {"postgres", "initdb"} or process.status() == psutil.STATUS_ZOMBIE:
             return False
@@ -152,7 +152,7 @@ def _serves(process: psutil.Process, data: Path) -> bool:
 def _signal(
     targets: list[psutil.Process], living: list[psutil.Process], number: signal.Signals, patience: float
 ) -> list[psutil.Process]:
-    """Signal the targets; which of `living` still live after at most `patience` seconds."""
+    """Signal the targets. Returns those of `living` that still run after at most `patience` seconds."""
     for process in targets:
         try:
             process.send_signal(number)

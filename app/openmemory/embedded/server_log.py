@@ -1,4 +1,4 @@
-"""The server's log file, bounded in size: the present file and one former."""
+"""The server's log file, bounded in size: the current file and the previous one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from openmemory.errors import SetupError
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes of a log file that starts the next one."""
+"""The size in bytes at which a log file is rotated."""
 
 
 def open_log(path: Path) -> int:
-    """A descriptor that appends to the log."""
+    """Returns a file descriptor that appends to the log."""
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def bound(path: Path, largest: int = LARGEST) -> None:
-    """Move the text to `….1` if it is too long; a running server goes on appending to the same, emptied file."""
+    """Copy the log to `….1` and empty it if it is too large. A running server continues to append to the same file."""
     try:
         if path.stat().st_size <= largest:
             return
@@ -31,7 +31,7 @@ def bound(path: Path, largest: int = LARGEST) -> None:
 
 
 def failure(path: Path, what: str) -> SetupError:
-    """An error that says what failed, with the last lines of the log."""
+    """Returns an error that says what failed, with the last lines of the log."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 4096))
         lines = file.read().decode(errors="replace").strip().splitlines()

@@ -1,4 +1,4 @@
-"""Private folders of unix sockets: in the data folder, or elsewhere if that path is too long."""
+"""Private folders for unix sockets: in the data folder, or elsewhere if that path is too long."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from openmemory.embedded.account import Account, obstacle
 from openmemory.errors import SetupError
 
 PORT = 5432
-"""Only part of the socket's name; nothing listens on TCP."""
+"""Only a part of the socket's name. Nothing listens on TCP."""
 
 _FILE = f".s.PGSQL.{PORT}"
 _LONGEST = 100
-"""Bytes of a socket's path that every platform takes (104 on macOS and 108 on Linux, with the final zero)."""
+"""The limit of a socket's path in bytes on all platforms (104 on macOS and 108 on Linux, with the final zero)."""
 
 
 def socket_folder(data_folder: Path, account: Account | None, purpose: str = "") -> Path:
-    """Where a socket of a data folder is, PostgreSQL's or that of another `purpose`: always the same answer.
+    """Returns the folder of a data folder's socket, for PostgreSQL or another `purpose`. The result never changes.
 
     Raises:
         SetupError: no folder has a path that is short enough.
@@ -38,10 +38,10 @@ def socket_folder(data_folder: Path, account: Account | None, purpose: str = "")
 
 
 def create(folder: Path, account: Account | None) -> None:
-    """Make the folder, for the server's account alone.
+    """Create the folder, accessible only to the server's account.
 
     Raises:
-        SetupError: somebody else made it before us, or others can enter it.
+        SetupError: another account created it, or others can enter it.
     """
     uid = account.uid if account else os.geteuid()
     try:
@@ -56,7 +56,7 @@ def create(folder: Path, account: Account | None) -> None:
 
 
 def remove(folder: Path, *, names: Sequence[str] = (_FILE, f"{_FILE}.lock")) -> None:
-    """Remove the folder with what a killed server leaves in it; one that is not there is fine."""
+    """Remove the folder and any files that a killed server left in it. Does nothing if it does not exist."""
     for name in names:
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir():
@@ -66,7 +66,7 @@ def remove(folder: Path, *, names: Sequence[str] = (_FILE, f"{_FILE}.lock")) -> 
 def _temporary_folders() -> list[Path]:
     try:
         return [Path(tempfile.gettempdir()), Path("/tmp")]  # noqa: S108 - ownership is checked in `create`
-    except FileNotFoundError:  # none can be written
+    except FileNotFoundError:  # none is writable
         return []
 
 

@@ -1,4 +1,4 @@
-"""A cache of what an embedder makes of queries, in front of any."""
+"""A cache of query embeddings for any embedder."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from openmemory.embeddings.port import Document, Embedder, Question
 
 
 class CachedEmbedder:
-    """Remembers what was made of the `size` most recently used queries; identical queries at once cost one embedding,
-    which is given up when all who wait for it have.
+    """Caches the embeddings of the `size` most recently used queries.
 
-    The arrays are shared between callers and therefore read-only. Failures are not remembered.
+    Identical concurrent queries cost one embedding, which is cancelled once every waiting caller has given up. Callers
+    share the arrays, so they are read-only. Failures are not cached.
     """
 
     def __init__(self, inner: Embedder, size: int = 4096) -> None:
@@ -27,17 +27,17 @@ class CachedEmbedder:
         self._running: dict[str, _Run] = {}
 
     async def dimension(self) -> int:
-        """Length of a vector."""
+        """The length of a vector."""
         return await self.inner.dimension()
 
     def known(self, text: str) -> Question | None:
-        """The query's vectors if it needs no embedding, read-only."""
+        """Returns the cached embedding of the query, read-only, or None."""
         if (found := self._made.get(text)) is not None:
             self._made.move_to_end(text)
         return found
 
     async def query(self, text: str) -> Question:
-        """The query's vectors, read-only."""
+        """Returns the embedding of the query, read-only."""
         if (known := self.known(text)) is not None:
             return known
         if (run := self._running.get(text)) is None:
@@ -45,32 +45,32 @@ class CachedEmbedder:
             run.task.add_done_callback(lambda _: self._finished(text, run))
         run.waiting += 1
         try:
-            # A caller that gives up must not take the vectors away from those who wait for the same text.
+            # A caller that gives up must not cancel the embedding for others who wait for the same text.
             return await asyncio.shield(run.task)
         finally:
             run.waiting -= 1
             if not run.waiting and not run.task.done():
-                # Whoever asks next starts anew.
+                # The next caller starts a new embedding.
                 self._running.pop(text)
                 run.task.cancel()
 
     async def documents(self, texts: Sequence[str]) -> list[Document]:
-        """Embed stored texts; they pass the cache by."""
+        """Embeds stored texts, without the cache."""
         return await self.inner.documents(texts)
 
     async def windows(self, texts: Sequence[str]) -> list[int]:
-        """Into how many windows each text is cut."""
+        """The number of chunks of each text."""
         return await self.inner.windows(texts)
 
     async def close(self) -> None:
-        """Forget everything and close the embedder."""
+        """Clears the cache and closes the embedder."""
         self._made.clear()
         await self.inner.close()
 
     def _finished(self, text: str, run: _Run) -> None:
         if self._running.get(text) is run:
             self._running.pop(text)
-        # Asking for the exception also marks it as seen when every caller has given up.
+        # Reading the exception also marks it as retrieved if every caller has given up.
         if run.task.cancelled() or run.task.exception() is not None:
             return
         made = run.task.result()
@@ -84,7 +84,7 @@ class CachedEmbedder:
 
 @dataclass(slots=True)
 class _Run:
-    """An embedding that is being made, and how many callers wait for it."""
+    """A running embedding, and the number of callers that wait for it."""
 
     task: asyncio.Task[Question]
     waiting: int = 0

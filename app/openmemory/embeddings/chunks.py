@@ -1,8 +1,8 @@
-"""Cutting long texts into overlapping windows, each of which gets a vector of its own. Pure.
+"""Cuts long texts into overlapping chunks, each with its own vector. Has no side effects.
 
-One vector for a whole conversation says what it is about on average, and a model reads only so far. With windows the
-search by meaning found 0.83 of the wanted conversations of 600 to 1,500 tokens among the best ten, with one vector
-each 0.61; the best window of a text counts.
+One vector for a whole conversation represents its average topic, and a model reads only a limited length. With chunks,
+dense search found 0.83 of the wanted conversations of 600 to 1,500 tokens among the best ten, compared to 0.61 with one
+vector each. The best chunk of a text counts.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 WINDOW = 128
-"""Tokens of a window, and of the longest text that is left whole."""
+"""The number of tokens of a chunk, and of the longest text that is not cut."""
 
 OVERLAP = 64
-"""Tokens that two neighbours share, so that what is said at the edge of one stands within the other."""
+"""The number of tokens that two neighbours share, so that text at the edge of one is inside the other."""
 
 MAX_WINDOWS = 32
-"""Windows of one text. Longer ones get longer windows, with the same share in common, and then less in common."""
+"""The maximum number of chunks of a text. Longer texts get longer chunks with the same share of overlap, then less
+overlap."""
 
 LONGEST = 238
-"""Tokens of the longest window: with `SLACK` more and two of its own that the packaged model puts around them, 256."""
+"""The tokens of the longest chunk: with `SLACK` more, and the two that the packaged model adds, 256."""
 
 SLACK = 16
-"""Tokens by which an edge moves back to where a word begins; a longer word is cut."""
+"""The maximum number of tokens by which an edge moves back to the beginning of a word. A longer word is cut."""
 
 CHARACTERS = 4
-"""Characters of a token of English, where no tokenizer is at hand."""
+"""The characters of an English token, used without a tokenizer."""
 
 
 class Cutting(NamedTuple):
-    """How texts are cut, all in one unit: tokens or characters."""
+    """The parameters for cutting texts, all in one unit: tokens or characters."""
 
     window: int
     overlap: int
@@ -42,7 +43,7 @@ class Cutting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What vectors are known by to be of this cutting: `128/64/238/32 tokens`."""
+        """The name that identifies vectors of this method: `128/64/238/32 tokens`."""
         return f"{self.window}/{self.overlap}/{self.longest}/{self.most} {self.unit}"
 
 
@@ -53,18 +54,19 @@ BY_CHARACTERS = Cutting(
 
 
 def stored_as(cutting: str, dimension: int) -> str:
-    """What vectors of `dimension` numbers are stored under: `128/64/238/32 tokens of 384`.
+    """The name that vectors of `dimension` numbers are stored with: `128/64/238/32 tokens of 384`.
 
-    Their bytes follow each other, so that those of another dimension could pass for more or fewer of this one.
+    The bytes of several vectors are concatenated, so vectors of another dimension could pass for more or fewer of this
+    one.
     """
     return f"{cutting} of {dimension}"
 
 
 def spans(count: int, cutting: Cutting, begins_word: Callable[[int], bool]) -> list[slice]:
-    """The windows of a text of `count` units: in order, overlapping or touching, the first from 0, at least one.
+    """The chunks of a text of `count` units: in order, overlapping or adjacent, the first from 0, at least one.
 
-    They are spread evenly and reach the end of the text unless it is longer than `most` of the longest windows side by
-    side. `begins_word` tells whether a word begins at a unit; edges move back there by up to `slack`.
+    They are spread evenly and reach the end of the text unless it is longer than `most` of the longest chunks side by
+    side. `begins_word` returns True if a word begins at a unit; edges move back there by up to `slack`.
     """
     if count <= cutting.window:
         return [slice(0, count)]
@@ -75,7 +77,7 @@ def spans(count: int, cutting: Cutting, begins_word: Callable[[int], bool]) -> l
     starts = [round(place * last / (number - 1)) for place in range(number)]
 
     def edge(at: int) -> int:
-        # Moving back is monotonous: what overlapped or touched does so still.
+        # Moving back is monotonic: chunks that overlapped or touched still do.
         if at in (0, count):
             return at
         back = range(at, max(-1, at - cutting.slack), -1)
@@ -85,15 +87,15 @@ def spans(count: int, cutting: Cutting, begins_word: Callable[[int], bool]) -> l
 
 
 def of_text(text: str, cutting: Cutting = BY_CHARACTERS) -> list[str]:
-    """The windows of a text, cut by characters where words begin."""
+    """The chunks of a text, cut by characters where words begin."""
     cut = spans(len(text), cutting, lambda at: text[at - 1].isspace() and not text[at].isspace())
     if len(cut) == 1:
         return [text]
-    # A stretch without a letter says nothing, and a provider may refuse it.
+    # A chunk without a letter carries no meaning, and a provider may reject it.
     return [part for part in (text[span] for span in cut) if part.strip()] or [text]
 
 
 def _width(count: int, cutting: Cutting) -> int:
-    """The width at which `most` windows, that have as large a share in common as usual, reach the end: if it may be."""
+    """The width at which `most` chunks with the usual share of overlap reach the end, up to the longest width."""
     step = 1 - cutting.overlap / cutting.window
     return min(cutting.longest, math.ceil(count / (1 + (cutting.most - 1) * step)))

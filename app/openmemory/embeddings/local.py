@@ -26,28 +26,31 @@ from openmemory.embeddings.query_thread import Questions, failed
 from openmemory.embeddings.tokens import Flags, Floats, coded, counting, owned, rotation, rounded, thinned
 
 MAX_TOKENS = 256
-"""Where the model was trained to stop reading (sentence-transformers' max_seq_length of this model)."""
+"""The token limit that the model was trained with (sentence-transformers' max_seq_length of this model)."""
 
 BATCH_TOKENS = 256
-"""Padded tokens of one run at most. Larger runs are not faster per token; they take memory and delay others."""
+"""The maximum number of padded tokens in a run. Larger runs are not faster per token, take more memory, and delay
+others."""
 
 RUN_TOKENS = 4
-"""What a run costs beside its tokens, in tokens: one core with VNNI took 0.34 ms a run and 0.11 ms a token."""
+"""The fixed cost of a run, in tokens: one core with VNNI took 0.34 ms a run and 0.11 ms a token."""
 
 TOGETHER = 128
-"""Documents tokenized together, so that windows of like length meet in one run."""
+"""The number of documents tokenized together, so that chunks of similar length share a run."""
 
 T = TypeVar("T")
 Number = TypeVar("Number", bound=np.generic)
 
 Ids = npt.NDArray[np.int64]
-"""Token ids, shape (texts, tokens), zeros after the last."""
+"""Token ids, shape (texts, tokens), padded with zeros."""
 
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """The token `ids` of a text or of a window of it, with those that the model puts before and after, and which of
-    them are `told` apart."""
+    """The token `ids` of a text or a chunk, with the tokens that the model adds before and after.
+
+    `told` are those that get vectors of their own.
+    """
 
     ids: Sequence[int]
     told: slice
@@ -55,13 +58,13 @@ class Framed:
 
 @dataclass(frozen=True, slots=True)
 class PackagedFile:
-    """A data file of this package. Without a `sha256` the one that the build has written beside it counts."""
+    """A data file of this package. Without a `sha256`, the build's checksum file beside it is used."""
 
     name: str
     sha256: str | None = None
 
     def verified(self) -> Path:
-        """The file's path, once its content is checked.
+        """Checks the file's content and returns its path.
 
         Raises:
             EmbedderUnavailable: the file is missing, cannot be read or is damaged.
@@ -86,7 +89,7 @@ TOKENIZER = PackagedFile("tokenizer.json", "be50c3628f2bf5bb5e3a7f17b1f74611b256
 
 
 def partition(lengths: Sequence[int]) -> list[slice]:
-    """Cut ascending token counts into runs of least total cost: padded tokens plus `RUN_TOKENS` for each run."""
+    """Cuts ascending token counts into runs of least total cost: padded tokens plus `RUN_TOKENS` for each run."""
     cost = [0.0]
     start_of = [0]
     for end in range(1, len(lengths) + 1):
@@ -105,7 +108,7 @@ def partition(lengths: Sequence[int]) -> list[slice]:
 
 
 class Model:
-    """The loaded tokenizer and network; safe to use from several threads. `tokenwise`: it tells of tokens too."""
+    """The loaded tokenizer and network, safe to use from several threads. `tokenwise`: tokens get vectors too."""
 
     def __init__(self, threads: int, *, tokenwise: bool = True) -> None:
         self._tokenizer: Tokenizer = Tokenizer.from_file(str(TOKENIZER.verified()))
@@ -114,33 +117,34 @@ class Model:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        # A spinning worker burns a core between two runs.
+        # A spinning worker uses a full core between two runs.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # The extended fusions make this graph 5 % slower, for one text as in batches.
+        # The extended fusions make this graph 5 % slower, both for one text and in batches.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        # Arena and pattern keep memory for every shape met; shapes vary with each run, and speed is the same without.
+        # Arena and pattern keep memory for every shape. Shapes vary with each run, and the speed is the same without
+        # them.
         options.enable_cpu_mem_arena = False
         options.enable_mem_pattern = False
         options.log_severity_level = 3
-        # By path: a session made from bytes keeps them, 23 MB.
+        # Loaded by path: a session made from bytes keeps them, 23 MB.
         self._session = onnxruntime.InferenceSession(str(MODEL.verified()), options, providers=["CPUExecutionProvider"])
         self.dimension = int(self._session.get_outputs()[0].shape[-1])
         self._tokenwise = tokenwise
         if tokenwise:
-            # OpenBLAS divides a product of matrices among threads, which wait for each other by spinning: what takes a
-            # tenth of a millisecond takes several where the cores are busy, and next to a fork it may never end.
+            # OpenBLAS splits a matrix product among threads, which spin while they wait for each other. A product that
+            # takes a tenth of a millisecond then takes several on busy cores, and may never end next to a fork.
             threadpool_limits(1, user_api="blas")
             self._counting = counting(self._tokenizer.get_vocab(), self._tokenizer.get_added_tokens_decoder())
             self._rotation = rotation(self.dimension)
         _return_free_memory()
 
     def encode(self, texts: Sequence[str]) -> list[Framed]:
-        """Token ids, at most `MAX_TOKENS` a text: what queries are known by."""
+        """Token ids, at most `MAX_TOKENS` a text. The ids identify queries."""
         first = slice(0, MAX_TOKENS - 2)
         return [_framed(encoding, first, first) for encoding in self._encoded(texts)]
 
     def cut(self, texts: Sequence[str]) -> list[list[Framed]]:
-        """Token ids of each text's windows."""
+        """The token ids of each text's chunks."""
         return [
             [_framed(encoding, span, told) for span, told in zip(cut, owned(cut), strict=True)]
             for encoding in self._encoded(texts)
@@ -148,16 +152,16 @@ class Model:
         ]
 
     def windows(self, texts: Sequence[str]) -> list[int]:
-        """Into how many windows each text is cut."""
+        """The number of chunks of each text."""
         return [len(_spans(encoding)) for encoding in self._encoded(texts)]
 
     def _encoded(self, texts: Sequence[str]) -> Iterator[Encoding]:
-        # One by one: encode_batch starts a thread pool, which complains on standard error when the process forks.
-        # A lone surrogate, which JSON can carry, is no UTF-8 and would be refused.
+        # One by one: encode_batch starts a thread pool, which warns on standard error when the process forks. A lone
+        # surrogate, which JSON can contain, is not valid UTF-8 and would be rejected.
         return (self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")) for text in texts)
 
     def run(self, encodings: Sequence[Framed]) -> list[Question]:
-        """What questions are: the mean of all vectors of tokens, normalised, and those of tokens that count."""
+        """Embeds questions: the normalised mean of all token vectors, and the vectors of tokens that count."""
         unit, hidden, ids, told = self._computed(encodings)
         if not self._tokenwise:
             return [Question(vector, None) for vector in unit]
@@ -168,7 +172,7 @@ class Model:
         return [Question(vector, of) for vector, of in zip(unit, _split(tokens, told), strict=True)]
 
     def read(self, encodings: Sequence[Framed]) -> list[tuple[Vector, Codes | None]]:
-        """What windows of texts are: the mean of all vectors of tokens, normalised, and codes of those that count."""
+        """Embeds chunks of texts: the normalised mean of all token vectors, and the codes of tokens that count."""
         unit, hidden, ids, told = self._computed(encodings)
         if not self._tokenwise:
             return [(vector, None) for vector in unit]
@@ -177,7 +181,7 @@ class Model:
         return list(zip(unit, _split(codes, told), strict=True))
 
     def _computed(self, encodings: Sequence[Framed]) -> tuple[Vectors, Floats, Ids, Flags]:
-        """The means, the vectors of all tokens, their ids, and which of them are told."""
+        """The means, the vectors of all tokens, their ids, and which of them are `told`."""
         longest = max(len(one.ids) for one in encodings)
         ids = np.zeros((len(encodings), longest), dtype=np.int64)
         mask = np.zeros_like(ids)
@@ -193,15 +197,15 @@ class Model:
 
 
 _models: WeakValueDictionary[tuple[int, bool], Model] = WeakValueDictionary()
-"""The models that somebody in this process uses: whoever wants one like it shares it, and loads no other."""
+"""The models in use in this process. Embedders with equal parameters share one."""
 _loading = threading.Lock()
 
 
 class LocalEmbedder:
-    """Embeds with the packaged model; `threads` work on one run. `tokenwise`: tokens get vectors too.
+    """Embeds with the packaged model. `threads` work on one run. `tokenwise`: tokens get vectors too.
 
     Queries and documents have a thread each, so that a query never waits behind a bulk import. Queries that arrive
-    while others are embedded share the next run. The constructor is instant: the first call loads the model.
+    during a run share the next one. The constructor returns at once: the first call loads the model.
     """
 
     model = PACKAGED
@@ -215,22 +219,22 @@ class LocalEmbedder:
         self._questions = Questions(self._loaded, _runs)
 
     async def warm(self) -> None:
-        """Load the model and run it once, so that the first query is as fast as the others."""
+        """Loads the model and runs it once, so that the first query is as fast as the others."""
         await self.query("warm")
 
     async def dimension(self) -> int:
-        """Length of a vector, as the network states it; loads the model."""
+        """The length of a vector as stated by the network. Loads the model."""
         model = self._model
         if model is None:
             model = await self._off_loop(self._loaded)
         return model.dimension
 
     async def query(self, text: str) -> Question:
-        """Embed one query."""
+        """Embeds one query."""
         return await self._questions.ask(text)
 
     async def documents(self, texts: Sequence[str]) -> list[Document]:
-        """Embed stored texts."""
+        """Embeds stored texts."""
         found: list[Document] = []
         for start in range(0, len(texts), TOGETHER):
             found += await self._documents(texts[start : start + TOGETHER])
@@ -239,11 +243,11 @@ class LocalEmbedder:
         return found
 
     async def windows(self, texts: Sequence[str]) -> list[int]:
-        """Into how many windows each text is cut."""
+        """The number of chunks of each text."""
         return await self._off_loop(lambda: self._loaded().windows(texts))
 
     async def close(self) -> None:
-        """Stop both threads once they have done what they were given; whoever comes later gets EmbedderUnavailable."""
+        """Stops both threads after they finish their pending work. Later calls raise `EmbedderUnavailable`."""
         await self._questions.close()
         await asyncio.to_thread(self._for_documents.shutdown)
         self._model = None
@@ -254,7 +258,7 @@ class LocalEmbedder:
         vectors = np.empty((len(every), await self.dimension()), dtype=np.float32)
         codes: list[Codes | None] = [None] * len(every)
         for rows in _runs(every):
-            # One hop to the thread for each run: other callers' documents take turns, and cancelling stops here.
+            # Each run is a separate call to the thread: other callers' documents take turns, and cancelling stops here.
             made = await self._off_loop(
                 lambda rows=rows: self._loaded().read([every[row] for row in rows]),  # type: ignore[misc]
             )
@@ -286,31 +290,31 @@ class LocalEmbedder:
 
 
 def _split(rows: npt.NDArray[Number], told: Flags) -> list[npt.NDArray[Number]]:
-    """Rows of the tokens that are told, by text."""
+    """The rows of `told` tokens, split by text."""
     return np.split(rows, np.cumsum(told.sum(axis=1))[:-1])
 
 
 def _whole(parts: Sequence[Codes | None]) -> Codes | None:
-    """The tokens of a text from those of its windows."""
+    """Combines the tokens of a text's chunks."""
     told = [part for part in parts if part is not None]
     return thinned(np.concatenate(told)) if told else None
 
 
 def _runs(encodings: Sequence[Framed]) -> list[list[int]]:
-    """Rows that are embedded together: alike in length, shortest first."""
+    """Groups rows of similar length for embedding, shortest first."""
     lengths = [len(one.ids) for one in encodings]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     return [order[run] for run in partition([lengths[row] for row in order])]
 
 
 def _spans(encoding: Encoding) -> list[slice]:
-    """The windows of a text among its tokens, not counting the two around them."""
+    """The chunks of a text as slices of its tokens, without the two that the model adds."""
     words = encoding.word_ids[1:-1]
     return spans(len(words), BY_TOKENS, lambda at: words[at] != words[at - 1])
 
 
 def _framed(encoding: Encoding, span: slice, told: slice) -> Framed:
-    """The tokens of a window between the two that the model puts around a text, of which it tells those of `told`."""
+    """The tokens of a chunk, framed by the two that the model adds. `told` limits those that get their own vectors."""
     ids = encoding.ids
     inner = ids[span.start + 1 : min(span.stop + 1, len(ids) - 1)]
     first, last = told.start - span.start, min(told.stop - span.start, len(inner))
@@ -318,7 +322,7 @@ def _framed(encoding: Encoding, span: slice, told: slice) -> Framed:
 
 
 def _return_free_memory() -> None:
-    """Give the allocator's free pages back to the system: loading leaves 60 MB of them behind, documents 80 MB."""
+    """Returns the allocator's free pages to the system: loading leaves 60 MB of them, documents leave 80 MB."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

@@ -1,4 +1,4 @@
-"""Which embedder the settings ask for."""
+"""Opens the embedder that the settings select."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import Document, Embedder, EmbedderUnavailable, Question
 
 PACKAGED = ("all-MiniLM-L6-v2-int8", "all-MiniLM-L6-v2")
-"""Names of the packaged model."""
+"""The names of the packaged model."""
 
 
 def default_model(provider: str) -> str:
-    """The model that a provider is asked for where none is named; empty: it has to be named."""
+    """The default model of a provider. Empty if the settings must name one."""
     if provider == "local":
         return PACKAGED[0]
     from openmemory.embeddings.providers import PROVIDERS
@@ -33,13 +33,14 @@ def open_embedder(
     trusted: bool = True,
     tokenwise: bool = True,
 ) -> CachedEmbedder:
-    """The configured embedder behind a cache of query vectors; returns at once, the model loads with the first call.
+    """Returns the configured embedder behind a cache of query vectors.
 
-    `trusted`: an administrator wrote its address into the settings, so that it may be a private one. `tokenwise`: it
-    gives tokens vectors too, if it can.
+    Returns at once; the first call loads the model. `trusted` means that an administrator wrote the address into the
+    settings, so a private address is allowed. `tokenwise` means that tokens get vectors too, if the embedder can make
+    them.
 
     Raises:
-        SetupError: no such provider, or a setting that it has no use for.
+        SetupError: the provider does not exist, or does not support a setting.
     """
     inner: Embedder
     if settings.provider == "local":
@@ -54,7 +55,7 @@ def open_embedder(
 
 
 def without_secrets(settings: EmbedderSettings) -> dict[str, Any]:
-    """What it takes to ask the same model again, but for keys and passwords."""
+    """The settings needed to use the same model again, without keys and passwords."""
     address = urlsplit(settings.base_url)
     if address.password is not None:
         address = address._replace(netloc=address.netloc.rpartition("@")[2])
@@ -67,7 +68,7 @@ def without_secrets(settings: EmbedderSettings) -> dict[str, Any]:
 
 
 class Absent:
-    """A model that cannot be asked: every call says why."""
+    """An embedder that cannot be used. Every call fails with the reason."""
 
     cutting = ""
     tokenwise = False
@@ -77,7 +78,7 @@ class Absent:
         self._why = why
 
     async def dimension(self) -> int:
-        """See `Embedder`; so are the methods below."""
+        """See `Embedder`, also for the methods below."""
         raise self._error()
 
     async def query(self, _text: str) -> Question:

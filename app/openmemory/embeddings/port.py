@@ -1,4 +1,4 @@
-"""Texts in, unit vectors out."""
+"""The embedder interface: texts in, unit vectors out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 PACKAGED = "all-MiniLM-L6-v2-int8"
-"""Name of the model that comes with the service."""
+"""The name of the model that comes with the service."""
 
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (dimension,), of unit length."""
@@ -18,64 +18,63 @@ Vectors = npt.NDArray[np.float32]
 """Embeddings, shape (texts, dimension), rows of unit length."""
 
 Tokens = npt.NDArray[np.int8]
-"""Embeddings of a question's tokens, as far as they count (`embeddings.tokens`), shape (tokens, dimension): 127
-times unit vectors, rounded; zeros for numbers. There may be none."""
+"""Embeddings of a question's tokens that count (`embeddings.tokens`), shape (tokens, dimension): unit vectors times
+127, rounded, and zeros for numbers. May be empty."""
 
 Codes = npt.NDArray[np.uint8]
-"""Embeddings of a text's tokens, as far as they count, shape (tokens, CODE): a bit for the sign of each number. A text
-may have none."""
+"""Embeddings of a text's tokens that count, shape (tokens, CODE): one bit for the sign of each number. May be empty."""
 
 CODE = 48
-"""Bytes of a token. Whoever changes what they are made by empties the table `embedding_tokens`: its rows do not say
-what made them."""
+"""Bytes per token. A change to the encoding must empty the table `embedding_tokens`: its rows do not record how they
+were encoded."""
 
 
 class EmbedderUnavailable(Exception):
-    """The model does not load, does not answer in time, or answers garbage. Text search must do."""
+    """The model does not load, does not answer in time, or returns invalid vectors. Search falls back to text."""
 
 
 class Question(NamedTuple):
-    """What a model makes of a search query; `tokens` are None where it tells nothing of tokens."""
+    """The embedding of a search query. `tokens` is None if the model returns no token vectors."""
 
     vector: Vector
     tokens: Tokens | None
 
 
 class Document(NamedTuple):
-    """What a model makes of a stored text: vectors of its `windows`, shape (windows, dimension), and of its tokens."""
+    """The embedding of a stored text: the vectors of its `windows`, shape (windows, dimension), and of its tokens."""
 
     windows: Vectors
     tokens: Codes | None
 
 
 class Embedder(Protocol):
-    """Every method raises `EmbedderUnavailable` for whatever the model or provider throws."""
+    """The embedder interface. Every method raises `EmbedderUnavailable` for any error of the model or provider."""
 
     model: str
-    """Stable name of the model; part of the collection's name and of the key of stored vectors."""
+    """The stable name of the model. Part of the collection's name and of the key of stored vectors."""
 
     cutting: str
-    """Name of the way in which long texts are cut; stored with their vectors (`windows.stored_as`)."""
+    """The name of the method that cuts long texts into chunks. Stored with their vectors (`windows.stored_as`)."""
 
     tokenwise: bool
-    """Whether what it makes of texts has `tokens`."""
+    """True if its embeddings have `tokens`."""
 
     async def dimension(self) -> int:
-        """Length of a vector; asked of the model, never assumed."""
+        """The length of a vector, always read from the model."""
         ...
 
     async def query(self, text: str) -> Question:
-        """Embed one search query. Goes before waiting documents."""
+        """Embeds one search query. Takes priority over waiting documents."""
         ...
 
     async def documents(self, texts: Sequence[str]) -> list[Document]:
-        """Embed stored texts in batches off the event loop."""
+        """Embeds stored texts in batches, off the event loop."""
         ...
 
     async def windows(self, texts: Sequence[str]) -> list[int]:
-        """Into how many windows each text is cut, which embeds nothing."""
+        """The number of chunks of each text. Embeds nothing."""
         ...
 
     async def close(self) -> None:
-        """Release threads, sessions and connections."""
+        """Releases threads, sessions and connections."""
         ...

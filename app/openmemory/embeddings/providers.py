@@ -1,4 +1,4 @@
-"""Any embedder of mem0 (OpenAI-compatible servers, Ollama ...) as ours: with deadlines and checks, no telemetry."""
+"""Wraps any embedder of mem0 (OpenAI-compatible servers, Ollama ...) with deadlines and checks, without telemetry."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from openmemory.errors import SetupError
 from openmemory.resilience.daemon_threads import in_daemon
 
 DOCUMENT_BATCH = 64
-"""Windows in one request, about 8,000 tokens; OpenAI takes 300,000."""
+"""The number of chunks in one request: about 8,000 tokens. OpenAI accepts 300,000."""
 
 DOCUMENT_PATIENCE = 6.0
-"""A batch of documents may take this many deadlines of a query."""
+"""The deadline of a batch of documents, as a multiple of a query's deadline."""
 
 CONCURRENT_QUERIES = 8
-"""Queries under way at once; more wait, within their deadline."""
+"""The maximum number of concurrent queries. Others wait, within their deadline."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What mem0 calls the settings of one provider.
+    """The names that mem0 uses for the settings of one provider.
 
-    `model` is named on every start, so that another default in another version of mem0 cannot mix two models' vectors.
+    Every start passes `model` explicitly, so that a new default in another version of mem0 cannot mix the vectors of
+    two models.
     """
 
     model: str
@@ -62,18 +63,18 @@ PROVIDERS = {
 
 
 def prepare_mem0(data_dir: Path) -> None:
-    """Keep mem0 from writing into the user's home folder; call this before importing it."""
+    """Prevents mem0 from writing into the user's home folder. Call this before importing mem0."""
     os.environ["MEM0_DIR"] = str(data_dir / "mem0")
 
 
 class ProviderEmbedder:
-    """Embeds through mem0's `EmbedderFactory`. The constructor is instant: mem0 is imported by the first call.
+    """Embeds through mem0's `EmbedderFactory`. The constructor returns at once: the first call imports mem0.
 
-    There is no tokenizer at hand: long texts are cut by characters, and their windows sent as texts of their own.
+    No tokenizer is available, so long texts are cut by characters, and their chunks are sent as separate texts.
 
     Raises:
-        SetupError: no such provider, no model where the provider has no default, an address it does not take or that
-            must not be reached.
+        SetupError: the provider does not exist, no model is named and the provider has no default, or the address is
+            one that the provider does not take or that must not be reached.
     """
 
     cutting = chunks.BY_CHARACTERS.name
@@ -99,19 +100,19 @@ class ProviderEmbedder:
         self._closed = False
 
     async def dimension(self) -> int:
-        """Length of a vector, found by embedding one word."""
+        """The length of a vector, found by embedding one word."""
         if self._size is None:
-            # The first call imports mem0 too, which takes seconds on a busy machine.
+            # The first call also imports mem0, which takes seconds on a busy machine.
             await self._embed("dimension", self._settings.timeout * DOCUMENT_PATIENCE)
-        assert self._size is not None  # set by every vector that was accepted
+        assert self._size is not None  # set by every accepted vector
         return self._size
 
     async def query(self, text: str) -> Question:
-        """Embed one query within the configured deadline."""
+        """Embeds one query within the configured deadline."""
         return Question(await self._embed(text, self._settings.timeout), None)
 
     async def documents(self, texts: Sequence[str]) -> list[Document]:
-        """Embed stored texts, each as its windows, one batch after the other, each with its own deadline."""
+        """Embeds stored texts as chunks, one batch after the other, each with its own deadline."""
         if not texts:
             return []
         cut = [chunks.of_text(_utf8(text)) for text in texts]
@@ -129,13 +130,13 @@ class ProviderEmbedder:
         return [Document(one, None) for one in vectors]
 
     async def windows(self, texts: Sequence[str]) -> list[int]:
-        """Into how many windows each text is cut."""
+        """The number of chunks of each text."""
         return [len(chunks.of_text(_utf8(text))) for text in texts]
 
     async def close(self) -> None:
-        """Close the provider's connections; calls under way end by their deadline."""
+        """Closes the provider's connections. Running calls end by their deadline."""
         self._closed = True
-        # A thread that is importing native libraries when the interpreter exits would abort the process.
+        # A thread that imports native libraries while the interpreter exits would abort the process.
         await asyncio.to_thread(self._importing.acquire)
         self._importing.release()
         clients, self._clients = self._clients, None
@@ -151,7 +152,7 @@ class ProviderEmbedder:
         return vector
 
     async def _ask(self, slots: asyncio.Semaphore, deadline: float, function: Callable[[], T]) -> T:
-        """Run a blocking call in a thread; whatever it throws becomes `EmbedderUnavailable`."""
+        """Runs a blocking call in a thread. Any exception becomes `EmbedderUnavailable`."""
         failure: str
         try:
             async with asyncio.timeout(deadline):
@@ -161,17 +162,17 @@ class ProviderEmbedder:
             failure = f"no answer within {deadline:g} s"
         except Exception as error:
             failure = self._told(error)
-        # Outside of the handler: an exception that chains the provider's would carry its words, and so the key.
+        # Raised outside the handler: a chained exception of the provider would contain its message, and so the key.
         raise EmbedderUnavailable(f"embedder {self._settings.provider}: {failure}")
 
     def _opened(self) -> tuple[Any, Any]:
-        """mem0's embedder for queries and the same for documents, which differ in their patience only."""
+        """The mem0 embedders for queries and for documents, which differ only in their timeouts."""
         with self._opening:
             if self._closed:
                 raise EmbedderUnavailable("closed")
             if self._clients is None:
                 patience = self._settings.timeout, self._settings.timeout * DOCUMENT_PATIENCE
-                # What no configuration names is the provider's own address, or its environment's.
+                # Without a configured address, the address comes from the provider or the environment.
                 trusted = self._trusted or not self._settings.base_url
                 self._clients = http_clients.opened(
                     self._factory(), self._settings.provider, self._config, self._egress, patience, trusted=trusted
@@ -188,7 +189,7 @@ class ProviderEmbedder:
             return EmbedderFactory
 
     def _checked(self, raw: object, count: int) -> Vectors:
-        """The vectors, if they are what was asked for, at unit length."""
+        """Validates the vectors and returns them at unit length."""
         try:
             vectors = np.array(raw, dtype=np.float64)
         except (TypeError, ValueError):
@@ -208,30 +209,30 @@ class ProviderEmbedder:
         return EmbedderUnavailable(f"embedder {self._settings.provider} answered {what}")
 
     def _told(self, error: Exception) -> str:
-        """One line about a failure, without anything secret."""
+        """One line about a failure, without secrets."""
         if isinstance(error, EmbedderUnavailable):
             return str(error)
-        if isinstance(error.__cause__, EgressRefused):  # OpenAI's client calls it a connection error
+        if isinstance(error.__cause__, EgressRefused):  # OpenAI's client reports it as a connection error
             error = error.__cause__
         status = getattr(error, "status_code", None)
         if status in (401, 403):
-            return f"the key was refused ({status})"  # such answers tend to quote parts of the key
+            return f"the key was refused ({status})"  # such answers often quote parts of the key
         words = " ".join(str(error).split())
         for secret in self._secrets():
             words = words.replace(secret, "***")
         return f"{type(error).__name__}: {words[:300]}"
 
     def _secrets(self) -> list[str]:
-        """What must not be told, longest first: one may be part of another."""
+        """The secrets to remove from messages, longest first, because one may be part of another."""
         found = {self._settings.api_key.get_secret_value(), urlsplit(self._settings.base_url).password or ""} - {""}
-        # The providers' libraries read keys from the environment too; short values there are words rather than keys.
+        # The providers' libraries also read keys from the environment. Short values there are words rather than keys.
         names = ("_KEY", "_SECRET", "_TOKEN")
         found |= {value for name, value in os.environ.items() if name.endswith(names) and len(value) >= 8}
         return sorted(found, key=len, reverse=True)
 
 
 def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:
-    """The settings in mem0's words."""
+    """The settings in the format of mem0."""
     provider = PROVIDERS.get(settings.provider)
     if provider is None:
         raise SetupError(
@@ -243,7 +244,7 @@ def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:
     config: dict[str, Any] = {"model": model}
     key = settings.api_key.get_secret_value()
     if settings.base_url and not key and (settings.provider == "openai" or not trusted):
-        # Else the provider's own key, if the environment has one, would be sent to a stranger.
+        # Otherwise a key of the provider in the environment would be sent to an unrelated server.
         key = "none"
     if key:
         config["api_key"] = key
@@ -261,7 +262,7 @@ def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:
 
 
 def _check_address(address: str, egress: Egress, *, trusted: bool) -> None:
-    """Refuse at the start what no request could reach. Ollama takes `host:port` too; names are looked up when used."""
+    """Rejects an address that no request could reach. Ollama also accepts `host:port`; names are resolved on use."""
     if not address:
         return
     try:
@@ -273,5 +274,5 @@ def _check_address(address: str, egress: Egress, *, trusted: bool) -> None:
 
 
 def _utf8(text: str) -> str:
-    # A lone surrogate, which JSON can carry, is no UTF-8: clients fail on it in many ways.
+    # JSON can contain lone surrogates, which are not valid UTF-8. Clients fail on them in various ways.
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""A thread that embeds queries, those that wait together in one run.
+"""A thread that embeds queries. Those that wait at the same time share a run.
 
-It takes its work from a queue and hands what it makes to the event loop itself: two hops fewer than an executor's, each
-of which would leave the thread idle until a busy loop gets round to it.
+It reads its work from a queue and passes results to the event loop directly. This saves two hops of an executor, each
+of which would leave the thread idle until a busy loop responds.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from openmemory.embeddings.port import EmbedderUnavailable, Question
 
 
 class Network(Protocol):
-    """What turns texts into vectors, by way of token ids in a form of its own."""
+    """Converts texts to embeddings, through token ids in a form of its own."""
 
     def encode(self, texts: Sequence[str]) -> list[Any]:
-        """Token ids of each text."""
+        """The token ids of each text."""
 
     def run(self, encodings: Sequence[Any]) -> list[Question]:
-        """What it makes of the texts."""
+        """The embeddings of the texts."""
 
 
 class _Waiting:
-    """A text, and who waits for its vectors."""
+    """A text, and the future for its embedding."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -35,7 +35,7 @@ class _Waiting:
         self.answer: asyncio.Future[Question] = self._loop.create_future()
 
     def settle(self, outcome: Question | EmbedderUnavailable) -> None:
-        """Called in the thread; the answer arrives in the loop, if that still runs."""
+        """Called in the thread. The answer arrives in the loop, if that still runs."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, outcome)
 
@@ -51,7 +51,7 @@ class _Waiting:
 class Questions:
     """The queue and its thread, which starts with the first query.
 
-    `network` gives the loaded network and may load it; `runs` says which rows of a batch are embedded together.
+    `network` returns the loaded network and may load it; `runs` selects which rows of a batch are embedded together.
     """
 
     def __init__(self, network: Callable[[], Network], runs: Callable[[Sequence[Any]], list[list[int]]]) -> None:
@@ -62,10 +62,10 @@ class Questions:
         self._closed = False
 
     async def ask(self, text: str) -> Question:
-        """What the network makes of a query.
+        """Returns the embedding of a query.
 
         Raises:
-            EmbedderUnavailable: the network cannot be loaded or fails, or this is closed.
+            EmbedderUnavailable: the network cannot be loaded or fails, or this object is closed.
         """
         if self._closed:
             raise EmbedderUnavailable("the packaged model is closed")
@@ -77,7 +77,7 @@ class Questions:
         return await waiting.answer
 
     async def close(self) -> None:
-        """End the thread once it has answered what it was asked."""
+        """Ends the thread after it has answered all queries."""
         self._closed = True
         if self._thread is not None:
             self._queue.put(None)
@@ -100,15 +100,15 @@ class Questions:
             encodings = network.encode([waiting.text for waiting in batch])
             for rows in self._runs(encodings):
                 for row, made in zip(rows, network.run([encodings[row] for row in rows]), strict=True):
-                    # Copies, so that a kept vector does not keep its whole batch.
+                    # Copies, so that a kept vector does not keep its whole batch in memory.
                     tokens = None if made.tokens is None else made.tokens.copy()
                     batch[row].settle(Question(made.vector.copy(), tokens))
-        except BaseException as error:  # the tokenizer may panic, which is no Exception; the thread must live on
+        except BaseException as error:  # the tokenizer may panic, which is not an Exception; the thread must survive
             words = str(error) if isinstance(error, EmbedderUnavailable) else failed(error)
-            for waiting in batch:  # each its own exception: tracebacks grow with every raise
+            for waiting in batch:  # a separate exception for each: tracebacks grow with every raise
                 waiting.settle(EmbedderUnavailable(words))
 
 
 def failed(error: BaseException) -> str:
-    """What is said when the network itself fails."""
+    """The error message for a failure of the network itself."""
     return f"the packaged model failed: {type(error).__name__}: {error}"

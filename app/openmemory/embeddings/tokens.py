@@ -1,10 +1,10 @@
-"""Vectors of single tokens, small enough to be stored: which tokens count, and what is kept of them. Pure.
+"""Token vectors, small enough to be stored: selects which tokens count and encodes them. Has no side effects.
 
-A network makes a vector of each token and pools them into one for the text. What a single word of a question is near to
-is lost there; it is what late interaction compares (`search.late`). Of a stored token only the signs of its numbers
-are kept, after a rotation that makes them alike and independent; the question's keep their sizes, so that what is
-compared is still near to the cosine (as in asymmetric hashing; Gao and Long 2024, "RaBitQ", bound the error). Measured,
-384 signs tell more than 64 numbers of a byte each.
+A network computes a vector for each token and pools them into one for the text. Pooling loses what a single word of a
+question is near to. Late interaction compares exactly that (`search.late`). Of a stored token, only the signs of its
+numbers are kept, after a rotation that makes them alike and independent. The question's tokens keep their magnitudes,
+so that the comparison still approximates the cosine (as in asymmetric hashing; Gao and Long 2024, "RaBitQ", bound the
+error). In measurements, 384 signs carry more information than 64 numbers of a byte each.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy.typing as npt
 from openmemory.embeddings.port import Codes, Tokens
 
 MOST = 512
-"""Tokens of one text. Of longer ones every so-manieth stands for its neighbours, whose vectors know of it: what is said
-late in a text is found as what is said first."""
+"""The maximum number of tokens of one text. Longer texts are sampled evenly: the vectors of neighbouring tokens know of
+each other, and the end of a text is found as well as its beginning."""
 
 _SEED = 20_251_122
 _LARGEST = 127
@@ -33,8 +33,8 @@ _SAY_NOTHING = frozenset(
     would you your yours d ll m re s t ve
     """.split()  # noqa: SIM905 - a column of a hundred would be no easier to read
 )
-"""Words of English that hold sentences together. They are nearly half of the tokens, and are near to each other in any
-two texts; what is left of a text tells as much, in half the room."""
+"""English function words. They are nearly half of the tokens, and are near to each other in any two texts. The rest of
+a text carries as much information in half the space."""
 
 Floats = npt.NDArray[np.float32]
 
@@ -44,30 +44,31 @@ Flags = npt.NDArray[np.bool_]
 def rotation(dimension: int) -> Floats:
     """A fixed orthogonal matrix, shape (dimension, dimension).
 
-    The Q of a Gaussian matrix, uniformly distributed (Stewart 1980). The same on every machine and with every version:
-    codes are stored, and compared with questions that are asked years later.
+    The Q of a Gaussian matrix, uniformly distributed (Stewart 1980). It is the same on every machine and in every
+    version: codes are stored, and compared with questions years later.
     """
-    # `default_rng` may draw other numbers in another version of NumPy, which `RandomState` never does.
+    # `default_rng` may draw other numbers in another version of NumPy; `RandomState` never does.
     gaussian = np.random.RandomState(_SEED).standard_normal((dimension, dimension))
     q, r = np.linalg.qr(gaussian)
-    # The signs of the columns are LAPACK's choice.
+    # LAPACK chooses the signs of the columns.
     found: Floats = (q * np.sign(np.diag(r))).astype(np.float32)
     return found
 
 
 class Counting(NamedTuple):
-    """Which token ids are parts of `words`, and which of `numbers`; the others are signs. Shape (vocabulary,) each."""
+    """Flags for the token ids that are parts of `words` and of `numbers`; the others are signs. Shape (vocabulary,)
+    each."""
 
     words: Flags
     numbers: Flags
 
 
 def counting(vocabulary: Mapping[str, int], special: Iterable[int]) -> Counting:
-    """What counts of a vocabulary: nothing of the `special` ids, no word that says nothing, and what holds a digit as a
-    number.
+    """Selects the tokens of a vocabulary that count: no `special` ids and no function words. Tokens with a digit are
+    numbers.
 
-    Numbers are a matter of the search by words: pieces such as `32` and `00` are near to any other number. So texts
-    tell nothing of them, and in a question they are zero: near to nothing, they leave their part of it undecided.
+    Numbers are left to lexical search: pieces such as `32` and `00` are near to any other number. So the codes of texts
+    leave them out, and in a question they are zero: near to nothing, they leave their part of the question undecided.
     """
     size = max(vocabulary.values(), default=-1) + 1
     words, numbers = np.zeros(size, dtype=np.bool_), np.zeros(size, dtype=np.bool_)
@@ -79,7 +80,7 @@ def counting(vocabulary: Mapping[str, int], special: Iterable[int]) -> Counting:
 
 
 def rounded(rotated: Floats) -> Tokens:
-    """127 times the unit vectors of tokens, rounded; one without a direction stays zero."""
+    """The unit vectors of tokens times 127, rounded. A vector without a direction stays zero."""
     norms = np.linalg.norm(rotated, axis=1, keepdims=True)
     unit = np.divide(rotated, norms, out=np.zeros_like(rotated), where=norms > 0)
     found: Tokens = np.rint(unit * _LARGEST).astype(np.int8)
@@ -87,12 +88,12 @@ def rounded(rotated: Floats) -> Tokens:
 
 
 def coded(rotated: Floats) -> Codes:
-    """A bit for each number of tokens that is above zero, shape (tokens, dimension / 8)."""
+    """One bit for each number of the tokens, set if it is above zero, shape (tokens, dimension / 8)."""
     return np.packbits(rotated > 0, axis=1)
 
 
 def cosines(question: Tokens, codes: Codes) -> Floats:
-    """About the cosines of a text's tokens and a question's, shape (text's, question's), those below 0 as 0.
+    """The approximate cosines of a text's tokens and a question's, shape (text's, question's), negative ones as 0.
 
         cosine = q · sign(d) / √dimension / √(2/π)
 
@@ -102,24 +103,24 @@ def cosines(question: Tokens, codes: Codes) -> Floats:
     dimension = question.shape[1]
     bits = np.unpackbits(codes, axis=1, count=dimension).astype(np.float32)
     turned = question.astype(np.float32).T
-    # Twice the sum over what is above zero, less the sum over all, is that over the signs.
+    # Twice the sum over the positive numbers, less the sum over all, is the sum over the signs.
     near = 2 * (bits @ turned) - turned.sum(axis=0)
     found: Floats = np.clip(near / (_LARGEST * np.sqrt(dimension * 2 / np.pi)), 0.0, 1.0)
     return found
 
 
 def thinned(tokens: Codes) -> Codes:
-    """`MOST` of them at most, evenly spread, with the first and the last."""
+    """At most `MOST` of the tokens, evenly spread, with the first and the last."""
     if len(tokens) <= MOST:
         return tokens
     return tokens[np.linspace(0, len(tokens) - 1, MOST).round().astype(np.intp)]
 
 
 def owned(cut: Sequence[slice]) -> list[slice]:
-    """Which tokens of each window are told by it: all of the text once, though windows overlap.
+    """The tokens of each chunk that it represents: each token of the text once, although chunks overlap.
 
-    Those that two windows share are told by the one that knows more of what stands around them: the middle of what is
-    shared divides them.
+    The middle of an overlap divides it between its two chunks, so that each token belongs to the chunk with more
+    context around it.
     """
     inner = [(one.stop + next_.start) // 2 for one, next_ in pairwise(cut)]
     edges = [cut[0].start, *inner, cut[-1].stop]

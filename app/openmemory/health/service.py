@@ -1,4 +1,4 @@
-"""How the service and what it depends on are doing."""
+"""The health of the service and of its dependencies."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Diagnosis(BaseModel):
 
 
 class Health:
-    """Looks at every dependency."""
+    """Checks every dependency."""
 
     def __init__(self, database: Database, spaces: Spaces, reconciler: Reconciler, version: str) -> None:
         self._database = database
@@ -94,7 +94,7 @@ class Health:
         self._version = version
 
     async def ready(self) -> Readiness:
-        """Ask each dependency once."""
+        """Returns the result of one check of each dependency."""
         checks = {
             "postgres": await _check(self._postgres()),
             "index": await _check(self._vector_index()),
@@ -105,7 +105,7 @@ class Health:
         return Readiness(status="ok" if all(check.ok for check in checks.values()) else "degraded", checks=checks)
 
     async def diagnose(self) -> Diagnosis:
-        """Readiness, counts, stuck marks, and how far the two stores are apart."""
+        """Returns readiness, counts, stuck outbox entries, and the differences between the two stores."""
         ready = await self.ready()
         problems = [f"{name}: {check.error}" for name, check in ready.checks.items() if not check.ok]
         counts: dict[str, int] = {}
@@ -159,7 +159,7 @@ class Health:
         points: dict[str, int] = {}
         for space in (self._spaces.serving, self._spaces.building):
             if space is not None:
-                with suppress(IndexUnavailable):  # what does not answer is told by the checks
+                with suppress(IndexUnavailable):  # an index that does not answer is reported by the checks
                     points[space.collection] = await space.index.count()
         return [
             Collection(

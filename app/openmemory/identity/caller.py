@@ -1,4 +1,4 @@
-"""Who is asking: resolved once at the edge, and the first argument of every use case."""
+"""The caller: resolved once at the edge, and the first argument of every use case."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from openmemory.identity.principal import LOCAL, Principal, Scope
 Default = Literal["user", "own_app"]
 
 UNKNOWN = UUID(int=0)
-"""In the place of the id of a user or an app that there is not: nobody and nothing has it."""
+"""A placeholder for the id of a user or an app that does not exist. Nothing ever has this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user, and the app that speaks for them.
+    """A user, and the app that acts for them.
 
-    `owner` is true where the person themself asks (REST without an app, the page, the CLI): no app rule applies to
-    them, and they may see memories that are not active. `app_id` is then only the name their reads are logged under.
-    What the `principal` behind them may not do, they may not. A user or an app that is not there, and that the
-    principal may not make, is `UNKNOWN`.
+    `owner` is true if the user themself calls (REST without an app, the page, the CLI): no app rule applies to them,
+    and they may see memories that are not active. `app_id` is then only the name under which their reads are logged.
+    The rights of the `principal` also limit the caller. A user or an app that does not exist, and that the principal
+    may not create, is `UNKNOWN`.
     """
 
     user_id: UUID
@@ -35,16 +35,16 @@ class Caller:
 
     @classmethod
     def anyone(cls, *, owner: bool, default: Default, everywhere: bool = True) -> Caller:
-        """Somebody of one sort: for statements with `readable_by`, which are the same for all of it.
+        """A placeholder caller of one kind, for building statements with `readable_by` that all such callers share.
 
-        `everywhere`: no namespace is kept from them.
+        `everywhere`: all namespaces are visible to them.
         """
         principal = LOCAL if everywhere else replace(LOCAL, namespaces=())
         return cls(UNKNOWN, "", UNKNOWN, "", owner=owner, default=default, principal=principal)
 
     @property
     def known_user(self) -> UUID | None:
-        """The user's id; None if there is no such user."""
+        """The user's id; None if the user does not exist."""
         return None if self.user_id == UNKNOWN else self.user_id
 
     @property
@@ -54,7 +54,7 @@ class Caller:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What `readable_by` binds."""
+        """The parameters that `readable_by` binds."""
         namespaces = self.principal.namespaces
         return {
             "caller_user_id": self.user_id,
@@ -63,7 +63,7 @@ class Caller:
         }
 
     def may_read(self) -> None:
-        """Refuse to read for a credential that was not made for it.
+        """Require that the credential may read.
 
         Raises:
             Forbidden: it lacks the scope.
@@ -71,10 +71,10 @@ class Caller:
         self.principal.must(Scope.READ)
 
     def may_write(self, *namespaces: str) -> None:
-        """Refuse to write, and to write in these namespaces, for a credential that was not made for it.
+        """Require that the credential may write, and may write in these namespaces.
 
         Raises:
-            Forbidden: it lacks the scope, or a namespace is none of its own.
+            Forbidden: it lacks the scope, or cannot access one of the namespaces.
         """
         self.principal.must(Scope.WRITE)
         allowed = self.principal.namespaces
@@ -86,9 +86,9 @@ class Caller:
             )
 
     def reached(self, namespaces: tuple[str, ...]) -> tuple[str, ...] | None:
-        """Those of the namespaces that the credential reaches; none given means all, and so does an empty answer.
+        """Returns those of the namespaces that the credential can access. An empty tuple, given or returned, means all.
 
-        None: there are none. Nothing of the others may be looked at, not even to weigh words.
+        Returns None if it can access none of them. Other namespaces must not be read at all, not even to weigh words.
         """
         allowed = self.principal.namespaces
         if allowed is None:
@@ -96,10 +96,10 @@ class Caller:
         return tuple(name for name in namespaces or allowed if name in allowed) or None
 
     def must_be_owner(self, what: str, *, everywhere: bool = True) -> None:
-        """Refuse what only the user may do; `everywhere`: with all of their namespaces before them.
+        """Require the user themself; `everywhere`: with access to all of their namespaces.
 
         Raises:
-            Forbidden: an app asks, or a credential that reaches only some namespaces.
+            Forbidden: the caller is an app, or its credential is limited to some namespaces.
         """
         if not self.owner:
             raise Forbidden(f"Only the user may {what}.", code="owner_only")

@@ -1,4 +1,4 @@
-"""Who sends a request, as far as its credential proves, and what that one may claim. Pure."""
+"""The principal behind a request, as its credential proves it, and the identities that it may claim. Pure."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from openmemory.errors import Forbidden
 
 
 class Scope(StrEnum):
-    """What a credential may do. None includes another."""
+    """The rights of a credential. No scope includes another."""
 
     READ = "read"
-    """See memories, their history and what is known of them."""
+    """Read memories, their history and related data."""
     WRITE = "write"
-    """Add, change, forget and erase; rules and apps."""
+    """Add, change, forget and erase memories; manage rules and apps."""
     ADMIN = "admin"
-    """Keys, the whole audit log, the whole index."""
+    """Manage keys; access the whole audit log and the whole index."""
 
 
 ALL_SCOPES = frozenset(Scope)
 
 
 class InsufficientScope(Forbidden):
-    """The credential was not made for this; `scope` would have been enough."""
+    """The credential lacks a required scope; `scope` would have been enough."""
 
     code = "insufficient_scope"
 
@@ -33,22 +33,22 @@ class InsufficientScope(Forbidden):
 
 
 class Door(StrEnum):
-    """Through what a request came."""
+    """The entry point through which a request came."""
 
     REST = "rest"
     MCP = "mcp"
     JOB = "job"
-    """No request: a job that carries out what a user has ordered."""
+    """Not a request: a job that carries out a user's instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """What a credential proves. Names in a request's address or body are claims that it must allow.
+    """The identity that a credential proves. Names in a request's address or body are claims that it must allow.
 
-    `id` tells credentials apart: `local`, `settings`, `key:<uuid>` or `token:<issuer> <subject> <client>`; `name` is
-    what the audit log shows to people. None for `user` allows every user; None for `app` allows every app of the user,
-    and to speak as the user themself; None for `namespaces` allows all. `address` and `request` are those of the one
-    request that this principal sent. `ends`: when a token ends, in seconds since 1970; a key is looked up instead.
+    `id` identifies the credential: `local`, `settings`, `key:<uuid>` or `token:<issuer> <subject> <client>`. `name` is
+    shown to people in the audit log. None for `user` allows every user; None for `app` allows every app of the user,
+    and acting as the user themself; None for `namespaces` allows all. `address` and `request` belong to the one
+    request that this principal sent. `ends`: when a token expires, in seconds since 1970; keys are looked up instead.
     """
 
     id: str
@@ -64,19 +64,19 @@ class Principal:
 
     @property
     def assistant(self) -> bool:
-        """Whether an assistant's app asks, whose pace is limited: over MCP, or with a credential of its own."""
+        """Returns True for an assistant's app, which is rate limited: over MCP, or with a credential of its own."""
         return self.door is Door.MCP or self.app is not None
 
     @property
     def metered(self) -> bool:
-        """True if its requests are counted: those with a key or a token are."""
+        """Returns True if its requests are counted, as those with a key or a token are."""
         return self.id.startswith(("key:", "token:"))
 
     def claimed_user(self, user: str | None) -> str | None:
-        """The user that a request means; None if it names none and the credential is nobody's.
+        """Returns the user that a request means; None if it names none and the credential is not bound to a user.
 
         Raises:
-            Forbidden: the credential is another's. The answer does not depend on whether the named user exists.
+            Forbidden: the credential is bound to another user. Whether the named user exists makes no difference.
         """
         if self.user is None or user is None or user == self.user:
             return user or self.user
@@ -87,10 +87,10 @@ class Principal:
         )
 
     def claimed_app(self, app: str | None) -> str | None:
-        """The app that a request means; None if it names none and the credential is no app's.
+        """Returns the app that a request means; None if it names none and the credential is not bound to an app.
 
         Raises:
-            Forbidden: the credential is another app's.
+            Forbidden: the credential is bound to another app.
         """
         if self.app is None or app is None or app == self.app:
             return app or self.app
@@ -101,7 +101,7 @@ class Principal:
         )
 
     def must(self, scope: Scope) -> None:
-        """Refuse what the credential was not made for.
+        """Require a scope.
 
         Raises:
             InsufficientScope: it lacks the scope.
@@ -111,15 +111,15 @@ class Principal:
 
     @property
     def operates(self) -> bool:
-        """True if it may see the service as a whole: it is an administrator's, or reads for every user."""
+        """Returns True if it may see the service as a whole: as an administrator, or with read access to every user."""
         everybody = self.user is None and self.app is None and self.namespaces is None
         return Scope.ADMIN in self.scopes or (everybody and Scope.READ in self.scopes)
 
     def must_operate(self) -> None:
-        """Refuse to tell of the service as a whole to those who speak for one user, administrators aside.
+        """Require a principal that may see the service as a whole: an administrator, or one not bound to a user.
 
         Raises:
-            Forbidden: the credential is one user's and no administrator's.
+            Forbidden: the credential is bound to one user and is not an administrator's.
         """
         if not self.operates:
             words = "This tells of all users: it needs the scope admin, or a credential for every user."
@@ -127,4 +127,4 @@ class Principal:
 
 
 LOCAL = Principal("local", "this machine")
-"""Whoever may use the machine that the service runs on, where no credential is asked for."""
+"""The principal of requests from the machine that the service runs on, where no credential is required."""

@@ -1,4 +1,4 @@
-"""Who sent an HTTP request: noted on it by the guard, read by every door."""
+"""The request context: set on an HTTP request by the guard, and read by every endpoint."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _KEY = "openmemory.identity.request"
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The principal that a request proved; None where only the session that it is for can tell.
+    """The principal that a request proved; None if only the session that it belongs to can tell.
 
-    `repeated`: whether the credential will come with every message; an old MCP client sends it in the address, when it
-    connects, and a machine's own needs none.
+    `repeated`: True if the credential comes with every message. An old MCP client sends it in the address when it
+    connects, and a local client needs none.
     """
 
     principal: Principal | None
@@ -26,12 +26,12 @@ class Sender:
 
 
 def bind(scope: MutableMapping[str, Any], sender: Sender) -> None:
-    """Note on a request who sent it."""
+    """Attach the request context to a request."""
     scope[_KEY] = sender
 
 
 def sender_of(scope: MutableMapping[str, Any]) -> Sender:
-    """What the guard noted. Without a guard there is nobody to serve."""
+    """Returns the request context that the guard set. A request without one is not served."""
     sender = scope[_KEY]
     assert isinstance(sender, Sender)
     return sender

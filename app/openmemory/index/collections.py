@@ -1,4 +1,4 @@
-"""What a collection is called and what its points carry. Pure, and shared by both engines."""
+"""The names of collections and the payload of their points. Has no side effects. Shared by both engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from openmemory.index.port import NOBODY, Point, Vector, Vectors, Watermark
 from openmemory.index.sync.entries import ending, packed
 
 WATERMARK = 0x6F6D776D
-"""Id of the point that holds a collection's watermark: a number, which no memory has for an id."""
+"""The id of the point that contains a collection's watermark: a number, unlike the id of any memory."""
 
 RECONCILED = (TENANT, "revision")
 """The payload keys that reconciliation reads."""
@@ -30,9 +30,10 @@ _CHECKED = 256
 def collection_name(alias: str, model: str, dimension: int, *, plain: bool = False) -> str:
     """The collection behind an alias: `openmemory__all-minilm-l6-v2-int8__384__windows`.
 
-    `plain`: one of the form that older versions made, which holds one vector of each item, and no `__windows`.
-    At most 150 characters, valid as a folder everywhere and as a Qdrant name. A model whose name does not survive that
-    (`nomic/embed:latest`) gets a digest, so that two models never share a collection; capitals do not count.
+    `plain`: the format of older versions, which contains one vector of each item, and no `__windows`.
+
+    At most 150 characters, valid as a folder everywhere and as a Qdrant name. If a model's name must be changed for
+    that (`nomic/embed:latest`), a digest is added, so that two models never share a collection. Case is ignored.
     """
     said = model.strip().lower()
     slug = re.sub(r"[^a-z0-9.-]+", "-", said).strip(".-")
@@ -43,21 +44,21 @@ def collection_name(alias: str, model: str, dimension: int, *, plain: bool = Fal
 
 
 def is_plain(collection: str) -> bool:
-    """Whether a collection has the form of older versions: its name tells."""
+    """Returns True if a collection has the format of older versions, according to its name."""
     return not collection.endswith(_WINDOWS)
 
 
 def payload_of(point: Point) -> dict[str, Any]:
-    """What filters and the comparison read: all that the built-in engine is given, which nobody else reads.
+    """The payload for filters and the comparison. It is all that the built-in engine gets, since nobody else reads it.
 
-    It has to convert every value, and to read the whole payload for a part of it: with the text in it both took twice
-    as long, and the folder twice the room.
+    The engine must convert every value, and read the whole payload for a part of it. With the text in it, both took
+    twice as long, and the folder twice the space.
     """
     return {TENANT: text_of(point.user), LABELS: labels_of(point), "revision": point.revision}
 
 
 def readable_payload_of(point: Point) -> dict[str, Any]:
-    """The payload of a point on a server, where others may read it: the first five keys are those of mem0's client.
+    """The payload of a point on a server, where others may read it. The first five keys are those of mem0's client.
 
     Raises:
         ValueError: the point was read without its document.
@@ -79,7 +80,7 @@ def readable_payload_of(point: Point) -> dict[str, Any]:
 
 
 def watermark_payload(watermark: Watermark) -> dict[str, Any]:
-    """The payload of the point that holds a watermark. Its owner is no user's id, so no search finds it."""
+    """The payload of the point that contains a watermark. Its owner is not a user's id, so no search finds it."""
     return {
         TENANT: "watermark", LABELS: [], "revision": 0,
         "epoch": str(watermark.epoch), "sequence": watermark.sequence,
@@ -92,7 +93,7 @@ def watermark_vector(dimension: int) -> Vector:
 
 
 def watermark_of(payload: Mapping[str, Any] | None) -> Watermark | None:
-    """The watermark in a payload; None if there is none that can be read."""
+    """The watermark in a payload. None if there is no valid one."""
     try:
         return Watermark(UUID(payload["epoch"]), int(payload["sequence"]))  # type: ignore[index]
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -102,9 +103,10 @@ def watermark_of(payload: Mapping[str, Any] | None) -> Watermark | None:
 def entry_of(id: UUID | int, payload: Mapping[str, Any] | None) -> bytes:
     """The packed entry of a stored point.
 
-    A point that somebody else wrote has no owner of ours or no revision: it becomes an entry of nobody at revision 0,
-    which no search returns and which reconciliation finds to be wrong. A number as id is a stranger's, for ours are
-    uuids: the uuid that stands for it begins with 64 zeros, as none of ours does, and so sorts as the engine sorts it.
+    A point that another program wrote has no valid owner or revision. It becomes an entry of user 0 at revision 0,
+    which no search returns and which reconciliation treats as wrong. Our ids are uuids, so a point with a number as id
+    belongs to another program. The uuid that represents it begins with 64 zeros, unlike any of ours, and so sorts as
+    the engine sorts it.
     """
     if isinstance(id, int):
         id = UUID(int=id)
@@ -115,7 +117,7 @@ def entry_of(id: UUID | int, payload: Mapping[str, Any] | None) -> bytes:
 
 
 def points_of(ids: Iterable[UUID]) -> list[UUID | int]:
-    """Every point that the ids may stand for: `entry_of` gives those that have numbers for ids a uuid."""
+    """Every point that the ids may refer to: `entry_of` converts numeric ids to uuids."""
     found: list[UUID | int] = []
     for id_ in ids:
         found.append(id_)
@@ -131,18 +133,19 @@ def _ending(owner: str, revision: int) -> bytes:
 
 @lru_cache(maxsize=10_000)
 def text_of(id: UUID) -> str:
-    """A uuid that many have, written out."""
+    """The text of a uuid that many points share."""
     return str(id)
 
 
 @lru_cache(maxsize=10_000)
 def same_uuid(text: str) -> UUID:
-    """A uuid that many have, such as their owner's: the same object for the same text, so that comparing is free."""
+    """A uuid that many points share, such as their owner's. Returns the same object for the same text, so that
+    comparing is free."""
     return UUID(text)
 
 
 def check_vectors(vectors: Sequence[Vectors], dimension: int) -> None:
-    """Refuse vectors, those of one point after those of the other, that would be stored and never found again.
+    """Rejects vectors that would be stored and never found again. Each element contains the vectors of one point.
 
     Raises:
         ValueError: not (windows, `dimension`) numbers, not finite, or of length zero, which has no cosine to anything.
@@ -153,7 +156,7 @@ def check_vectors(vectors: Sequence[Vectors], dimension: int) -> None:
     for start in range(0, len(vectors), _CHECKED):
         rows = np.concatenate(vectors[start : start + _CHECKED])
         with np.errstate(over="ignore", invalid="ignore"):
-            # One number tells it all: it is nan or inf if any component is, or if their squares overflow.
+            # One number suffices: it is nan or inf if any component is, or if their squares overflow.
             squares = np.einsum("ij,ij->i", rows, rows)
         if not np.isfinite(squares).all():
             raise ValueError("vector: is not finite")
@@ -162,7 +165,7 @@ def check_vectors(vectors: Sequence[Vectors], dimension: int) -> None:
 
 
 def check_query(vector: Vector, dimension: int) -> None:
-    """Refuse what nothing can be compared with.
+    """Rejects a vector that nothing can be compared with.
 
     Raises:
         ValueError: not `dimension` numbers, not finite, or of length zero.

@@ -1,11 +1,12 @@
-"""What a `Filter` means in Qdrant's own words, as JSON: the same for the built-in engine and for a server.
+"""Converts a `Filter` to Qdrant's JSON filters: the same for the built-in engine and for a server.
 
-Points carry a label for each thing that a filter or a rule may name: their namespace, kind, app and categories. One
-index of numbers answers them all: written in the time of one of text, and three times as fast to look into for each of
-a user's points, which is what excluding something costs in a scan.
+Points carry a label for everything that a filter or a rule may name: their namespace, kind, app and categories. One
+integer index answers them all. It is written in the time of one text index, and three times as fast to check for each
+of a user's points, which is the cost of an exclusion in a scan.
 
-Conditions of `must` and `should` make the engine begin with the points that meet them, one label after the other, which
-is the quickest way for a few labels; for hundreds a scan is, and "not one of those that have none of them" gets it.
+Conditions in `must` and `should` make the engine start with the matching points, one label after the other. That is the
+fastest way for a few labels. For hundreds, a scan is faster, and a double negation ("not one of those that have none of
+them") forces it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ LABELS = "labels"
 """The payload key of the labels."""
 
 FEW = 20
-"""Labels up to which the points that have one of them are the quickest beginning."""
+"""The number of labels up to which it is fastest to start with the points that have one of them."""
 
 Condition = dict[str, Any]
 
 
 class Conditions(NamedTuple):
-    """Those that a point must meet, and those that it must not."""
+    """The conditions that a point must meet, and those that it must not meet."""
 
     must: Sequence[Condition]
     must_not: Sequence[Condition]
@@ -40,9 +41,9 @@ class Conditions(NamedTuple):
 
 @lru_cache(maxsize=20_000)
 def label(key: str, value: str | UUID) -> int:
-    """The number that stands for a namespace, kind, app or category: 64 bits of a hash, as Qdrant keeps integers.
+    """The number for a namespace, kind, app or category: 64 bits of a hash, in Qdrant's integer format.
 
-    Two of one user that shared a number would only be proposed, or passed over, together.
+    If two of one user had the same number, they would only be returned, or skipped, together.
     """
     return int.from_bytes(blake2b(f"{key}:{value}".encode(), digest_size=8).digest(), "big", signed=True)
 
@@ -63,7 +64,7 @@ def labels_of(point: Point) -> list[int]:
 
 
 def asked(where: Filter) -> Conditions:
-    """What a filter asks for but its rules, and the ids that it lists: these may be many, so each engine takes them in
+    """The conditions of a filter except its rules and its listed ids. These may be many, so each engine takes them in
     its own form."""
     must: list[Condition] = [{"key": TENANT, "match": {"value": str(where.user)}}]
     for key, wanted in (("namespace", where.namespaces), ("kind", where.kinds), ("app", where.apps)):
@@ -73,7 +74,7 @@ def asked(where: Filter) -> Conditions:
 
 
 def readable(rules: Rules) -> Conditions:
-    """What the rules of an app let through, if they let anything through."""
+    """The conditions for points that the rules of an app allow, provided they allow any."""
     rules = rules.smallest()
     if rules == ALL:
         return Conditions([], [])
@@ -92,7 +93,7 @@ def readable(rules: Rules) -> Conditions:
 
 
 def _some(objects: Objects) -> list[Condition]:
-    """The conditions one of which a point meets that is among the objects."""
+    """Conditions for points that belong to any of the objects: such a point meets at least one of them."""
     found = [_one_of(objects.memories)] if objects.memories else []
     labels = [
         label(key, value)

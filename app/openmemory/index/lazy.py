@@ -1,4 +1,4 @@
-"""An index that is opened when it is first needed, and again after that failed."""
+"""An index that is opened on first use, and again after a failure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from openmemory.index.port import Filter, Hit, IndexStatus, IndexUnavailable, Po
 from openmemory.index.sync.entries import Entries
 
 RETRY_AFTER = 2.0
-"""Seconds after a failed opening during which it is not tried again."""
+"""The seconds after a failed open during which it is not tried again."""
 
 
 class LazyIndex:
-    """Stands for an index whose engine, or whose model's dimension, cannot be asked for yet.
+    """A placeholder for an index whose engine, or whose model's dimension, is not available yet.
 
-    The service starts without them: until the opening succeeds every method raises `IndexUnavailable`.
+    The service starts without them. Until the index opens, every method raises `IndexUnavailable`.
     """
 
     def __init__(self, opening: Callable[[], Awaitable[VectorIndex]]) -> None:
@@ -29,11 +29,11 @@ class LazyIndex:
         self._closed = False
 
     async def open(self) -> None:
-        """Open now. Raises `IndexUnavailable` when it cannot be."""
+        """Opens the index now. Raises `IndexUnavailable` if that fails."""
         await self._get()
 
     async def keeps_documents(self) -> bool:
-        """See `VectorIndex`; so are the methods below."""
+        """See `VectorIndex`, also for the methods below."""
         return await (self._index or await self._get()).keeps_documents()
 
     async def upsert(self, points: Sequence[Point]) -> None:
@@ -88,9 +88,9 @@ class LazyIndex:
             raise IndexUnavailable(self._failure)
         if self._under_way is None:
             self._under_way = asyncio.create_task(self._open_once())
-            # Its failure counts as seen, even if nobody waits for it any more.
+            # Marks its exception as retrieved, even if nobody waits for it any more.
             self._under_way.add_done_callback(lambda task: task.cancelled() or task.exception())
-        # Whoever waits may be cancelled: the opening goes on for the others.
+        # A waiting caller may be cancelled: the opening continues for the others.
         return await asyncio.shield(self._under_way)
 
     async def _open_once(self) -> VectorIndex:

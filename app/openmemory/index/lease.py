@@ -1,8 +1,8 @@
 """The index lease: one PostgreSQL has one index, because an outbox entry is delivered once.
 
-An advisory lock decides who may have the lease, and the row of `index_lease` says who has it. The lock dies with its
-connection, so PostgreSQL may restart and another service be quicker to lock: then the row names that one. Every claim
-of outbox entries asks for the row, and every process of a service compares it with the holder that it knows.
+An advisory lock decides who may have the lease, and the row of `index_lease` names the holder. The lock ends with its
+connection, so if PostgreSQL restarts, another service may get the lock first. Then the row names that one. Every claim
+of outbox entries checks the row, and every process of a service compares it with the holder that it knows.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from openmemory.errors import SetupError
 log = logging.getLogger(__name__)
 
 LOCK = 0x6F6D6978
-"""Key of the advisory lock. Services with a Qdrant server share it; one with the built-in index has it alone."""
+"""The key of the advisory lock. Services with a Qdrant server share it; one with the built-in index holds it
+exclusively."""
 
 SERVER = "server"
-"""The holder that all services with a Qdrant server are."""
+"""The holder name that all services with a Qdrant server share."""
 
 LOST = "another service uses this database with a vector index of its own"
 
 _EVERY = 2.0
-"""Seconds between two looks at the connection that holds the lock."""
+"""The seconds between two checks of the connection that holds the lock."""
 
 _FIRST_PAUSE = 0.1
-"""Seconds before the first attempt to take it again; the pause doubles up to `_EVERY`."""
+"""The seconds before the first attempt to take the lease again. The pause doubles up to `_EVERY`."""
 
 
 @dataclass(slots=True)
 class Lease:
-    """The lease as one process knows it. `holder` is None where no other service can have this database."""
+    """The lease as one process knows it. `holder` is None if no other service can use this database."""
 
     holder: str | None = None
     lost: bool = False
-    """Another service had the lease when this was last looked up."""
+    """True if another service had the lease at the last check."""
 
 
 @asynccontextmanager
 async def leased(database: Database, *, built_in: bool) -> AsyncIterator[str]:
-    """Hold the lease until the block ends, and take it again when its connection is lost; yields the holder.
+    """Holds the lease until the block ends, and takes it again if its connection is lost; yields the holder.
 
     Raises:
         SetupError: a service uses the database with another index.
@@ -103,13 +104,14 @@ class _Keeper:
     async def release(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(psycopg.Error, TimeoutError):  # the connection may be gone, and the lock with it
+            with suppress(psycopg.Error, TimeoutError):  # the connection may be lost, and the lock with it
                 async with asyncio.timeout(_EVERY):
                     await connection.execute(b"SELECT pg_advisory_unlock_all()")
             await connection.close()
 
     async def _taken(self, connection: psycopg.AsyncConnection) -> bool:
-        """Lock on this connection, and write who holds the lease; False if somebody else has the lock."""
+        """Takes the lock on this connection, and writes the holder of the lease. Returns False if another service has
+        the lock."""
         try:
             [(free,)] = await (await connection.execute(b"SELECT " + self._lock + b"(%s)", [LOCK])).fetchall()
             if free:
@@ -126,7 +128,7 @@ _WRITE = b"""
     SELECT %s WHERE NOT EXISTS (SELECT FROM index_lease WHERE holder = %s)
     ON CONFLICT (id) DO UPDATE SET holder = excluded.holder, taken_at = now()
 """
-"""Writes nothing where the row says it already."""
+"""Writes nothing if the row already names this holder."""
 
 _REFUSED = (
     "database.url: another service uses this database with a vector index of its own, which would miss what this one "

@@ -1,4 +1,4 @@
-"""Tables: what the index still has to learn, the vectors it is rebuilt from, and the runs of the sync job."""
+"""Tables for the outbox, the vectors that the index is rebuilt from, and the runs of the sync job."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from openmemory.database.engine import Base
 
 
 class Kind(StrEnum):
-    """What is searchable. The values are stored."""
+    """The kinds of searchable items. The values are stored."""
 
     MEMORY = "memory"
 
 
 class IndexMark(Base):
-    """A dirty flag: this item's vector is out of date. Not an event: delivery reads the row as it is now.
+    """An outbox entry: this item's vector is out of date. Not an event: delivery reads the current row.
 
-    `revision` counts how often the flag was raised, so that a delivery does not lower a flag that was raised again
-    while it worked. A mark is never dropped, whatever its `attempts`.
+    `revision` counts how often the entry was written, so that a delivery does not delete an entry that was written
+    again meanwhile. An entry is never dropped, regardless of its `attempts`.
     """
 
     __tablename__ = "index_marks"
@@ -36,9 +36,9 @@ class IndexMark(Base):
     revision: Mapped[int] = mapped_column(server_default=text("1"))
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
     due_at: Mapped[datetime] = mapped_column(server_default=NOW)
-    """Not to be claimed before: the end of a lease, or of the pause after a failure."""
+    """The earliest time of a claim: the end of a lease, or of the pause after a failure."""
     holder: Mapped[UUID | None]
-    """Which claim holds, or last held, the lease."""
+    """The claim that holds, or last held, the lease."""
     last_error: Mapped[str | None]
     marked_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
@@ -46,8 +46,8 @@ class IndexMark(Base):
 class Embedding(Base):
     """The vectors of an item's text, so that an index is rebuilt without embedding again.
 
-    `vector`: little-endian float32, one vector after the other. `cut`: how the text was cut into windows, of which each
-    has a vector (`windows.stored_as`); empty: not at all, by an older version, which read only how the text begins.
+    `vector`: little-endian float32, one vector after the other. `cut`: how the text was cut into chunks, each with a
+    vector (`windows.stored_as`). Empty: not cut, by an older version, which read only the beginning of the text.
     """
 
     __tablename__ = "embeddings"
@@ -63,10 +63,10 @@ class Embedding(Base):
 
 
 class EmbeddingTokens(Base):
-    """The vectors of the tokens of an item's text that count (`embeddings.port.Codes`), one after the other.
+    """The vectors of those tokens of an item's text that count (`embeddings.port.Codes`), one after the other.
 
-    None may count: the row is there all the same, or the text would be looked at again and again. A trigger removes the
-    row when the vectors of another text are stored.
+    If no token counts, the row exists anyway, or the text would be checked again and again. A trigger removes the row
+    when the vectors of another text are stored.
     """
 
     __tablename__ = "embedding_tokens"
@@ -84,7 +84,7 @@ class EmbeddingTokens(Base):
 
 
 class SyncRun(Base):
-    """One run of the sync job and what it found so far; `expected` is how many items it has to compare."""
+    """One run of the sync job and its results so far; `expected` is the number of items to compare."""
 
     __tablename__ = "sync_runs"
     __table_args__ = (Index("ix_sync_runs_started_at", "started_at"),)
@@ -100,7 +100,7 @@ class SyncRun(Base):
 
 
 class GenerationState(StrEnum):
-    """building: being filled beside the active one; active: what searches use; retired: kept for a way back."""
+    """building: being filled beside the active one; active: used by searches; retired: kept for a rollback."""
 
     BUILDING = "building"
     ACTIVE = "active"
@@ -108,9 +108,9 @@ class GenerationState(StrEnum):
 
 
 class IndexGeneration(Base):
-    """One collection of the index: the vectors of one model. `embedder`: how it is asked, without secrets.
+    """One collection of the index: the vectors of one model. `embedder`: how to use it, without secrets.
 
-    `epoch` and `watermark`: how far the collection had followed when that was last confirmed (`index.monitor`).
+    `epoch` and `watermark`: the position that the collection had reached when it was last confirmed (`index.monitor`).
     """
 
     __tablename__ = "index_generations"
@@ -133,7 +133,7 @@ class IndexGeneration(Base):
 
 
 class IndexLease(Base):
-    """The one row that says whose index takes outbox entries (`index.lease`)."""
+    """The single row that names the service whose index takes outbox entries (`index.lease`)."""
 
     __tablename__ = "index_lease"
     __table_args__ = (CheckConstraint("id", name="one_row"),)

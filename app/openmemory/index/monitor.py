@@ -1,9 +1,9 @@
-"""Notices when the index in use lacks something that PostgreSQL holds, and when it is not this service's to fill.
+"""Detects that the index in use lacks data that PostgreSQL contains, or that another service holds the index lease.
 
-A collection keeps a watermark in itself, and PostgreSQL keeps the same for its generation. What is delivered advances
-both, the collection's first. So a collection that was lost, or whose older storage was put back, has a watermark of
-another epoch or a smaller one, or none. Then searches say that they may miss something, and a sync is asked for, which
-ends by making both watermarks equal.
+A collection contains a watermark, and PostgreSQL stores the same one for its generation. Deliveries advance both, the
+collection's first. A collection that was lost, or restored from older storage, has a watermark of another epoch, a
+smaller one, or none. Searches then report that they may miss something, and a sync is requested, which ends by making
+both watermarks equal.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from openmemory.index.space import Space
 log = logging.getLogger(__name__)
 
 LAST = 2.0
-"""Seconds that the last look of a process may take."""
+"""The time limit in seconds for the last check of a process."""
 
 
 class _Known(NamedTuple):
-    """The watermark of a collection in PostgreSQL. Without an epoch PostgreSQL does not know the collection."""
+    """The watermark of a collection in PostgreSQL. Without an epoch, PostgreSQL does not know the collection."""
 
     epoch: UUID | None
     watermark: int
 
     def lacks(self, held: Watermark | None) -> str | None:
-        """Why a collection with this watermark cannot be taken for whole; None if it can.
+        """The reason why a collection with this watermark may be incomplete, or None if it is complete.
 
         It may be one ahead: another process may be between its two writes.
         """
@@ -57,16 +57,16 @@ class IndexMonitor:
     """Compares the watermarks of collections with PostgreSQL's, and advances them."""
 
     def __init__(self, database: Database, lease: Lease, *, on_behind: Callable[[], None]) -> None:
-        """`on_behind` is called when a collection is found to lack something; it has to ask for a sync."""
+        """`on_behind` is called when a collection is found to be incomplete. It must request a sync."""
         self._database = database
         self.lease = lease
         self._on_behind = on_behind
 
     async def connected(self, space: Space, held: Watermark | None) -> Watermark | None:
-        """Judge a collection by its watermark when its index has just connected to it.
+        """Checks a collection's watermark after its index has connected to it.
 
-        Returns the watermark of a new collection that lacks nothing, because all that it has to hold is still in the
-        outbox. While PostgreSQL is away nothing can be said; the next `look` says it.
+        Returns the watermark of a new collection that is complete, because everything it should contain is still in the
+        outbox. While PostgreSQL is unavailable, nothing can be decided; the next `look` does that.
         """
         try:
             if held is None and (beginning := await self._beginning(space)) is not None:
@@ -79,9 +79,9 @@ class IndexMonitor:
         return None
 
     async def look(self, space: Space) -> None:
-        """Judge the collection in use, and advance its watermark if something was delivered since it was last advanced.
+        """Checks the collection in use, and advances its watermark after deliveries.
 
-        An index that does not answer is the circuit breaker's affair.
+        If the index does not answer, the circuit breaker handles it.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -89,7 +89,7 @@ class IndexMonitor:
         if not space.collection:
             return
         try:
-            # Twice, because another process may advance both between the two readings.
+            # Checked twice, because another process may advance both between the two reads.
             reason = await self._lacking(space) and await self._lacking(space)
             self._note(space, reason)
             if space.behind is None and space.unconfirmed and not self.lease.lost:
@@ -98,7 +98,7 @@ class IndexMonitor:
             log.debug("%s cannot be looked at now: %s", space.collection, error)
 
     async def settle(self, space: Space) -> None:
-        """Advance the watermark at the end of a process, if that can be done at once.
+        """Advances the watermark at the end of a process, if that is possible at once.
 
         Otherwise the next start finds the collection behind, and compares it.
         """
@@ -108,7 +108,7 @@ class IndexMonitor:
                     await self.look(space)
 
     async def confirm(self, space: Space, before: Watermark | None) -> None:
-        """Note that a collection holds everything that PostgreSQL held when its watermark was `before`.
+        """Records that a collection contains everything that PostgreSQL contained when its watermark was `before`.
 
         Raises:
             IndexUnavailable: the index does not answer, or went back to an older state meanwhile.
@@ -122,7 +122,7 @@ class IndexMonitor:
         space.behind = None
 
     async def advance(self, space: Space) -> None:
-        """Write the next watermark: into the collection, after all that was delivered to it, and then to PostgreSQL."""
+        """Writes the next watermark into the collection, after everything delivered to it, and then into PostgreSQL."""
         space.unconfirmed = False
         try:
             known = await self._known(space)
@@ -137,7 +137,7 @@ class IndexMonitor:
             raise
 
     async def _lacking(self, space: Space) -> str | None:
-        known = await self._known(space)  # before the collection's own, which is advanced first
+        known = await self._known(space)  # read before the collection's own, which is advanced first
         return known.lacks(await space.index.watermark())
 
     def _note(self, space: Space, reason: str | None) -> None:

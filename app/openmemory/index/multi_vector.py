@@ -1,16 +1,16 @@
-"""Points with several vectors: long texts, of which the best window counts.
+"""Multi-vector points: long texts, of which the best chunk counts.
 
-The first window of a text is the point's vector without a name; the others are one multivector named `more`, compared
-by MaxSim. So one point remains one memory: it is written, replaced, deleted and compared as a whole, and who knows of
-the first vector only (mem0's client) can search. A search asks for both and merges: what is among the best of either
-list is among the best of both.
+The first chunk of a text is the point's vector without a name. The others are one multi-vector named `more`, compared
+by MaxSim. So one point remains one memory: it is written, replaced, deleted and compared as a whole, and a client that
+knows only the first vector (mem0's client) can search. A search queries both and merges the lists: the best hits of
+either list contain the best of both.
 
-Measured with 384 dimensions and 4-bit codes: one multivector for all windows, where every point had one window, took
-2.3 times as long as plain vectors among 10,000 points of a user, 2.9 times among 100,000. Asking for `more` beside the
-first took 1.1 to 1.2 times where there was none, and takes nothing now, since it is not asked for then. The price is
-the disk: the engine keeps zeros in the place of what a point has not, 4 bytes for each dimension. Several points for
-each memory would search as fast as plain vectors, but a crash could leave windows of an erased text behind, and a few
-long texts could fill every place of an answer.
+Measured with 384 dimensions and 4-bit codes: one multi-vector for all chunks, where every point had one chunk, took 2.3
+times as long as plain vectors among 10,000 points of a user, 2.9 times among 100,000. Searching `more` in addition to
+the first took 1.1 to 1.2 times if there was none, and takes nothing now, since it is then skipped. The price is disk
+space: the engine stores zeros for missing vectors, 4 bytes for each dimension. Several points for each memory would
+search as fast as plain vectors, but a crash could leave chunks of an erased text behind, and a few long texts could
+fill every place of an answer.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from openmemory.index.port import Hit, Vector, Vectors
 T = TypeVar("T")
 
 MORE = "more"
-"""Name of the multivector of the windows after the first."""
+"""The name of the multi-vector for the chunks after the first."""
 
 
 def named(vectors: Vectors) -> dict[str, Vector | Vectors]:
-    """The vectors of a point as Qdrant has them: shape (windows, dimension) → the first, and `more` if there are."""
+    """The vectors of a point in Qdrant's form: shape (windows, dimension) → the first, and `more` if there are any."""
     found: dict[str, Vector | Vectors] = {"": vectors[0]}
     if len(vectors) > 1:
         found[MORE] = np.ascontiguousarray(vectors[1:])
@@ -47,7 +47,7 @@ def best(first: Iterable[Hit], more: Iterable[Hit], limit: int) -> list[Hit]:
 
 
 def chunks(items: Sequence[T], vectors: Callable[[T], int], most: int) -> Iterator[Sequence[T]]:
-    """The items in pieces of at most `most` vectors; one that has more is alone."""
+    """Splits the items into groups of at most `most` vectors. An item that has more is alone."""
     start = held = 0
     for at, item in enumerate(items):
         if at > start and held + vectors(item) > most:

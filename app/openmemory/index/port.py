@@ -1,4 +1,4 @@
-"""The vector index as the product sees it: points in, ids and scores out. It knows neither SQL nor embedders."""
+"""The vector index interface: points in, ids and scores out. Independent of SQL and embedders."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ Vector = npt.NDArray[np.float32]
 """One embedding, shape (dimension,), unit length, finite."""
 
 Vectors = npt.NDArray[np.float32]
-"""The embeddings of a text's windows, shape (windows, dimension), at least one, each as a `Vector`."""
+"""The embeddings of a text's chunks, shape (windows, dimension), at least one, each as a `Vector`."""
 
 NOBODY = UUID(int=0)
-"""A user, or an item, that cannot exist."""
+"""The id of a user or item that cannot exist."""
 
 NO_VECTORS: Vectors = np.empty((0, 0), dtype=np.float32)
-"""The vectors of an item that has none yet; no index takes them."""
+"""The vectors of an item that has none yet. No index accepts them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Document:
-    """What an item says, when, and whose it is in words: for the model, and for those who read a server's points."""
+    """The text of an item, its times, and the name of its owner: for the model, and for readers of a server's
+    points."""
 
     text: str
     user_name: str
@@ -40,10 +41,10 @@ class Document:
 
 @dataclass(slots=True, kw_only=True)
 class Point:
-    """One searchable item. `user` is `users.id`; `text_hash` is that of the text whose windows' `vectors` they are.
+    """One searchable item. `user` is `users.id`; `text_hash` is that of the text whose chunks' `vectors` they are.
 
-    Its `document` is read where it is needed: where the text has to be embedded, and for an index that keeps it. Not
-    frozen, for there may be a hundred thousand in a row: making frozen ones takes twice as long.
+    Its `document` is read only if needed: to embed the text, and for an index that stores it. Not frozen, since
+    creating frozen objects takes twice as long and there may be a hundred thousand.
     """
 
     id: UUID
@@ -59,35 +60,35 @@ class Point:
 
 
 def windows_of(point: Point) -> int:
-    """How many vectors a point has."""
+    """The number of vectors of a point."""
     return len(point.vectors)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the index can decide itself. Empty tuples mean "any"; everything else is decided by Postgres."""
+    """The conditions that the index can check itself. Empty tuples mean "any"; Postgres decides everything else."""
 
     user: UUID
     namespaces: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     apps: tuple[UUID, ...] = ()
     excluded: tuple[UUID, ...] = field(default=())
-    """Ids of points never to return."""
+    """The ids of points never to return."""
     rules: Rules = ALL
-    """Which of them the app that asks may read."""
+    """The access rules of the calling app."""
     ids: tuple[UUID, ...] | None = None
-    """The points among which to look; None means all."""
+    """The points to search; None means all."""
 
     @property
     def nothing(self) -> bool:
-        """Whether no point can meet it."""
+        """Returns True if no point can match."""
         return self.ids == () or self.rules.smallest().nothing
 
 
 class Watermark(NamedTuple):
-    """How far a collection has followed PostgreSQL.
+    """The position up to which a collection has followed PostgreSQL.
 
-    `epoch` names the generation that the collection was filled for. `sequence` grows with what is delivered.
+    `epoch` names the generation that the collection was filled for. `sequence` grows with deliveries.
     """
 
     epoch: UUID
@@ -95,14 +96,12 @@ class Watermark(NamedTuple):
 
 
 Connected = Callable[[Watermark | None], Awaitable[Watermark | None]]
-"""Called with a collection's watermark whenever an index has connected to it, before it answers anything.
-
-Returns the watermark that the collection has to begin with, if it is a new one.
-"""
+"""Called with a collection's watermark whenever an index has connected to it, before it answers anything. Returns the
+watermark that the collection starts with, if it is a new one."""
 
 
 class Hit(NamedTuple):
-    """A candidate: `score` is the cosine similarity of its best window in [-1, 1]."""
+    """A candidate: `score` is the cosine similarity of its best chunk in [-1, 1]."""
 
     id: UUID
     score: float
@@ -110,7 +109,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """How the index is: `collection` names model and dimension; `points` counts what it holds."""
+    """The state of the index: `collection` names model and dimension; `points` is the number of points."""
 
     engine: str
     version: str
@@ -120,50 +119,52 @@ class IndexStatus:
 
 
 class IndexUnavailable(Exception):
-    """The index does not answer, answers garbage or refuses: text search must do. Never shown to a user."""
+    """The index does not answer, returns invalid data or refuses. Search falls back to text. Never shown to a user."""
 
 
 class VectorIndex(Protocol):
-    """Every method raises `IndexUnavailable` for whatever the engine throws, and when the index was closed.
+    """The interface of a vector index. Every method raises `IndexUnavailable` for any engine error, and after `close`.
 
     A vector of another dimension, not finite or of length zero, or a point without one, is the caller's mistake:
     `ValueError`, nothing written.
-    After a failed `open` the next call of any method tries again.
+
+    After a failed `open`, the next call of any method tries again.
     """
 
     async def keeps_documents(self) -> bool:
-        """Whether `upsert` needs the points' documents, which others may read in this index."""
+        """Returns True if `upsert` needs the points' documents, which others may read in this index."""
         ...
 
     async def open(self) -> None:
-        """Connect, and create the collection with its payload indexes if it is missing.
+        """Connects, and creates the collection with its payload indexes if it is missing.
 
-        An existing collection of another dimension is never touched and never searched: the name carries
-        model and dimension, so it cannot be met under the same name unless somebody tampered with it.
+        An existing collection of another dimension is never changed or searched. The name contains model and dimension,
+        so such a collection can have the same name only after tampering.
         """
         ...
 
     async def upsert(self, points: Sequence[Point]) -> None:
-        """Write the points; the same id replaces. Acknowledged when searchable; a failure may leave some written."""
+        """Writes the points; the same id replaces. Acknowledged when searchable; a failure may leave some written."""
         ...
 
     async def delete(self, ids: Sequence[UUID]) -> None:
-        """Remove the points; unknown ids are fine."""
+        """Removes the points; unknown ids are fine."""
         ...
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
-        """The nearest points, best first, at most `limit`; of each its best window counts."""
+        """The nearest points, best first, at most `limit`. The best chunk of each counts."""
         ...
 
     def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
-        """All entries in ascending order of id, in pages (memory stays flat), of one user or of all.
+        """All entries in ascending order of id, in pages (memory use stays constant), of one user or of all.
 
-        A point that somebody else wrote appears as an entry of user 0 at revision 0: it is wrong whatever it holds.
+        A point that another program wrote appears as an entry of user 0 at revision 0: it is wrong whatever it
+        contains.
         """
         ...
 
     async def count(self, user: UUID | None = None) -> int:
-        """How many points there are, exactly."""
+        """The exact number of points."""
         ...
 
     async def watermark(self) -> Watermark | None:
@@ -171,28 +172,29 @@ class VectorIndex(Protocol):
         ...
 
     async def set_watermark(self, watermark: Watermark) -> None:
-        """Write the watermark the way points are written, so that what loses points loses it too.
+        """Writes the watermark in the same way as points, so that an event that loses points also loses the watermark.
 
-        It is no entry, counts as no point, and no search finds it.
+        It is not an entry, does not count as a point, and no search finds it.
         """
         ...
 
     async def activate(self) -> None:
-        """Make this collection the one that the alias names, once it is complete: the moment a new model takes over."""
+        """Makes the alias name this collection, once it is complete: this is when a new model takes over."""
         ...
 
     async def drop(self) -> None:
-        """Remove the collection with all that it holds, and close. A collection that the alias names stays."""
+        """Removes the collection with all its content, and closes the index. A collection that the alias names
+        stays."""
         ...
 
     async def flush(self) -> None:
-        """Make everything acknowledged so far survive a power cut, where the engine leaves that to us."""
+        """Makes everything acknowledged so far survive a power cut, if the engine leaves that to us."""
         ...
 
     async def status(self) -> IndexStatus:
-        """Version and size, for health and doctor."""
+        """The version and size, for health and doctor."""
         ...
 
     async def close(self) -> None:
-        """Flush and release; calling it twice is fine."""
+        """Flushes and releases all resources. May be called twice."""
         ...

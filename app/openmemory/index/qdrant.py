@@ -47,13 +47,14 @@ from openmemory.index.sync.entries import Entries
 log = logging.getLogger(__name__)
 
 CHUNK = 100
-"""Vectors of one request: 1.2 MB of JSON at 1,536 dimensions, and little time of the event loop to write it."""
+"""The number of vectors in one request: 1.2 MB of JSON at 1,536 dimensions, which the event loop writes in little
+time."""
 
 PATIENCE = 15.0
-"""Seconds that one write, one page of a listing or one change of the schema may take. No user waits for these."""
+"""The maximum seconds for one write, one page of a listing or one schema change. No user waits for these."""
 
 _POINTS = models.Filter(must_not=[models.HasIdCondition(has_id=[WATERMARK])])
-"""All points but the watermark."""
+"""All points except the watermark."""
 
 _SCHEMAS: dict[str, models.PayloadSchemaParams] = {
     TENANT: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
@@ -62,12 +63,13 @@ _SCHEMAS: dict[str, models.PayloadSchemaParams] = {
 
 
 class QdrantIndex:
-    """A `VectorIndex` in one collection of a server. An alias leads other readers to the collection in use.
+    """A `VectorIndex` in one collection of a server. An alias directs other readers to the collection in use.
 
-    The product itself always speaks to the collection by its own name, never through the alias.
-    `socket`: the unix socket on which the server listens, in place of `url`.
-    `on_connected` is called at the first connection and at the first one after a failure.
-    `client` replaces the one that would be made from `url` and `api_key`; it is closed with the index.
+    The product itself always uses the collection's own name, never the alias.
+
+    `socket`: the unix socket on which the server listens, instead of `url`. `on_connected` is called on the first
+    connection and on the first one after a failure. `client` replaces the one that would be created from `url` and
+    `api_key`; it is closed with the index.
     """
 
     def __init__(
@@ -93,11 +95,11 @@ class QdrantIndex:
         way: dict[str, Any] = {"transport": httpx.AsyncHTTPTransport(uds=str(socket))} if socket else {}
         self._client = client or AsyncQdrantClient(
             "http://index" if socket else url,
-            # As a header, because the argument warns about plain http, which is what a private network speaks.
+            # As a header, because the argument warns about plain http, which is normal in a private network.
             headers={"api-key": api_key} if api_key else None,
-            # The deadlines below decide; the client's own must only not come first.
+            # The deadlines below apply; the client's own timeout must not come first.
             timeout=math.ceil(self._patience) + 1,
-            # It would ask the server from a thread, and warn when the server is down.
+            # It would query the server from a thread, and warn if the server is down.
             check_compatibility=False,
             **way,
         )
@@ -109,7 +111,7 @@ class QdrantIndex:
         self._idle = asyncio.Event()
 
     async def open(self) -> None:
-        """Create what is missing. With the server down this raises, and the next call of any method tries again."""
+        """Creates what is missing. Raises if the server is down; the next call of any method tries again."""
         async with self._opening:
             if self._closed:
                 raise IndexUnavailable("the index is closed")
@@ -144,14 +146,14 @@ class QdrantIndex:
             if limit < 1 or where.nothing:
                 return []
             first = models.QueryRequest(query=vector.tolist(), filter=_filter(where), limit=limit)
-            # A multivector of one: what it is compared with by MaxSim.
+            # A multi-vector of one, as required for MaxSim.
             more = [] if self._plain else [first.model_copy(update={"query": [vector.tolist()], "using": MORE})]
             answers = await self._client.query_batch_points(self._name, [first, *more])
             return best(_hits(answers[0]), _hits(*answers[1:]), limit)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
         where = None if user is None else _filter(Filter(user))
-        after: Any = None  # in the client's types a page may end at what no page can begin at
+        after: Any = None  # in the client's types, the end of a page is not a valid beginning of one
         while True:
             async with self._call(self._patience):
                 records, after = await self._client.scroll(
@@ -186,7 +188,7 @@ class QdrantIndex:
             await self._write_watermark(watermark)
 
     async def flush(self) -> None:
-        """Nothing to do: the server acknowledges a write when it is in its write-ahead log."""
+        """Does nothing: the server acknowledges a write after it is in its write-ahead log."""
         async with self._call(self._patience):
             pass
 
@@ -202,9 +204,9 @@ class QdrantIndex:
         )
 
     async def activate(self) -> None:
-        """Make the alias name this collection, in one step: called when this one is complete.
+        """Makes the alias name this collection, in one step. Called when this collection is complete.
 
-        The collection that it named before stays: another replica may still use it.
+        The previously named collection stays: another replica may still use it.
         """
         async with self._call(self._patience):
             named = await self._named_by_alias()
@@ -223,7 +225,7 @@ class QdrantIndex:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            # The client forgets the connections of calls that are under way, and never closes them.
+            # The client drops the connections of running calls without closing them.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._timeout if self._calls else 0):
                     await self._idle.wait()
@@ -232,9 +234,9 @@ class QdrantIndex:
 
     @asynccontextmanager
     async def _call(self, deadline: float) -> AsyncIterator[None]:
-        """Around one call of the client: the collection is there, the time is bounded, the errors are ours.
+        """Wraps one call of the client: ensures that the collection exists, limits the time, and converts the errors.
 
-        Waiting for somebody else's attempt to open counts too, so that a hung server costs no caller more than its own
+        Waiting for another caller's attempt to open counts too, so that a hung server costs no caller more than its own
         deadline.
         """
         if self._closed:
@@ -246,7 +248,7 @@ class QdrantIndex:
                     await self.open()
                 yield
         except IndexUnavailable:
-            # The collection may be gone, or the server be another one: the next call looks, and creates it again.
+            # The collection may be gone, or the server replaced: the next call checks, and creates it again.
             self._ready = False
             raise
         finally:
@@ -292,11 +294,11 @@ class QdrantIndex:
             await self._client.create_collection(
                 self._name,
                 vectors_config=_configuration(self._dimension, self._plain),
-                # One graph per tenant and none over all: no search is without a tenant.
+                # One graph per tenant and no global one: every search has a tenant.
                 hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
             )
         except Exception:
-            # Another replica may have been quicker.
+            # Another replica may have been faster.
             if not await self._client.collection_exists(self._name):
                 raise
 
@@ -319,7 +321,8 @@ class QdrantIndex:
                 )
 
     async def _introduce(self) -> None:
-        """Let the alias name this collection if it names none. It is a courtesy to others: failing is no obstacle."""
+        """Makes the alias name this collection if it names none. It only helps other readers, so a failure is not an
+        error."""
         try:
             async with _unavailable(self._patience):
                 if await self._named_by_alias() is None and not await self._alias_is_taken():
@@ -332,9 +335,10 @@ class QdrantIndex:
         return next((it.collection_name for it in aliases if it.alias_name == self._alias), None)
 
     async def _alias_is_taken(self) -> bool:
-        """Whether a collection has the alias's name, as that of the old OpenMemory has. It is not ours, and stays.
+        """Returns True if a collection has the alias's name, like that of the old OpenMemory. It is not ours, and
+        stays.
 
-        Only to be asked where there is no such alias.
+        Only to be called if there is no such alias.
         """
         taken = await self._client.collection_exists(self._alias)
         if taken and not self._told_taken:
@@ -353,7 +357,7 @@ class QdrantIndex:
 
 @asynccontextmanager
 async def _unavailable(deadline: float) -> AsyncIterator[None]:
-    """Turn whatever the client raises into `IndexUnavailable`, and silence into it after `deadline` seconds.
+    """Converts any error of the client, and a timeout after `deadline` seconds, to `IndexUnavailable`.
 
     The client has no common base for refusals, timeouts, unreadable answers and failed assertions about answers.
     """
@@ -375,7 +379,7 @@ def _vectors(point: Point, plain: bool) -> Any:
 
 
 def _hits(answer: models.QueryResponse | None = None) -> list[Hit]:
-    # A number as id is a stranger's, whatever its payload says.
+    # A point with a number as id belongs to another program, whatever its payload says.
     ours = [hit for hit in (answer.points if answer else ()) if not isinstance(hit.id, int)]
     return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in ours]
 
@@ -401,6 +405,6 @@ def _filter(where: Filter) -> models.Filter:
 
 @lru_cache(maxsize=64)
 def _readable(rules: Rules) -> models.Filter:
-    """Kept, because checking a thousand ids takes a while."""
+    """Cached, because validating a thousand ids takes a while."""
     must, must_not = readable(rules)
     return models.Filter.model_validate({"must": must, "must_not": must_not})

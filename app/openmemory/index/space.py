@@ -1,4 +1,4 @@
-"""A space: one model and the index that holds its vectors, asked with deadlines and behind circuit breakers."""
+"""A space: one model and the index of its vectors, with deadlines and circuit breakers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Seconds that a search waits for the embedding of its query, and for the index."""
+    """The seconds that a search waits for the embedding of its query, and for the index."""
 
     embedder: float = 10.0
     index: float = 2.0
 
 
 class Space:
-    """Where vectors of one model are made, kept and found.
+    """Embeds with one model, and stores and searches its vectors.
 
-    After repeated failures the model or the index is not asked any more: searches are refused at once, and a probe in
-    the background finds out when it answers again. `on_recovery` is called then.
+    After repeated failures, the model or the index is no longer called: searches fail at once, and a background probe
+    detects when it answers again. Then `on_recovery` is called.
     """
 
     def __init__(
@@ -47,16 +47,17 @@ class Space:
         self.embedder = embedder
         self.index = index
         self.collection = collection
-        """Name of the collection; empty until the model has told its dimension."""
+        """The name of the collection. Empty until the model's dimension is known."""
         self._deadlines = deadlines or Deadlines()
         self._dimension = dimension
         self._lease = lease or Lease()
         self.behind: str | None = None
-        """Why the collection may lack something that PostgreSQL holds; None if it is known to be whole."""
+        """The reason why the collection may lack data that PostgreSQL contains. None if it is known to be complete."""
         self.unconfirmed = False
-        """Something was delivered since the watermark was last advanced."""
+        """True after a delivery since the watermark was last advanced."""
         self.missed = 0
-        """Items that delivery could not bring here, since the start of the process; the comparison finds them."""
+        """The number of items that delivery could not write here, since the start of the process. The comparison finds
+        them."""
         self.embedder_breaker = CircuitBreaker(
             "embedder",
             trips_on=(EmbedderUnavailable, TimeoutError),
@@ -69,21 +70,21 @@ class Space:
 
     @property
     def model(self) -> str:
-        """Name of the model: part of the key of stored vectors."""
+        """The name of the model, which is part of the key of stored vectors."""
         return self.embedder.model
 
     async def dimension(self) -> int:
-        """Length of a vector here. The model is asked only where no collection tells.
+        """The length of a vector here. Calls the model only if no collection defines it.
 
         Raises:
-            EmbedderUnavailable: it had to be asked and does not answer.
+            EmbedderUnavailable: the model was called and does not answer.
         """
         if self._dimension is None:
             self._dimension = await self.embedder.dimension()
         return self._dimension
 
     async def query(self, text: str) -> Question:
-        """What the model makes of a search query.
+        """The embedding of a search query.
 
         Raises:
             EmbedderUnavailable: the model does not answer in time, or its circuit is open.
@@ -114,29 +115,29 @@ class Space:
             raise IndexUnavailable(str(refused)) from None
         except TimeoutError:
             raise IndexUnavailable(f"no answer within {self._deadlines.index:g} s") from None
-        except ValueError as error:  # the model changed its size since the collection was made
+        except ValueError as error:  # the model changed its size since the collection was created
             raise IndexUnavailable(str(error)) from error
 
     async def close(self) -> None:
-        """Close the index; what searches there fails from now on. The model may serve elsewhere."""
+        """Closes the index. Searches there fail from now on. The model may serve elsewhere."""
         await self.embedder_breaker.close()
         await self.index_breaker.close()
         await self.index.close()
 
     async def ask_model(self) -> None:
-        """Whether the model takes a text that every model takes: if not, it is away rather than the texts odd.
+        """Checks that the model accepts a text that every model accepts. If so, a rejected text was the problem.
 
         Raises:
-            EmbedderUnavailable: it is away.
+            EmbedderUnavailable: the model is unavailable.
         """
-        # Not through the cache, which would go on answering.
+        # Not through the cache, which would keep answering.
         await self.embedder.inner.query(_KNOWN_GOOD)
 
     async def _embedded(self, text: str) -> Question:
         try:
             return await self.embedder.query(text)
         except EmbedderUnavailable as error:
-            # Whose text a model refuses must not take it away from everybody.
+            # A rejected input must not trip the shared circuit breaker.
             await self.ask_model()
             raise _Refused(str(error)) from error
 
@@ -153,25 +154,25 @@ class Space:
 
 
 class _Refused(Exception):
-    """The model refuses this text and takes others."""
+    """The model rejects this text and accepts others."""
 
 
 @dataclass(slots=True)
 class Spaces:
-    """Where vectors are now: what searches use, what is filled beside it, and what is kept for a way back.
+    """The current spaces: the one that searches use, the one being filled, and those kept for a rollback.
 
-    Whoever needs a space reads it here each time: it changes when a new model takes over.
+    Code that needs a space reads it here each time, since it changes when a new model takes over.
     """
 
     serving: Space
     building: Space | None = None
     retired: list[Space] = field(default_factory=list)
     obstacle: str | None = None
-    """Why the model that is configured is not the one in use, if that is not just a matter of time."""
+    """The reason why the configured model is not in use, if waiting alone does not help."""
     on_recovery: Callable[[], None] | None = None
-    """Called when a model or an index answers again, and when another collection took over: it may lack something."""
+    """Called after a model or an index recovers, and after another collection took over: data may be missing."""
 
     def recovered(self) -> None:
-        """Say that the stores should be compared."""
+        """Requests a comparison of the stores."""
         if self.on_recovery is not None:
             self.on_recovery()

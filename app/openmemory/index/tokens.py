@@ -1,4 +1,4 @@
-"""Kept vectors of tokens: stored beside those of the windows, read for the best of a search, made where they lack."""
+"""Stored token vectors: stored beside those of the chunks, read for the best hits of a search, added where missing."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from openmemory.index.models import Kind
 from openmemory.index.sync.entries import array_of
 
 PAGE = 500
-"""Kept vectors of which is looked at once whether they have tokens: some milliseconds."""
+"""The number of stored vectors that are checked for tokens at once, in some milliseconds."""
 
 
 class Kept(NamedTuple):
-    """Tokens of several items, one after the other: whose they are, and how many each has, which is not none."""
+    """The tokens of several items, concatenated: the item ids, and the number of tokens of each, which is never 0."""
 
     ids: list[UUID]
     counts: list[int]
     tokens: Codes
 
     def of(self, ids: Sequence[UUID]) -> Kept:
-        """Those of the items that are here, in this order."""
+        """Those of the items that are present, in this order."""
         ends = np.cumsum(self.counts)
         places = {id_: place for place, id_ in enumerate(self.ids)}
         some = [places[id_] for id_ in ids if id_ in places]
@@ -38,7 +38,7 @@ class Kept(NamedTuple):
         return Kept([self.ids[place] for place in some], [self.counts[place] for place in some], whole)
 
     def joined(self, more: Kept) -> Kept:
-        """Both together."""
+        """Joins both."""
         if not self.ids:
             return more
         tokens = np.concatenate([self.tokens, more.tokens])
@@ -49,7 +49,7 @@ NONE = Kept([], [], np.empty((0, CODE), dtype=np.uint8))
 
 
 class Key(NamedTuple):
-    """What a kept vector is known by, in the order in which they are walked through."""
+    """The key of a stored vector, in the order of the scan."""
 
     kind: str = ""
     id: UUID = UUID(int=0)
@@ -57,15 +57,15 @@ class Key(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Where a page of kept vectors ends, and the keys of those of it that lack tokens."""
+    """The end of a page of stored vectors, and its keys without tokens."""
 
     last: Key
     lacking: list[Key]
 
 
 async def keep(tx: Tx, kind: Kind, model: str, hashes: Sequence[tuple[UUID, str]], tokens: Sequence[Codes]) -> int:
-    """Store the tokens of items with the hashes of their texts, as far as vectors of these texts are kept; returns of
-    how many."""
+    """Stores the tokens of items with the hashes of their texts, if vectors of these texts are stored. Returns the
+    number of stored items."""
     stored = await tx.execute(
         _KEEP,
         {
@@ -80,18 +80,18 @@ async def keep(tx: Tx, kind: Kind, model: str, hashes: Sequence[tuple[UUID, str]
 
 
 async def of_memories(tx: Tx, user: UUID, model: str, ids: Sequence[UUID]) -> Kept:
-    """The tokens of those of the user's memories that have some of their present text."""
+    """The tokens of those of the user's memories that have some for their current text."""
     [(heads, tokens)] = await _OF_MEMORIES.rows(tx, wanted(user, model, ids))
     return unpacked(ids, heads, tokens)
 
 
 def wanted(user: UUID, model: str, ids: Sequence[UUID]) -> dict[str, Any]:
-    """What `PACKED` binds."""
+    """The parameters of `PACKED`."""
     return {"tokens_of": array_of(ids), "tokens_user": user, "tokens_model": model}
 
 
 def unpacked(ids: Sequence[UUID], heads: bytes | None, tokens: bytes | None) -> Kept:
-    """What `PACKED` answers, of these ids."""
+    """Unpacks the result of `PACKED` for these ids."""
     if heads is None or tokens is None:
         return NONE
     found = np.frombuffer(heads, dtype=">i4").reshape(-1, 2)
@@ -103,7 +103,7 @@ def unpacked(ids: Sequence[UUID], heads: bytes | None, tokens: bytes | None) -> 
 
 
 async def page(tx: Tx, model: str, after: Key) -> Page | None:
-    """A page of the kept vectors after this one, and which of them, of this model, lack tokens; None: the end."""
+    """The page of stored vectors after this one, with those of this model that lack tokens. None at the end."""
     values = {"model": model, "after_kind": after.kind, "after_id": after.id, "after_model": after.model}
     rows = await _PAGE.rows(tx, values)
     if not rows:
@@ -112,8 +112,8 @@ async def page(tx: Tx, model: str, after: Key) -> Page | None:
     return Page(last, [Key(row.kind, row.id, row.model) for row in rows if row.lacking])
 
 
-# The row of the vectors is held: an item that is erased meanwhile must leave nothing behind, and one whose text is
-# replaced no older tokens.
+# The row of the vectors is locked: an item that is erased meanwhile must leave nothing behind, and an item with a new
+# text must not get older tokens.
 _KEEP = text(
     """
     INSERT INTO embedding_tokens (kind, id, model, text_hash, tokens)
@@ -127,9 +127,9 @@ _KEEP = text(
     """
 )
 
-# One row with all tokens in one value, as vectors are read (`index.writing`), and in another the place and the size
-# of each: the aggregates see the rows in one order, whatever it is. Each is looked up by itself (OFFSET 0 keeps it so):
-# before the tables were analysed the planner would rather read them whole.
+# One row with all tokens in one value, as vectors are read (`index.writing`), and another value with the place and size
+# of each. The aggregates see the rows in the same, arbitrary order. Each is looked up separately (OFFSET 0 ensures
+# that): before the tables were analysed, the planner preferred full scans.
 PACKED = bound(
     """
     SELECT string_agg(int4send(CAST(f.place AS int)) || int4send(length(f.tokens)), '') AS heads,
@@ -147,11 +147,11 @@ PACKED = bound(
     """,
     {"tokens_user": Uuid()},
 )
-"""The tokens of those of the user's memories that have some of their present text, for `unpacked`."""
+"""The tokens of those of the user's memories that have some for their current text, for `unpacked`."""
 
 _OF_MEMORIES = Prepared(PACKED, plain=True, binary=True)
 
-# A walk along both primary keys, which holds all that it asks for.
+# A scan along both primary keys, which contain all requested columns.
 _PAGE = Prepared(
     bound(
         f"""

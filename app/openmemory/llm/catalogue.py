@@ -1,4 +1,4 @@
-"""The providers of mem0 as they are asked: where, with what key, and in what form they answer. Pure."""
+"""The language model providers of mem0: their addresses, keys and answer formats. Has no side effects."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any, Literal
 from openmemory.llm.port import LanguageModel, LlmUnavailable
 
 Form = Literal["schema", "object", "none"]
-"""How JSON may be asked for: after a schema, as any object, or by the words of the prompt alone."""
+"""The ways to request JSON: by a schema, as any object, or through the prompt alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What mem0's factory calls it (`factory`) and its address (`base_url`), and the form that it takes.
+    """The name and address field in mem0's factory (`factory`, `base_url`), and the JSON format that the provider
+    accepts.
 
-    `guarded`: its requests go through `egress`. `package`: what has to be installed beside, as `openmemory[extra]`.
+    `guarded`: its requests go through `egress`. `package`: an additional package to install, as `openmemory[extra]`.
     """
 
     factory: str
@@ -37,7 +38,7 @@ PROVIDERS = {
     "litellm": Provider("litellm", "none", guarded=False, package="litellm", extra="litellm"),
     "lmstudio": Provider("lmstudio", "schema", "lmstudio_base_url", "http://localhost:1234/v1"),
     "minimax": Provider("minimax", "none", "minimax_base_url"),
-    # By the OpenAI-compatible half of its API: it needs no library of its own, and takes schemas.
+    # Uses the OpenAI-compatible part of its API, which needs no separate library and accepts schemas.
     "ollama": Provider("openai", "schema", "openai_base_url"),
     "openai": Provider("openai", "schema", "openai_base_url", "https://api.openai.com/v1"),
     "sarvam": Provider("sarvam", "none", guarded=False),
@@ -46,14 +47,14 @@ PROVIDERS = {
     "xai": Provider("xai", "schema", "xai_base_url"),
 }
 _ALSO = {"openai_structured": "openai", "azure_openai_structured": "azure_openai"}
-"""mem0's variants for answers of a given form, which we ask for anyway."""
+"""mem0's variants for a given answer format. We request the format in any case."""
 
 
 def known(model: LanguageModel) -> Provider:
-    """What is known of a model's provider.
+    """Returns the provider of a model.
 
     Raises:
-        LlmUnavailable: it is none that can be asked, or not one that may be chosen over REST.
+        LlmUnavailable: the provider is not supported, or must not be chosen over REST.
     """
     name = _ALSO.get(model.provider, model.provider)
     provider = PROVIDERS.get(name)
@@ -73,10 +74,10 @@ def known(model: LanguageModel) -> Provider:
 
 
 def config(model: LanguageModel, provider: Provider) -> dict[str, Any]:
-    """A model in mem0's words."""
+    """The configuration of a model in the format of mem0."""
     key, address = model.api_key.get_secret_value(), address_of(model)
     if address and not key and (provider.factory == "openai" or not model.trusted):
-        # Else the provider's own key, if the environment has one, would be sent to a stranger.
+        # Otherwise a key of the provider in the environment would be sent to an unrelated server.
         key = "none"
     given: dict[str, Any] = {
         "model": model.model, "temperature": model.temperature, "max_tokens": model.max_tokens,
@@ -93,7 +94,7 @@ def config(model: LanguageModel, provider: Provider) -> dict[str, Any]:
 
 
 def address_of(model: LanguageModel) -> str:
-    """The base URL that is asked, as far as the configuration names it."""
+    """The base URL of requests, or an empty string if the configuration names none."""
     address = model.base_url.rstrip("/")
     if model.provider != "ollama":
         return address
@@ -103,11 +104,11 @@ def address_of(model: LanguageModel) -> str:
 
 
 def asked_for(form: Form, schema: dict[str, Any]) -> dict[str, Any] | None:
-    """`response_format` of a request, as OpenAI's API has it."""
+    """The `response_format` of a request in OpenAI's API."""
     if form == "schema":
         return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
     return {"type": "json_object"} if form == "object" else None
 
 
 WEAKER: dict[Form, Form] = {"schema": "object", "object": "none"}
-"""What is asked for where a server does not take a form."""
+"""The next format to request if a server does not accept one."""

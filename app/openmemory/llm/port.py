@@ -1,4 +1,4 @@
-"""A prompt in, a text out: what is known of a language model, what it answers, and why it may not."""
+"""The language model interface: a prompt in, a text out."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any, Protocol
 from pydantic import SecretStr
 
 Message = Mapping[str, str]
-"""One turn: `role` (system, user or assistant) and `content`."""
+"""One message: `role` (system, user or assistant) and `content`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """The language model that somebody chose. An address that is not `trusted` must be let out like any stranger's.
+    """The configured language model.
 
-    `by_settings`: the settings of the service name it, rather than what was saved over REST. `timeout` in seconds;
-    `concurrency`: calls of one process at once.
+    An address that is not `trusted` is subject to the egress rules for unknown servers. `by_settings`: the settings of
+    the service name the model, not a configuration saved over REST. `timeout` is in seconds. `concurrency` is the
+    number of concurrent calls of one process.
     """
 
     provider: str
@@ -33,15 +34,16 @@ class LanguageModel:
 
     @property
     def name(self) -> str:
-        """How it is called in logs and answers."""
+        """The name in logs and answers."""
         return f"{self.provider}/{self.model}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered. `cut`: its end is missing, for it reached `max_tokens`; `refused`: it would not answer.
+    """The answer of a model.
 
-    `counted`: the tokens are the provider's count; else they are estimated from the characters.
+    `cut`: the answer is incomplete because it reached `max_tokens`. `refused`: the model declined to answer. `counted`:
+    the provider counted the tokens; otherwise they are estimated from the characters.
     """
 
     text: str
@@ -54,10 +56,10 @@ class Reply:
 
 
 class LlmUnavailable(Exception):
-    """The model cannot be asked, or does not answer in time. The words hold no secret.
+    """The model cannot be used, or does not answer in time. The message contains no secret.
 
-    `retry_after`: seconds that the provider asked to wait. `setup`: it will not answer before somebody changes the
-    configuration.
+    `retry_after`: the seconds that the provider asked to wait. `setup`: it cannot answer until the configuration
+    changes.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None, setup: bool = False) -> None:
@@ -67,21 +69,22 @@ class LlmUnavailable(Exception):
 
 
 class Llm(Protocol):
-    """A model that can be asked."""
+    """The interface of a language model."""
 
     async def ask(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
-        """Ask once for an answer in JSON after this schema.
+        """Sends one request for an answer in JSON that follows the schema.
 
         Raises:
-            LlmUnavailable: it does not answer.
+            LlmUnavailable: the model does not answer.
         """
         ...
 
 
 def estimated_tokens(text: str) -> int:
-    """Tokens that a text may take, rather too many: four letters of English are one, a character beyond ASCII is one.
+    """Estimates the tokens of a text, rather too high: four English letters are one token, a non-ASCII character is
+    one.
 
-    Digits and signs are often tokens of their own; both are counted so.
+    Digits and signs are often tokens of their own, so each counts as one.
     """
     plain = sum(char.isascii() and (char.isalpha() or char == " ") for char in text)
     return -(-plain // 4) + len(text) - plain

@@ -1,4 +1,5 @@
-"""Any language model of mem0 as ours: with a deadline, few calls at once, no telemetry, and through `egress`."""
+"""Wraps any language model of mem0: with a deadline, limited concurrency, no telemetry, and requests through
+`egress`."""
 
 from __future__ import annotations
 
@@ -24,16 +25,16 @@ from openmemory.resilience.daemon_threads import in_daemon
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 3_600.0
-"""Seconds that a provider may ask us to wait."""
+"""The longest `Retry-After` that is respected, in seconds."""
 
 LONGEST_ANSWER = 200_000
-"""Characters of an answer that are looked at."""
+"""The maximum number of characters of an answer; the rest is dropped."""
 
 
 class ProviderLlm:
-    """Asks one model through mem0's `LlmFactory`. The constructor is instant: mem0 is imported by the first call.
+    """Calls one model through mem0's `LlmFactory`. The constructor returns at once: the first call imports mem0.
 
-    `environ`: where the provider's own key and address may be, as its library would look them up.
+    `environ`: contains the provider's own key and address, as its library would read them.
     """
 
     def __init__(
@@ -50,7 +51,8 @@ class ProviderLlm:
         self._form: Form | None = None
 
     async def ask(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
-        """See `Llm`. A server that does not take the form of JSON that was asked for is asked in a weaker one."""
+        """See `Llm`. If a server does not accept the requested JSON format, it gets another request with a weaker
+        one."""
         provider = catalogue.known(self.model)
         self._check_address()
         while True:
@@ -63,9 +65,9 @@ class ProviderLlm:
                 log.info("%s takes no JSON as %s: %s", self.model.name, form, refused)
 
     async def close(self) -> None:
-        """Close the provider's connections; calls under way end by their deadline."""
+        """Closes the provider's connections. Running calls end by their deadline."""
         self._closed = True
-        # A thread that is importing native libraries when the interpreter exits would abort the process.
+        # A thread that imports native libraries while the interpreter exits would abort the process.
         await asyncio.to_thread(self._opening.acquire)
         self._opening.release()
         close = getattr(getattr(self._opened, "client", None), "close", None)
@@ -89,13 +91,13 @@ class ProviderLlm:
             failure = error
         except Exception as error:
             failure = self._failure(error, response_format)
-        # Outside of the handler: an exception that chains the provider's would carry its words, and so the key.
+        # Raised outside the handler: a chained exception of the provider would contain its message, and so the key.
         raise failure
 
     def _called(
         self, provider: Provider, messages: list[dict[str, str]], response_format: dict[str, Any] | None
     ) -> Reply:
-        """One call, in a thread."""
+        """Makes one call, in a thread."""
         opened = self._open(provider)
         asked = copy.copy(opened)
         recorded = _Recording(opened.client) if hasattr(getattr(opened, "client", None), "chat") else None
@@ -126,13 +128,13 @@ class ProviderLlm:
             return self._opened
 
     def _guarded(self, client: Any, provider: Provider) -> Any:
-        """The provider's client with an HTTP client of ours: its requests go where they may, and wait no longer.
+        """The provider's client with our HTTP client, which enforces the egress rules and the timeout.
 
-        Retries are the caller's.
+        The caller handles retries.
         """
         options: dict[str, Any] = {}
         if provider.factory == "openai":
-            # mem0 would go to OpenRouter instead, wherever the environment has a key of theirs.
+            # mem0 would use OpenRouter instead if the environment contains a key for it.
             config = catalogue.config(self.model, provider)
             own = self._environ.get("OPENAI_BASE_URL") or catalogue.PROVIDERS["openai"].own_address
             options["base_url"] = catalogue.address_of(self.model) or own
@@ -141,13 +143,13 @@ class ProviderLlm:
             else:
                 raise LlmUnavailable("llm.api_key: openai needs a key", setup=True)
         address = str(options.get("base_url") or client.base_url)
-        # What no configuration names is the provider's own address, or its environment's.
+        # Without a configured address, the address comes from the provider or the environment.
         trusted = self.model.trusted or not self.model.base_url
         http = self._egress.client([address] if trusted else [], redirects=True)
         return client.with_options(http_client=http, timeout=self.model.timeout, max_retries=0, **options)
 
     def _check_address(self) -> None:
-        """Refuse at once what no request could reach; names are looked up when they are used."""
+        """Rejects at once an address that no request could reach. Names are resolved on use."""
         address = catalogue.address_of(self.model)
         if not address:
             return
@@ -160,12 +162,12 @@ class ProviderLlm:
             raise LlmUnavailable(f"llm.base_url: {error}", setup=True) from None
 
     def _failure(self, error: Exception, response_format: object) -> LlmUnavailable | _FormRefused:
-        """A failure in one line, without anything secret."""
+        """A failure in one line, without secrets."""
         for cause in (error.__cause__, error.__context__):
-            if isinstance(cause, EgressRefused):  # OpenAI's client calls it a connection error
+            if isinstance(cause, EgressRefused):  # OpenAI's client reports it as a connection error
                 return LlmUnavailable(f"{self.model.name}: {cause}", setup=True)
         status = getattr(error, "status_code", None)
-        if status in (401, 403):  # such answers tend to quote parts of the key
+        if status in (401, 403):  # such answers often quote parts of the key
             return LlmUnavailable(f"{self.model.name}: the key was refused ({status})", setup=True)
         words = " ".join(str(error).split())
         for secret in self._secrets():
@@ -176,7 +178,7 @@ class ProviderLlm:
         return LlmUnavailable(told, retry_after=_retry_after(error), setup=status in (400, 404, 405, 422))
 
     def _secrets(self) -> list[str]:
-        """What must not be told, longest first: one may be part of another."""
+        """The secrets to remove from messages, longest first, because one may be part of another."""
         found = {self.model.api_key.get_secret_value(), urlsplit(self.model.base_url).password or ""} - {""}
         names = ("_KEY", "_SECRET", "_TOKEN")
         found |= {value for name, value in self._environ.items() if name.endswith(names) and len(value) >= 8}
@@ -184,7 +186,7 @@ class ProviderLlm:
 
 
 class Llms:
-    """The client of the model that is in force; another one takes its place when the configuration has changed."""
+    """Holds the client of the configured model, and replaces it when the configuration changes."""
 
     def __init__(self, data_dir: Path, egress: Egress, environ: Mapping[str, str] | None = None) -> None:
         self._data_dir = data_dir
@@ -194,7 +196,7 @@ class Llms:
         self._closing: set[asyncio.Task[None]] = set()
 
     def of(self, model: LanguageModel) -> ProviderLlm:
-        """The client of this model, the same for the same configuration."""
+        """The client of this model, the same one for the same configuration."""
         before = self._present
         if before is None or before.model != model:
             self._present = ProviderLlm(model, self._data_dir, self._egress, self._environ)
@@ -206,11 +208,11 @@ class Llms:
         return self._present
 
     def another(self, model: LanguageModel) -> ProviderLlm:
-        """A client for a trial; the caller closes it."""
+        """A client for a test. The caller closes it."""
         return ProviderLlm(model, self._data_dir, self._egress, self._environ)
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Closes all open clients."""
         if self._closing:
             await asyncio.wait(self._closing)
         if self._present is not None:
@@ -218,11 +220,11 @@ class Llms:
 
 
 class _FormRefused(Exception):
-    """The server does not know the form of JSON that was asked for."""
+    """The server does not support the requested JSON format."""
 
 
 class _Recording:
-    """OpenAI's client, of which only `chat.completions.create` is called; keeps the answer, for its count of tokens."""
+    """OpenAI's client, of which only `chat.completions.create` is called. Keeps the answer for its token counts."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -261,7 +263,7 @@ def _about_form(words: str) -> bool:
 
 
 def _retry_after(error: Exception) -> float | None:
-    """The seconds of `Retry-After`, if the answer has them; a date is not read."""
+    """The seconds of `Retry-After`, if the answer has them. A date is ignored."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
         return min(LONGEST_WAIT, max(0.0, float(headers.get("retry-after", ""))))

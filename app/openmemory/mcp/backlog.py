@@ -1,4 +1,4 @@
-"""How many messages of an SSE session are under way: a client that sends without reading is stopped at a limit."""
+"""Counts the messages in progress in an SSE session: a client that sends without reading is stopped at a limit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _KEY = "openmemory.backlog"
 
 
 class Backlog:
-    """Counts each message in turn while it is posted, while it is worked on, and while its answer waits for the client
-    to read. Nothing but leaving such a block lowers the count, so that no answer that is never sent can keep it up."""
+    """Counts each message in turn while it is posted, while it is processed, and while its answer waits for the client
+    to read. The count drops whenever such a block is left, so an answer that is never sent cannot keep it up."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -28,12 +28,12 @@ class Backlog:
 
     @property
     def full(self) -> bool:
-        """Whether no further message can be taken now."""
+        """True if no further message can be taken now."""
         return self._count >= self._limit
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """One message is under way while the block runs."""
+        """Counts one message while the block runs."""
         self._count += 1
         try:
             yield
@@ -42,19 +42,19 @@ class Backlog:
 
 
 class Answers:
-    """The stream to the client: each answer is under way until the connection has room for it."""
+    """The stream to the client. Each answer counts as in progress until the connection has room for it."""
 
     def __init__(self, stream: WriteStream[SessionMessage], backlog: Backlog) -> None:
         self._stream = stream
         self._backlog = backlog
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send one answer."""
+        """Sends one answer."""
         with self._backlog.one():
             await self._stream.send(item)
 
     async def aclose(self) -> None:
-        """End the stream."""
+        """Ends the stream."""
         await self._stream.aclose()
 
     async def __aenter__(self) -> Self:
@@ -68,12 +68,12 @@ class Answers:
 
 
 def attach(scope: Scope, backlog: Backlog) -> None:
-    """Note on a request which session's message it brings."""
+    """Stores the backlog of the message's session on the request."""
     scope[_KEY] = backlog
 
 
 async def counted(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Middleware of the MCP server: a message that is worked on is under way."""
+    """MCP server middleware that counts a message as in progress while it is processed."""
     backlog = None if ctx.request is None else ctx.request.scope.get(_KEY)
     if backlog is None:
         return await call_next(ctx)
@@ -82,7 +82,7 @@ async def counted(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> H
 
 
 def too_many(limit: int) -> Response:
-    """The answer to a message of a session that has no room for it."""
+    """Returns the response to a message of a session that has no room for it."""
     return refuse(
         429,
         f"{limit:,} messages of this session wait for their answers, which is all that may (limits.session_messages).",

@@ -1,8 +1,8 @@
-"""MCP on standard input and output, carried to the running service over streamable HTTP.
+"""Connects MCP on standard input and output to the running service over streamable HTTP.
 
-Each message is one POST, whose answer may come after notifications, and the service keeps no session, so the bridge
-outlives a restart of the service: a call that finds nobody is repeated for a while, and one whose answer got lost is
-answered with an error rather than left hanging.
+Each message is one POST, whose answer may come after notifications. The service keeps no session, so the bridge
+outlives a restart of the service: a call that does not reach the service is retried for a while, and a call whose
+answer was lost gets an error instead of hanging.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from openmemory.embedded.folder import default_data_dir, running_service
 from openmemory.errors import OpenMemoryError
 from openmemory.serialization.exact_json import no_number
 
-# The names below are the protocol's. The SDK has them too, but importing it takes longer than all the rest of a start.
+# The names below are the protocol's. The SDK has them too, but importing it takes longer than the rest of a start.
 VERSION_HEADER, METHOD_HEADER, NAME_HEADER = "mcp-protocol-version", "mcp-method", "mcp-name"
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-"""Where a message of the sessionless protocol names its version, inside `params._meta`."""
+"""The key inside `params._meta` that holds the version of a message in the sessionless protocol."""
 
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Methods whose object a header must repeat in the sessionless protocol, and the parameter that holds it."""
+"""Methods whose target a header must repeat in the sessionless protocol, and the parameter that holds it."""
 
 BATCHING = "2025-03-26"
 """The only revision of the protocol in which a line may be an array of messages."""
@@ -41,13 +41,13 @@ BATCHING = "2025-03-26"
 PARSE_ERROR, INVALID_REQUEST, CONNECTION_CLOSED = -32700, -32600, -32000
 
 PATIENCE = 15.0
-"""Seconds that a call waits for a service that is not there: the time of a restart."""
+"""Seconds that a call waits for an unreachable service: the time of a restart."""
 
 ANSWER = 120.0
 """Seconds that an answer may take."""
 
 FAREWELL = 10.0
-"""Seconds that calls under way get to be answered after standard input has ended."""
+"""Seconds that pending calls get to be answered after standard input has ended."""
 
 Message = dict[str, Any]
 
@@ -61,24 +61,25 @@ async def bridge(
     user: str | None = None,
     own: bool = True,
 ) -> None:
-    """Carry messages until standard input ends; what is under way then is still answered.
+    """Forwards messages until standard input ends; pending calls are still answered.
 
-    `url` is the address of the service, `key` a credential for it. `own`: it is the service of the data folder; when
-    nobody listens there any more, the folder tells where a successor does. Nothing but the protocol is written to
-    standard output.
+    `url` is the address of the service and `key` a credential for it. `own` means that it is the service of the data
+    folder: when nobody listens at the address any more, the folder names the address of its successor. Only the
+    protocol is written to standard output.
     """
     app = quote(client or settings.access.default_app, safe="")
     name = quote(user or settings.access.default_user, safe="")
-    # Elsewhere a credential may speak for one user, whom the address then leaves to the service.
+    # On other services a credential may be for one user; the address then leaves the user to the service.
     path = f"/mcp/{app}/http/{name}" if own or client or user else "/mcp"
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
     timeout = httpx.Timeout(ANSWER, connect=5)
     try:
-        # A stream of our own: the interpreter would complain at its end of what a closed pipe left in sys.stdout.
+        # A stream of our own: at its exit the interpreter would complain about data that a closed pipe left in
+        # sys.stdout.
         with open(sys.stdout.fileno(), "wb", closefd=False) as out:  # noqa: ASYNC230
-            # A proxy of the environment may lead to another machine, never to this one.
+            # A proxy from the environment may lead to another machine, but never to this one.
             here = own or is_loopback(urlsplit(url).hostname or "")
             async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=not here) as http:
                 carrier = _Bridge(http, url, path, settings if own else None, out)
@@ -136,7 +137,7 @@ class _Bridge:
             del self._under_way[id_]
 
     def _cancel(self, message: Message) -> None:
-        """Give up a call: over HTTP that is to close its connection. It gets no answer."""
+        """Cancels a call by closing its HTTP connection. The call gets no answer."""
         params = message.get("params")
         id_ = params.get("requestId") if isinstance(params, dict) else None
         if _is_id(id_) and (task := self._under_way.get(id_)) is not None:
@@ -152,13 +153,13 @@ class _Bridge:
             return
         if isinstance(body, dict) and "jsonrpc" in body:
             self._note_version(message, body)
-            # An error that was found before the id was read carries none; whoever waits for this one must hear it.
+            # An error found before the id was read carries none, but the client that waits for this id must get it.
             self._write(body if body.get("id") is not None else body | {"id": id_})
         elif isinstance(body, str) and not answers:
             self._fail(id_, CONNECTION_CLOSED, body)
 
     async def _carry_batch(self, messages: list[Any], line: bytes) -> None:
-        """Carry an array of messages, whose answers come in one array."""
+        """Forwards an array of messages, whose answers come in one array."""
         body = await self._answer(line, {VERSION_HEADER: BATCHING})
         if isinstance(body, str):
             body = [_error(message["id"], CONNECTION_CLOSED, body) for message in messages if _asks(message)]
@@ -166,8 +167,8 @@ class _Bridge:
             self._write(body)
 
     async def _answer(self, line: bytes, headers: dict[str, str]) -> Message | list[Any] | str | None:
-        """Post a line; returns the message or the array that came back, or in words why none did. Returns None if the
-        answer was a stream, which is handed on as it comes."""
+        """Posts a line and returns the message or the array that came back, or the reason why none did. Returns None if
+        the answer was a stream, which is forwarded as it comes."""
         try:
             async with aclosing(await self._post(line, headers)) as response:
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -198,10 +199,10 @@ class _Bridge:
         return headers
 
     async def _follow(self, response: httpx.Response) -> None:
-        """Hand on each message of an answer that comes in several: notifications, and the last is what was asked for.
+        """Forwards each message of a streamed answer: first notifications, and last the answer to the request.
 
         Raises:
-            httpx.HTTPError: it ended before that.
+            httpx.HTTPError: the stream ended before the answer.
         """
         last: Message = {}
         async for line in response.aiter_lines():
@@ -215,7 +216,8 @@ class _Bridge:
             raise httpx.RemoteProtocolError("the answer ended early")
 
     async def _post(self, body: bytes, headers: dict[str, str]) -> httpx.Response:
-        """One POST, its answer not read yet; repeated only while nobody listens, for then nothing was done."""
+        """Sends a POST and returns the unread response. Retries only while nobody listens, because then nothing was
+        done."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + PATIENCE
         pause = 0.05
@@ -246,7 +248,7 @@ class _Bridge:
 
 
 def _successor(settings: Settings) -> str | None:
-    """Where the service of the data folder listens now, if one does."""
+    """Returns the current address of the data folder's service; None if it does not run."""
     try:
         service = running_service(Path(settings.data_dir) if settings.data_dir else default_data_dir())
     except OpenMemoryError:
@@ -255,12 +257,12 @@ def _successor(settings: Settings) -> str | None:
 
 
 def _is_id(value: Any) -> TypeGuard[str | int]:
-    """Whether an answer can name it. In Python true is 1, in JSON it is not."""
+    """Returns True if an answer can carry this id. In Python True is an integer, in JSON it is not."""
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def _asks(message: Any) -> bool:
-    """True if a message of a batch is a request, which has an answer."""
+    """Returns True if a message of a batch is a request, which gets an answer."""
     return isinstance(message, dict) and "method" in message and _is_id(message.get("id"))
 
 
@@ -277,7 +279,7 @@ def _json(response: httpx.Response) -> Message | list[Any] | None:
 
 
 def _explained(response: httpx.Response, body: Message | None) -> str:
-    """What an answer that is not JSON-RPC says: the words of the guard, such as that a key is needed."""
+    """Returns the words of an answer that is not JSON-RPC: those of the guard, such as that a key is needed."""
     words = [str(body[part]) for part in ("detail", "hint") if body.get(part)] if body is not None else []
     if response.status_code == httpx.codes.UNAUTHORIZED:
         words[1:] = ["Set OPENMEMORY_API_KEY to a key of that service where this program is started."]
@@ -285,17 +287,17 @@ def _explained(response: httpx.Response, body: Message | None) -> str:
 
 
 def _header(value: str) -> str:
-    """A value as a header of the sessionless protocol: as it is, or in base64 where HTTP could not carry it."""
+    """Returns a value as a header of the sessionless protocol: unchanged, or in base64 if HTTP could not carry it."""
     if value.isascii() and value.isprintable() and value == value.strip() and not value.startswith("=?base64?"):
         return value
     return f"=?base64?{base64.b64encode(value.encode('utf-8', 'replace')).decode()}?="
 
 
 def _lines(descriptor: int) -> asyncio.Queue[bytes | None]:
-    """The lines of a blocking stream, None at its end.
+    """Returns a queue of the lines of a blocking stream; None marks its end.
 
-    They are read in a daemon thread and past sys.stdin, whose lock the interpreter would wait for at its end: so a read
-    that nothing answers holds up nothing.
+    A daemon thread reads the descriptor and bypasses sys.stdin, whose lock the interpreter would wait for at its exit.
+    A read that nothing answers therefore blocks nothing.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes | None] = asyncio.Queue()

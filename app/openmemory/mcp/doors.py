@@ -1,4 +1,4 @@
-"""The HTTP doors of MCP: SSE and streamable HTTP, at OpenMemory's addresses and at plain ones."""
+"""The HTTP endpoints of MCP: SSE and streamable HTTP, at OpenMemory's addresses and at plain ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ from openmemory.telemetry.traffic import Traffic
 
 MESSAGES = "/mcp/messages/"
 MAX_SESSIONS = 10_000
-"""SSE sessions at once. Each holds a connection and a task; beyond this the next one is told to come back."""
+"""The maximum number of open SSE sessions. Each holds a connection and a task; beyond the limit a client is told to
+come back."""
 
 _NAMED = re.compile("/mcp/([^/]*)/(http|sse)/([^/]*)((?:/messages)?/?)")
 _SESSION = re.compile(rb"session_id=([0-9a-f]{32})")
@@ -53,18 +54,18 @@ class _Session:
     backlog: Backlog
 
     def admits(self, sender: Sender) -> bool:
-        """Whether a message may come from that sender: the same credential, or none where the client sends none."""
+        """Returns True if the sender may post here: with the same credential, or with none if the client sends none."""
         if sender.principal is None:
             return self.owner.bearer
         return sender.principal.id == self.owner.principal
 
 
 class McpDoors:
-    """The routes, and what must run while they serve.
+    """The MCP routes and the tasks that must run while they serve.
 
     Streamable HTTP keeps no session: each request carries all it needs, so any replica may answer it. An SSE session
-    lives in the process that holds its stream; its messages find it by `session_id`, and with it whose they are. Those
-    that reach another process are forwarded, where there may be one.
+    lives in the process that holds its stream; `session_id` leads its messages to the session and its identity.
+    Messages that reach another process are forwarded, if there can be another process.
     """
 
     def __init__(self, services: Services, authenticator: Authenticator, traffic: Traffic) -> None:
@@ -92,7 +93,7 @@ class McpDoors:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve while the block runs."""
+        """Runs these tasks while the block runs."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._http.running())
             if self._forwarding is not None:
@@ -101,8 +102,8 @@ class McpDoors:
 
     async def _streamable(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] == "GET":
-            # Allowed by every version of the protocol. A stream would stay silent: without sessions nothing is sent
-            # unasked, and each client would hold a connection for it.
+            # Every version of the protocol allows this. A stream would stay silent, because without sessions nothing is
+            # sent unasked, and each client would hold a connection for it.
             await refuse(405, "MCP messages are sent here with POST", hint="For SSE: /mcp/sse.", allow="POST")(
                 scope, receive, send
             )
@@ -132,7 +133,7 @@ class McpDoors:
         backlog = Backlog(self._limits.session_messages)
 
         async def noting_session(message: Message) -> None:
-            """The first event names the session: from then on its messages are known to be this identity's."""
+            """Registers the session that the first event names: from then on its messages belong to this identity."""
             if not opened and message["type"] == "http.response.body":
                 found = _SESSION.search(message.get("body", b""))
                 if found:
@@ -179,7 +180,7 @@ class McpDoors:
             return
         try:
             if sender.principal is None and identity.principal.id != LOCAL.id:
-                await self._rates.request(identity.principal.id)  # the guard did not know whose it is
+                await self._rates.request(identity.principal.id)  # the guard did not know the principal
         except TooMany as error:
             await refused(429, error)(scope, receive, send)
             return
@@ -196,11 +197,12 @@ class McpDoors:
             await self._sse.handle_post_message(scope, receive, send)
 
     async def _deliver(self, session: UUID, body: bytes) -> int:
-        """Hand a message that another process got to a session of this one; the HTTP status of the answer."""
+        """Delivers a message that another process received to a session of this one. Returns the HTTP status of the
+        answer."""
         found = self._sessions.get(session.hex)
         if found is None:
             return 404
-        # Another process has looked at the credential of the message, unless the session stands for it.
+        # Another process has checked the credential of the message, unless the session stands for it.
         opened = found.identity.principal
         if not await self._authenticator.still_valid(opened if found.owner.bearer else replace(opened, ends=None)):
             return 404
@@ -209,7 +211,7 @@ class McpDoors:
         return await status_of(partial(self._hand_over, found.backlog), scope, body)
 
     async def _identity(self, scope: Scope, receive: Receive, send: Send) -> Identity | None:
-        """Who asks; None if the request was refused, because of its names or of what its credential does not allow."""
+        """Returns the caller's identity; None if the request was refused because of its names or its credential."""
         principal = principal_of(scope)
         try:
             return identified(principal, names_of(Request(scope), self._limits))
@@ -231,7 +233,7 @@ class McpDoors:
         return None
 
     def _is_named(self, session: _Session, request: Request) -> bool:
-        """Whether the address names nobody, or whom it named when the session was opened."""
+        """Returns True if the address names nobody, or the same names as when the session was opened."""
         if "user" not in request.path_params:
             return True
         try:
@@ -241,15 +243,15 @@ class McpDoors:
 
 
 class McpFirst:
-    """Middleware that answers at the MCP addresses and passes everything else on: a tool call then skips the layers
-    that only REST needs, a tenth of its Python."""
+    """Middleware that answers at the MCP addresses and passes everything else on. A tool call skips the layers that
+    only REST needs, which are a tenth of its Python."""
 
     def __init__(self, app: ASGIApp, doors: McpDoors) -> None:
         self._app = app
         self._routes = doors.routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass it on."""
+        """Answers one request or passes it on."""
         if scope["type"] == "http" and scope["path"].startswith("/mcp"):
             named = _with_slashes(scope)
             for route in self._routes:
@@ -265,14 +267,15 @@ class McpFirst:
 
 
 class _Named(NamedTuple):
-    """An address whose names have slashes in them: the address with other names in their place, and the names."""
+    """An address whose names contain slashes: its path with other names in their place, and the names."""
 
     path: str
     parameters: dict[str, str]
 
 
 def _with_slashes(scope: Scope) -> _Named | None:
-    """The names of an address, if one has a slash: percent-encoded it is part of the name, decoded it would not be."""
+    """Returns the names of an address if one contains a slash. Percent-encoded, a slash is part of the name; decoded,
+    it would not be."""
     raw: bytes = scope.get("raw_path") or b""
     if b"%2f" not in raw.lower() or (found := _NAMED.fullmatch(raw.decode("latin-1"))) is None:
         return None
@@ -281,7 +284,7 @@ def _with_slashes(scope: Scope) -> _Named | None:
 
 
 class _Door(Route):
-    """A route that takes its path with up to so many slashes behind it: some clients do not follow redirects."""
+    """A route that accepts up to `slashes` trailing slashes, because some clients do not follow redirects."""
 
     def __init__(self, path: str, app: ASGIApp, slashes: int = 1) -> None:
         super().__init__(path, _Endpoint(app))
@@ -289,7 +292,7 @@ class _Door(Route):
 
 
 class _Endpoint:
-    """An ASGI application as a route's endpoint: a class, so that the router passes every method through."""
+    """Wraps an ASGI application as a route's endpoint; a class, so that the router passes every method through."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -299,5 +302,5 @@ class _Endpoint:
 
 
 def _nameless(transport: str, app: ASGIApp) -> list[BaseRoute]:
-    """Addresses whose client or user was left empty, so that they are told instead of not found."""
+    """Returns routes for addresses with an empty client or user, so that the client is told so and gets no 404."""
     return [_Door(f"/mcp/{{client}}/{transport}", app, slashes=2), _Door(f"/mcp//{transport}/{{user}}", app)]

@@ -1,7 +1,7 @@
-"""What every message must be, whichever door it comes through: one JSON-RPC request, notification or response.
+"""Checks that a message is one JSON-RPC request, notification or response, for every endpoint.
 
-The SDK takes a request whose id it cannot use for a notification, so that nobody would hear that it was not done; and
-what it says of other messages repeats parts of them.
+The SDK treats a request with an unusable id as a notification, so nobody would learn that it was not done. Its errors
+for other invalid messages repeat parts of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 
 
 async def read(scope: Scope, receive: Receive, send: Send) -> Receive | None:
-    """The posted body once more, for whoever handles the message; None if it was refused, because it is none."""
+    """Returns a `receive` that replays the posted body; None if the body is not a message and was refused."""
     if scope["method"] != "POST":
         return receive
     body = await Request(scope, receive).body()
@@ -28,7 +28,7 @@ async def read(scope: Scope, receive: Receive, send: Send) -> Receive | None:
 
 
 def again(body: bytes, receive: Receive) -> Receive:
-    """Receives a body that was read already, and then what `receive` does."""
+    """Returns a `receive` that replays a body already read and then continues with `receive`."""
     unread = [body]
 
     async def read_again() -> Message:
@@ -38,7 +38,7 @@ def again(body: bytes, receive: Receive) -> Receive:
 
 
 def malformed(body: bytes) -> Response | None:
-    """The answer to a body that is no message; None if it is one."""
+    """Returns the response to a body that is not a message; None if it is one."""
     try:
         message = from_json(body, allow_inf_nan=False)
     except ValueError as wrong:
@@ -48,17 +48,17 @@ def malformed(body: bytes) -> Response | None:
 
 
 def not_json(wrong: ValueError) -> Response:
-    """The answer to a body that is not JSON."""
+    """Returns the response to a body that is not JSON."""
     return error(PARSE_ERROR, f"Parse error: {wrong}", None)
 
 
 def invalid(found: str, message: Any = None) -> Response:
-    """The answer to JSON that is no message, with the message's id if it has one."""
+    """Returns the response to JSON that is not a message, with the message's id if it has one."""
     return error(INVALID_REQUEST, f"Invalid request: {found}", _id(message))
 
 
 def id_of(body: bytes) -> str | int | None:
-    """The id of the message in a body; None if it has none that can be used."""
+    """Returns the id of the message in a body; None if it has no usable one."""
     try:
         return _id(from_json(body))
     except ValueError:
@@ -66,13 +66,13 @@ def id_of(body: bytes) -> str | int | None:
 
 
 def error(code: int, words: str, id_: str | int | None, data: Any = None) -> Response:
-    """A JSON-RPC error that refuses a request."""
+    """Returns a JSON-RPC error that refuses a request."""
     told = {"code": code, "message": words} | ({} if data is None else {"data": data})
     return JSONResponse({"jsonrpc": "2.0", "id": id_, "error": told}, 400)
 
 
 def problem(message: Any) -> str | None:
-    """Why a JSON value is no message; None if it is one."""
+    """Returns the reason why a JSON value is not a message; None if it is one."""
     if not isinstance(message, dict):
         return "a message is one JSON object; an array of them only POST /mcp takes, under the revision 2025-03-26"
     if message.get("jsonrpc") != "2.0":

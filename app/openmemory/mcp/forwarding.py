@@ -1,4 +1,4 @@
-"""The HTTP side of the relay: a POST that came to the wrong process, and the same POST once more at the right one."""
+"""The HTTP side of the relay: takes a POST that reached the wrong process and replays it at the right one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _delivering: set[asyncio.Task[None]] = set()
 
 
 class Forwarding:
-    """Answers POSTs for sessions that this process does not hold as the one that holds them would."""
+    """Answers POSTs for sessions of other processes as the process that holds them would."""
 
     def __init__(self, relay: Relay, limits: Limits) -> None:
         self.relay = relay
@@ -37,7 +37,7 @@ class Forwarding:
         self._limited = RequestBodyLimitMiddleware(self._forward, limits.body)
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one POST, in the order in which the SDK checks: its headers, the session's id, its size, its text."""
+        """Answers one POST. Checks in the SDK's order: headers, session id, size, text."""
         request = Request(scope)
         refusal = await self._security.validate_request(request, is_post=True)
         if refusal is None and "session_id" not in request.query_params:
@@ -57,7 +57,7 @@ class Forwarding:
         await answer(scope, receive, send)
 
     async def _unknown(self, request: Request, session: UUID) -> Response | None:
-        """Refuses who has no credential and no session, before megabytes of theirs are read and parsed."""
+        """Refuses a sender without a credential and a session before megabytes of its body are read and parsed."""
         try:
             known = sender_of(request.scope).principal is not None or await self.relay.stands(session)
         except Unavailable as error:
@@ -92,7 +92,7 @@ def _session(request: Request) -> UUID | None:
 
 
 def posted(path: str, session: UUID, body: bytes) -> Scope:
-    """The request that brought a message, as far as sessions look at it."""
+    """Returns the request of a message, with the parts that sessions read."""
     return {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -111,9 +111,9 @@ def posted(path: str, session: UUID, body: bytes) -> Scope:
 
 
 async def status_of(app: ASGIApp, scope: Scope, body: bytes) -> int:
-    """Send a request to an application; the status of its answer, as soon as there is one.
+    """Sends a request to an application and returns the status of its answer as soon as there is one.
 
-    The application goes on by itself: a session takes a message when it has time for it.
+    The application continues in the background: a session takes a message when it has time for it.
     """
     answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     unread = [body]

@@ -1,4 +1,4 @@
-"""Whose request this is: the user and app that the address names, as far as the credential allows them."""
+"""Resolves the user and the app that the address names, as far as the credential allows them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY = "openmemory.identity"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls tools: a principal, and the names that it claims and may claim."""
+    """The caller of tools: a principal, and the names that it claims and may claim."""
 
     principal: Principal
     user: str | None
@@ -29,18 +29,18 @@ class Identity:
 
     @property
     def missing(self) -> str | None:
-        """What the address left empty, under OpenMemory's name for it."""
+        """The name that the address left empty, as OpenMemory calls it."""
         return "user_id" if self.user == "" else "client_name" if self.app == "" else None
 
     def at(self, sender: Sender) -> Identity:
-        """The same, for a message that came from there, with the rights of its own credential if it has one: another
-        token of the same client may be for less, or for longer."""
+        """Returns the same identity for a message of that sender. If the message has its own credential, the rights of
+        that one apply: another token of the same client may grant less, or last longer."""
         principal = sender.principal or replace(self.principal, address=sender.address, request=sender.request)
         return Identity(principal, self.user, self.app)
 
 
 def names_of(request: Request, limits: Limits) -> Names:
-    """The names in `/mcp/{client}/…/{user}`, or none. One that was left out altogether is empty.
+    """Returns the names in `/mcp/{client}/…/{user}`, or none. A name that was left out altogether is empty.
 
     Raises:
         Invalid: one is blank, too long, or cannot be stored.
@@ -51,12 +51,12 @@ def names_of(request: Request, limits: Limits) -> Names:
 
 
 def identified(principal: Principal, names: Names) -> Identity:
-    """Who calls, if the credential allows the names.
+    """Returns the caller's identity, if the credential allows the names.
 
     Raises:
-        Forbidden: it does not.
+        Forbidden: the credential does not allow them.
     """
-    # An empty name claims nothing: the tools say that it is missing.
+    # An empty name claims nothing; the tools report that it is missing.
     user = names.user if names.user == "" else principal.claimed_user(names.user)
     app = names.app if names.app == "" else principal.claimed_app(names.app)
     return Identity(principal, user, app)
@@ -73,12 +73,12 @@ def _name(request: Request, part: str, limits: Limits) -> str:
 
 
 def bind(scope: Scope, identity: Identity) -> None:
-    """Note on a request whose it is, for the tools to read."""
+    """Stores the identity on the request, for the tools to read."""
     scope[_KEY] = identity
 
 
 def identity_of(request: Any) -> Identity:
-    """What `bind` noted."""
+    """Returns the identity that `bind` stored."""
     identity = request.scope[_KEY]
     assert isinstance(identity, Identity)
     return identity

@@ -33,7 +33,7 @@ _LATER = {
     Status.UNDONE: None,
 }
 LISTED = 1_000
-"""The most memories that one call lists: more would fill the model's context and help nobody."""
+"""The maximum number of memories that one call lists: more would fill the model's context and help nobody."""
 
 Namespace = Annotated[str, Field(description="Project or workspace to keep apart, such as a repository's name.")]
 Ids = Annotated[list[str], Field(description="Ids of memories, as search_memory and list_memories give them.")]
@@ -50,7 +50,7 @@ class AddArguments(Arguments):
     expires_at: datetime | None = Field(None, description="In place of ttl_days: when, with an offset from UTC.")
 
     def like(self) -> MemoryCreate:
-        """As the service takes it."""
+        """Returns the input of the service."""
         return MemoryCreate(
             text=self.text, namespace=self.namespace, metadata=self.metadata, ttl_days=self.ttl_days,
             expires_at=self.expires_at,
@@ -158,7 +158,7 @@ async def _add(services: Services, caller: Caller, arguments: AddArguments) -> A
     def shown(text: str) -> str:
         return untrusted.text(text, services.memories.intake.labels(text, {}))
 
-    # What the assistant has just said itself is no news to it; what is kept, or completed, may be of another one.
+    # The assistant knows the text that it just sent. A memory that was kept or completed may come from another one.
     text = shown(added.memory) if added.event in (Event.NONE, Event.UPDATE) and added.note else added.memory
     result: dict[str, Any] = {"id": str(added.id), "memory": text, "event": added.event.value}
     if added.previous_memory is not None:
@@ -255,7 +255,8 @@ async def _update(services: Services, caller: Caller, arguments: UpdateArguments
 
 
 async def _changed(change: Callable[..., Awaitable[int]], caller: Caller, texts: list[str]) -> int:
-    """How many of the memories were changed; in OpenMemory's words if none is the caller's to change."""
+    """Changes the memories and returns how many were changed. Fails with OpenMemory's message if the caller may change
+    none."""
     with suppress(NotFound):
         if ids := _ids(texts, "memory_ids"):
             return await change(caller, ids, strict=False)
@@ -282,7 +283,8 @@ def _listed(record: MemoryRecord, user: str, untrusted: Untrusted) -> dict[str, 
 
 
 def _as_mem0(metadata: dict[str, Any], app: str) -> dict[str, Any]:
-    """Metadata with what mem0 put into that of every memory: which program wrote it, for which of its clients."""
+    """Returns the metadata with the fields that mem0 added to every memory: which program wrote it, for which of its
+    clients."""
     return {"source_app": "openmemory", "mcp_client": app} | metadata
 
 

@@ -1,6 +1,6 @@
-"""What tools tell of memories that are pairs: values that changed, and results that do not agree about one.
+"""Tool output for key-value facts: values that changed, and results that disagree about a value.
 
-A value is as little to be trusted as the memory that it stands in.
+A value is no more trustworthy than the memory that holds it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Conflict(BaseModel):
 
 
 def marked(changed: Sequence[PairChange], untrusted: Untrusted) -> list[PairChange]:
-    """What changed, with what reads like orders wrapped; the new values are what the assistant has just said."""
+    """Returns the changes, with text that reads like instructions wrapped. New values are not wrapped: the assistant
+    just sent them."""
     return [
         PairChange(
             key=one.key, old=untrusted.name(one.old), new=one.new,
@@ -52,7 +53,7 @@ def marked(changed: Sequence[PairChange], untrusted: Untrusted) -> list[PairChan
 
 
 def told(changed: Sequence[PairChange], shown: Sequence[PairChange]) -> str | None:
-    """What changed in words, without old values that are wrapped where they are `shown`; None: nothing did."""
+    """Describes the changes in words, without old values that are wrapped in `shown`; None if nothing changed."""
     plain = [
         one if one.old == before.old else one.model_copy(update={"old": "…"})
         for before, one in zip(changed, shown, strict=True)
@@ -61,7 +62,7 @@ def told(changed: Sequence[PairChange], shown: Sequence[PairChange]) -> str | No
 
 
 def conflict(each: Disagreement, untrusted: Untrusted) -> dict[str, Any]:
-    """What results do not agree about, as `Conflict` has it."""
+    """Returns a disagreement between results in the format of `Conflict`."""
 
     def said(one: Statement) -> dict[str, str]:
         value, app = untrusted.name(one.value), untrusted.name(one.app)

@@ -1,4 +1,4 @@
-"""Progress of a call, for clients that ask for it with a token: how far a capture is."""
+"""Reports the progress of a capture to clients that ask for it with a token."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from starlette.types import Scope
 from openmemory.capture.models import Status
 
 Send = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Sends `notifications/progress`, or nothing to a client without a token: progress, total and words."""
+"""Sends `notifications/progress` with progress, total and words; sends nothing to a client without a token."""
 
 SLOW = ("add_memories",)
-"""Tools that tell of their progress."""
+"""Tools that report their progress."""
 
 _WORDS = {
     Status.PENDING: "The text is kept and waits for the language model",
@@ -30,7 +30,7 @@ _sender: ContextVar[Send | None] = ContextVar("progress of the call under way", 
 
 @contextmanager
 def sending(send: Send) -> Iterator[None]:
-    """Progress of the call that runs in the block is sent so."""
+    """Sends the progress of the call in the block with `send`."""
     token = _sender.set(send)
     try:
         yield
@@ -39,14 +39,14 @@ def sending(send: Send) -> Iterator[None]:
 
 
 class Steps:
-    """Tells of each step that a capture takes, once, under numbers that rise as the protocol wants them to."""
+    """Reports each step of a capture once, with numbers that rise as the protocol requires."""
 
     def __init__(self) -> None:
         self._send = _sender.get()
         self._told: list[str] = []
 
     async def tell(self, status: Status, attempt: int) -> None:
-        """Say how far it is; `attempt` is the number of the attempt under way, or of the last."""
+        """Reports the status; `attempt` is the number of the current or the last attempt."""
         words = f"Asking the language model (attempt {attempt})" if status is Status.WORKING else _WORDS[status]
         if self._send is None or words in self._told[-1:]:
             return
@@ -55,7 +55,7 @@ class Steps:
 
 
 def wanted(scope: Scope, body: bytes) -> bool:
-    """Whether a message asks for progress that there will be, and its client takes a stream of events."""
+    """Returns True if a message asks a tool for progress that it can report, and its client accepts an event stream."""
     if b'"progressToken"' not in body or "text/event-stream" not in Headers(scope=scope).get("accept", ""):
         return False
     message: dict[str, Any] = from_json(body)

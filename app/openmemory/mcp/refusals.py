@@ -1,4 +1,4 @@
-"""What the HTTP doors of MCP answer instead of a message."""
+"""Error responses of the MCP endpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refuse(
     code: str | None = None,
     retry_after: int | None = None,
 ) -> JSONResponse:
-    """A refusal in the words and the shape of all others; `retry_after` is in seconds."""
+    """Returns an error in the format of all others; `retry_after` is in seconds."""
     headers = {"Allow": allow} if allow else {}
     if retry_after is not None:
         headers["Retry-After"] = str(retry_after)
@@ -35,11 +35,11 @@ def refuse(
 
 
 def refused(status: int, error: OpenMemoryError) -> JSONResponse:
-    """The answer that tells of an expected failure."""
+    """Returns the response for an expected failure."""
     wait = math.ceil(error.retry_after) if isinstance(error, TooMany | Unavailable) else None
     return refuse(status, error.message, hint=error.hint, code=error.code, retry_after=wait)
 
 
 def no_session() -> JSONResponse:
-    """The answer for a session that is unknown, another's, of a dead process, or over: never a success."""
+    """Returns the response for a session that is unknown, another's, of a dead process, or over: never a success."""
     return refuse(404, "Could not find session", hint="Connect again: the stream of this session has ended.")

@@ -103,7 +103,7 @@ async def _search(services: Services, caller: Caller, arguments: SearchArguments
 
 
 def _parts(parts: ScoreParts) -> dict[str, float | None]:
-    """The parts, with those that not every search has only where they add something."""
+    """Returns the score parts. Parts that not every search has are included only if they add something."""
     some = {"late": parts.late, "recency": parts.recency, "reranked": parts.reranked}
     return {name: value for name, value in asdict(parts).items() if name not in some or value}
 
@@ -112,7 +112,7 @@ _EXPLANATION: TypeAdapter[Any] = TypeAdapter(Explanation | AnswerExplanation)
 
 
 def _explained(explanation: Explanation | AnswerExplanation | None) -> dict[str, Any]:
-    """An explanation as JSON has it; nothing where none was asked for."""
+    """Returns an explanation as JSON; nothing if none was requested."""
     return {} if explanation is None else {"explanation": _EXPLANATION.dump_python(explanation, mode="json")}
 
 

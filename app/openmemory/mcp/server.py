@@ -1,4 +1,4 @@
-"""The MCP server: the tools, and what an assistant is told about them."""
+"""The MCP server: its tools, and the instructions that an assistant gets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from openmemory.telemetry.traffic import Traffic
 log = logging.getLogger(__name__)
 
 NAME = "mem0-mcp-server"
-"""What OpenMemory announced; some clients' configuration matches on it."""
+"""The name that OpenMemory announced; the configuration of some clients matches on it."""
 
 INSTRUCTIONS = """\
 OpenMemory keeps what the user tells you across conversations and across assistants.
@@ -43,8 +43,8 @@ TOOLS = {tool.name: tool for tool in (*memories.TOOLS, *search.TOOLS, *sync.TOOL
 
 
 def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
-    """The server over the services; calls are counted in `traffic`. Who calls is read off the HTTP request that brought
-    the message."""
+    """Returns the server over the services and counts calls in `traffic`. The caller is read from the HTTP request that
+    brought the message."""
     listed = ListToolsResult(tools=[tool.listed() for tool in TOOLS.values()])
 
     schemas = {tool.name: tool.input_schema for tool in listed.tools}
@@ -79,6 +79,6 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-    # In place of spans that nobody collects, which cost each call 5 %.
+    # Replaces tracing spans that nobody collects and that cost each call 5 %.
     server.middleware[:] = [counted]
     return server

@@ -1,4 +1,4 @@
-"""Streamable HTTP: every POST is answered by itself, by whichever process it reaches."""
+"""Streamable HTTP: every POST is answered on its own, by whichever process it reaches."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from openmemory.mcp import envelope, progress
 from openmemory.mcp.refusals import refused
 
 BATCHING = "2025-03-26"
-"""The only revision of the protocol that has batches, and the one of a request that names none."""
+"""The only revision of the protocol that has batches, and the default for a request that names none."""
 
 MOST = 100
-"""Messages of one batch."""
+"""The maximum number of messages in a batch."""
 
 _HEADER = b"mcp-protocol-version"
 _ENVELOPE = PROTOCOL_VERSION_META_KEY.encode()
 _ARRAY = re.compile(rb"\s*\[")
 _NOT_FOR_US = frozenset({406, 415})
-"""Statuses that refuse how a request is sent, whatever message it brings."""
+"""Statuses that refuse the way in which a request is sent, whatever its message."""
 
 
 class Streamable:
-    """Answers POSTs, each of which carries all it needs: there is no session."""
+    """Answers POSTs without a session: each carries all it needs."""
 
     def __init__(self, server: Server[Any], limits: Limits, rates: Rates) -> None:
         self._rates = rates
@@ -48,12 +48,12 @@ class Streamable:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Answer while the block runs."""
+        """Answers requests while the block runs."""
         async with self._json.run(), self._events.run():
             yield
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request whose identity is known."""
+        """Answers one request whose identity is known."""
         if scope["method"] != "POST":
             await self._json.handle_request(scope, receive, send)
             return
@@ -70,7 +70,7 @@ class Streamable:
             await door.handle_request(scope, envelope.again(body, receive), send)
 
     async def _batch(self, scope: Scope, receive: Receive, body: bytes) -> Response:
-        """The answers to the requests of a batch in one array; 202 without a body if it asks nothing."""
+        """Returns the answers to the requests of a batch in one array; 202 without a body if it has no requests."""
         messages = _messages(body)
         if isinstance(messages, Response):
             return messages
@@ -95,7 +95,7 @@ class Streamable:
 
 
 def _messages(body: bytes) -> list[Any] | Response:
-    """What a batch holds, or its refusal."""
+    """Returns the messages of a batch, or the response that refuses it."""
     try:
         messages: list[Any] = from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -108,12 +108,12 @@ def _messages(body: bytes) -> list[Any] | Response:
 
 
 def _unfit(message: dict[str, Any]) -> str | None:
-    """Why a message may not be part of a batch; None if it may."""
+    """Returns the reason why a message may not be part of a batch; None if it may."""
     return "initialize must be sent alone" if message.get("method") == "initialize" else None
 
 
 def _not_served(version: str, body: bytes) -> Response:
-    # What is sent without a handshake must not be told of revisions that begin with one: it could not use them.
+    # A message without a handshake must not be offered revisions that begin with one: it could not use them.
     served = list(MODERN_PROTOCOL_VERSIONS if _ENVELOPE in body else KNOWN_PROTOCOL_VERSIONS)
     version = version[:100]
     words = f"MCP-Protocol-Version: {version!r} is not served; use one of {', '.join(served)}"
@@ -122,7 +122,7 @@ def _not_served(version: str, body: bytes) -> Response:
 
 
 async def _answered(door: StreamableHTTPSessionManager, scope: Scope, receive: Receive) -> tuple[int, bytes]:
-    """The status and the body of an answer."""
+    """Returns the status and the body of an answer."""
     status, body = 500, b""
 
     async def send(message: Message) -> None:

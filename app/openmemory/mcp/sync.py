@@ -1,4 +1,4 @@
-"""The tool that brings the vector index in step."""
+"""The tool that synchronizes the vector index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool is: a name, words for the model, an input and an output shape, and a use case."""
+"""Defines a tool: a name, a description for the model, input and output schemas, and a use case."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Arguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tool found: `structured` follows the output schema, `text` is for clients that read only text.
+    """The result of a tool: `structured` follows the output schema, `text` is for clients that read only text.
 
-    `note` is said to those beside a text that cannot hold it.
+    `note` is sent to those clients in addition to a text that cannot hold it.
     """
 
     text: str
@@ -38,8 +38,8 @@ class Answer:
 
 
 class Outcome(StrEnum):
-    """How a call ended: refused is for the caller to mend, unavailable passes by itself, failed is a defect; cancelled:
-    nobody waits for the answer."""
+    """The outcome of a call. refused: the caller can fix it; unavailable: it passes by itself; failed: a defect;
+    cancelled: nobody waits for the answer."""
 
     OK = "ok"
     REFUSED = "refused"
@@ -60,10 +60,10 @@ class Tool(Generic[ArgumentsT]):
     annotations: ToolAnnotations
     run: Callable[[Services, Caller, ArgumentsT], Awaitable[Answer]]
     failing: str
-    """How OpenMemory began the text of an unexpected failure, such as `Error searching memory`."""
+    """The beginning of an unexpected failure's text, as in OpenMemory, such as `Error searching memory`."""
 
     def listed(self) -> ListedTool:
-        """As `tools/list` shows it."""
+        """Returns the tool as `tools/list` shows it."""
         return ListedTool(
             name=self.name,
             title=self.title,
@@ -76,7 +76,7 @@ class Tool(Generic[ArgumentsT]):
     async def call(
         self, services: Services, identity: Identity, arguments: dict[str, Any]
     ) -> tuple[CallToolResult, Outcome]:
-        """Run it; whatever the caller can mend comes back as an error result that says how."""
+        """Runs the tool. Problems that the caller can fix come back as an error result that says how."""
         if identity.missing is not None:
             return failure(f"Error: {identity.missing} not provided"), Outcome.REFUSED
         try:
@@ -106,12 +106,12 @@ class Tool(Generic[ArgumentsT]):
 
 
 def failure(text: str) -> CallToolResult:
-    """An error that the model sees and can act on."""
+    """Returns an error that the model sees and can act on."""
     return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
 def _first(error: ValidationError) -> str:
-    """The first problem in words: the argument's name, what is wrong, never the value."""
+    """Describes the first problem: the argument's name and what is wrong, never the value."""
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
     return f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
 
@@ -124,7 +124,7 @@ def _schema(model: type[BaseModel], mode: Any = "validation") -> dict[str, Any]:
 
 
 def _untitled(value: Any) -> Any:
-    """A schema without the titles that pydantic derives from names: they cost tokens and say nothing."""
+    """Returns a schema without the titles that pydantic derives from names: they cost tokens and say nothing."""
     if isinstance(value, dict):
         return {key: _untitled(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
     return [_untitled(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Handing memories that read like orders over to assistants as what they are: data."""
+"""Wraps memories that contain prompt injection, so that assistants treat them as data."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _orders = lru_cache(maxsize=4_096)(instructs)
 
 
 class Untrusted:
-    """Wraps the texts of labelled memories of one answer, and names that read like orders. The delimiters are new each
-    time: no text can know them. Under `store` nothing is wrapped."""
+    """Wraps the texts of flagged memories in one answer, and names that read like instructions. The delimiters are new
+    each time, so no text can know them. Under `store` nothing is wrapped."""
 
     def __init__(self, policy: str = "label") -> None:
         self._names = policy != "store"
@@ -22,25 +22,26 @@ class Untrusted:
         self._count = 0
 
     def text(self, text: str, labels: Sequence[str]) -> str:
-        """The text of a memory with these labels, wrapped if it reads like orders."""
+        """Returns the text of a memory with these labels, wrapped if it reads like instructions."""
         if LABEL not in labels:
             return text
         self._count += 1
         return self._wrapped(text)
 
     def metadata(self, value: Any, labels: Sequence[str]) -> Any:
-        """The metadata of such a memory, with the strings wrapped that read like orders."""
+        """Returns the metadata of a memory. In a flagged memory, strings that read like instructions are wrapped."""
         return self._tree(value) if LABEL in labels else value
 
     def name(self, name: str) -> str:
-        """The name of an app, namespace, thread, kind or category, whose author is no other than that of a text."""
+        """Returns the name of an app, namespace, thread, kind or category, wrapped if it reads like instructions. Names
+        come from the same authors as texts."""
         if not self._names or not _orders(name):
             return name
         self._count += 1
         return self._wrapped(name)
 
     def names(self, memory: Any) -> dict[str, Any]:
-        """The names of a memory as tools show them."""
+        """Returns the names of a memory as tools show them."""
         thread = {"thread_id": memory.thread_id and self.name(memory.thread_id), "kind": self.name(memory.kind)}
         return thread | {
             "categories": [self.name(category) for category in memory.categories],
@@ -49,7 +50,7 @@ class Untrusted:
         }
 
     def note(self, other: str | None = None) -> str | None:
-        """What to say beside the answer, after `other`; None: nothing."""
+        """Returns the note for the answer, after `other`; None if there is none."""
         if not self._count:
             return other
         many = "1 result reads" if self._count == 1 else f"{self._count} results read"

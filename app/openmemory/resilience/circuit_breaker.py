@@ -1,4 +1,4 @@
-"""A circuit breaker: after repeated failures a dependency is not asked again until it had time to recover."""
+"""A circuit breaker: after repeated failures a dependency is not called again until it had time to recover."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class State(StrEnum):
-    """closed: calls pass; open: calls are refused; half_open: one call, the probe, decides whether it closes."""
+    """closed: calls pass; open: calls are rejected; half_open: one call, the probe, decides whether it closes."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -24,7 +24,7 @@ class State(StrEnum):
 
 
 class CircuitOpen(Exception):
-    """The dependency failed too often to be asked now. `retry_after` is in seconds."""
+    """The dependency failed too often to be called now. `retry_after` is in seconds."""
 
     def __init__(self, name: str, retry_after: float) -> None:
         super().__init__(f"{name} is not asked for another {retry_after:.1f} s after repeated failures")
@@ -33,13 +33,15 @@ class CircuitOpen(Exception):
 
 
 class CircuitBreaker:
-    """Counts consecutive failures of one dependency; `failures` of them refuse every call for `reset_after` seconds.
+    """Counts consecutive failures of one dependency. After `failures` of them, calls are rejected for `reset_after`
+    seconds.
 
-    Put the deadline inside the guard, so that a call that hangs counts as a failure. A cancelled caller does not:
-    it says nothing about the dependency. Exceptions other than `trips_on` pass and count as an answer.
+    Put the deadline inside the guard, so that a call that hangs counts as a failure. A cancelled call does not count,
+    because it says nothing about the dependency. Exceptions other than `trips_on` pass and count as an answer.
 
-    With `probe`, a call that raises while the dependency is away, nobody who calls is ever the one who tries: the probe
-    is, in the background, every `reset_after` seconds until it succeeds. It must not hang. `on_close` is called then.
+    `probe` is a call that raises while the dependency is down. With it, callers never test the dependency themselves:
+    the probe runs in the background, every `reset_after` seconds until it succeeds. It must not hang. `on_close` is
+    called when the circuit closes.
     """
 
     def __init__(
@@ -67,17 +69,17 @@ class CircuitBreaker:
 
     @property
     def state(self) -> State:
-        """Which of the three states holds now."""
+        """The current state of the circuit."""
         if self._open_until is None:
             return State.CLOSED
         return State.HALF_OPEN if self._clock() >= self._open_until else State.OPEN
 
     @asynccontextmanager
     async def guard(self) -> AsyncIterator[None]:
-        """Let the body run and watch how it ends.
+        """Run the body and record its outcome.
 
         Raises:
-            CircuitOpen: at once, without running the body.
+            CircuitOpen: immediately, without running the body.
         """
         probe = self._admit()
         try:
@@ -95,14 +97,14 @@ class CircuitBreaker:
                 self._probing = False
 
     async def close(self) -> None:
-        """End the background probes. A circuit that is open stays so."""
+        """Stop the background probes. An open circuit stays open."""
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.wait([self._recovery])
             self._recovery = None
 
     async def ask_again(self) -> None:
-        """If the circuit is open, probe at once, and close it if that succeeds; raises what the probe raises."""
+        """If the circuit is open, probe now, and close it if that succeeds. Raises what the probe raises."""
         if self._open_until is None or self._probe is None:
             return
         await self._probe()
@@ -115,7 +117,7 @@ class CircuitBreaker:
             return await function()
 
     def _admit(self) -> bool:
-        """Whether the caller is the probe; refuses while open, and beside a probe."""
+        """Returns True if the caller is the probe. Rejects calls while the circuit is open, or a probe is running."""
         if self._open_until is None:
             return False
         left = self._open_until - self._clock()
@@ -125,7 +127,7 @@ class CircuitBreaker:
         return True
 
     def _failed(self, probe: bool) -> None:
-        # Calls admitted before the circuit opened may fail long after: only the probe may prolong the wait.
+        # Calls admitted before the circuit opened may fail much later: only the probe may extend the wait.
         if self._open_until is not None and not probe:
             return
         self._failures += 1
@@ -151,7 +153,7 @@ class CircuitBreaker:
             except self._trips_on:
                 self._open_until = self._clock() + self._reset_after
                 continue
-            except Exception:  # an answer, as in `guard`: who calls next is told
+            except Exception:  # an answer, as in `guard`: the next caller sees it
                 log.exception("the probe of %s failed", self.name)
             break
         log.info("%s answers again", self.name)

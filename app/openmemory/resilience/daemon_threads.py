@@ -1,4 +1,4 @@
-"""Threads that end with the process."""
+"""Daemon threads, which end with the process."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 async def in_daemon(function: Callable[[], T], *, name: str, ended: Callable[[], None] = lambda: None) -> T:
-    """Run in a thread of its own and call `ended` on the loop when it is over, even if nobody waits any more.
+    """Run a function in a separate thread, and call `ended` on the loop when it ends, even if nobody waits any more.
 
-    A daemon thread: unlike those of a pool, one that hangs in somebody else's code cannot keep the process alive.
+    It is a daemon thread: unlike pool threads, one that hangs in third-party code cannot keep the process alive.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
@@ -32,7 +32,7 @@ async def in_daemon(function: Callable[[], T], *, name: str, ended: Callable[[],
         failure: Exception | None = None
         try:
             result = function()
-        except BaseException as error:  # a panic of a compiled library is no Exception, and no future takes the other
+        except BaseException as error:  # a compiled library's panic is no Exception, and futures reject StopIteration
             told = isinstance(error, Exception) and not isinstance(error, StopIteration)
             failure = error if told else RuntimeError(type(error).__name__)  # type: ignore[assignment]
         try:

@@ -1,4 +1,4 @@
-"""Changes of many memories' states over REST."""
+"""REST endpoints that change the state of many memories."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def archive_memories(
         str | None, Query(description="The user's name or internal id, if the body is a list of ids.")
     ] = None,
 ) -> Message:
-    """Archive memories: no app and no search finds them. All or none."""
+    """Archives memories: no app and no search finds them. All or none."""
     ids, user = (which, user_id) if isinstance(which, list) else (which.memory_ids, which.user_id)
     if user is None:
         raise Invalid("user_id", "must be given in the query when the body is a list of ids")
@@ -83,7 +83,7 @@ async def pause_memories(
         ),
     ],
 ) -> Message:
-    """Pause memories, or bring them into the state that is given; always within the user's own."""
+    """Pauses memories, or changes them to the given state, within the user's own memories only."""
     caller = await asking.as_owner(which.user_id)
     return Message(message=await _pause(services, caller, which))
 
@@ -112,7 +112,7 @@ async def _pause(services: Services, caller: Caller, which: PauseBody) -> str:
 async def restore_memories(
     services: TheServices, asking: TheAsking, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
 ) -> Message:
-    """Make memories active again, deleted ones too. All or none."""
+    """Makes memories active again, including deleted ones. All or none."""
     caller = await asking.as_owner(which.user_id)
     count = await services.memories.restore(caller, which.memory_ids)
     return Message(message=f"Successfully restored {count} memories")
@@ -122,7 +122,7 @@ async def restore_memories(
 async def erase_memories(
     services: TheServices, asking: TheAsking, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
 ) -> Message:
-    """Remove memories for good, with their history, access log and vectors. All or none."""
+    """Deletes memories permanently, with their history, access log and vectors. All or none."""
     caller = await asking.as_owner(which.user_id)
     count = await services.memories.erase(caller, which.memory_ids)
     return Message(message=f"Successfully erased {count} memories")

@@ -1,4 +1,4 @@
-"""The REST API on one screen."""
+"""Assembles the REST API from its routers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from openmemory.rest.docs import add_docs
 from openmemory.rest.errors import add_error_handlers
 
 ROUTERS = (
-    search.router,  # before memories: /search is no memory's id
+    search.router,  # before memories, so that /search is not taken for a memory id
     batch.router,
     memories.router,
     actions.router,
@@ -57,10 +57,10 @@ ROUTERS = (
 
 
 def include_rest(app: FastAPI) -> None:
-    """Add every REST path to `app`, and the shape of its failures."""
+    """Adds every REST path and the error handlers to `app`."""
     add_error_handlers(app, _methods())
     for router in ROUTERS:
-        # As they are: `include_router` analyses each a second time and looks for every request twice.
+        # Added directly: `include_router` would analyze each route a second time and match every request twice.
         app.router.routes.extend(router.routes)
     app.add_api_route("/", health.root, include_in_schema=False)
     add_docs(app)
@@ -68,7 +68,7 @@ def include_rest(app: FastAPI) -> None:
 
 
 def _methods() -> dict[str, str]:
-    """The methods of every path, as the header `Allow` lists them."""
+    """Returns the methods of every path, formatted for the `Allow` header."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for router in ROUTERS:
         for route in router.routes:

@@ -1,4 +1,4 @@
-"""Apps over REST: which there are, what they wrote and read, and pausing them."""
+"""REST endpoints that list apps, show what they wrote and read, and pause them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def list_apps(
     page: PageNumber = 1,
     page_size: PageSize = 10,
 ) -> AppPage:
-    """List a user's apps with how much they wrote and read."""
+    """Lists a user's apps with the number of memories they wrote and read."""
     if name:
         validation.name(name, "name", services.settings.limits)
     return await services.apps.list(
@@ -55,7 +55,7 @@ async def list_apps(
 
 @router.get("/{app_id}", responses=documented(403, 404))
 async def get_app(services: TheServices, caller: OwnerOfApp, app_id: AppId) -> AppDetail:
-    """Show how much one app wrote and read, and when. It counts what is deleted too, and every access."""
+    """Shows how much one app wrote and read, and when. Deleted memories and every access are counted."""
     return await services.apps.get(caller, app_id)
 
 
@@ -63,7 +63,7 @@ async def get_app(services: TheServices, caller: OwnerOfApp, app_id: AppId) -> A
 async def list_app_memories(
     services: TheServices, caller: OwnerOfApp, app_id: AppId, page: PageNumber = 1, page_size: PageSize = 10
 ) -> AppMemories:
-    """List what one app wrote and what is not deleted, newest first. Times are UTC without an offset."""
+    """Lists the memories that one app wrote and that are not deleted, newest first. Times are UTC without an offset."""
     return await services.stats.app_memories(caller, app_id, page=page, page_size=page_size)
 
 
@@ -71,12 +71,12 @@ async def list_app_memories(
 async def list_accessed(
     services: TheServices, caller: OwnerOfApp, app_id: AppId, page: PageNumber = 1, page_size: PageSize = 10
 ) -> AppAccesses:
-    """List what one app accessed, in whatever state it is, most often first. Times are UTC without an offset."""
+    """Lists the memories that one app accessed, in any state, most often first. Times are UTC without an offset."""
     return await services.stats.app_accessed(caller, app_id, page=page, page_size=page_size)
 
 
 @router.put("/{app_id}", responses=documented(403, 404))
 async def update_app(services: TheServices, caller: OwnerOfApp, app_id: AppId, is_active: bool) -> AppUpdated:
-    """Pause an app (`is_active=false`), or let it go on. A paused app neither reads nor writes."""
+    """Pauses an app (`is_active=false`) or resumes it. A paused app neither reads nor writes."""
     await services.apps.set_active(caller, app_id, is_active)
     return AppUpdated()

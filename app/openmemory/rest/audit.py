@@ -32,7 +32,7 @@ async def read_audit(
     before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="Only events with a smaller id.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> AuditPage:
-    """Show who did what, from where and when, newest first. A user sees what was done with their own memories."""
+    """Shows who did what, from where and when, newest first. A user sees what was done with their own memories."""
     who: Caller | Principal = asking.principal if user_id is None else await asking.as_owner(user_id)
     wanted = AuditQuery(tuple(event or ()), denied, moment(since), before, limit)
     return await services.audit.read(who, wanted)

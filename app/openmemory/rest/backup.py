@@ -40,7 +40,7 @@ _ZIP = "application/zip"
 _LINES = "application/x-ndjson"
 _PIECE = 256 * 1024
 _UNREAD = 1_000
-"""Lines of progress that wait to be read; further ones are dropped."""
+"""The maximum number of unread progress lines; further ones are dropped."""
 _PLAIN = re.compile(r"[A-Za-z0-9 !#$&()+,.;=@^_`{}~-]+")
 _MODES = get_args(Mode)
 
@@ -114,7 +114,7 @@ async def export_backup(
         ),
     ],
 ) -> Response:
-    """Take out everything that a user remembers, deleted memories too, as an archive that `import` brings in again."""
+    """Exports all memories of a user, including deleted ones, as an archive that `import` accepts."""
     caller = await asking.as_owner(wanted.user_id)
     which = Wanted(wanted.app_id, moment(wanted.from_date), moment(wanted.to_date), wanted.include_vectors)
     archive = await services.backup.export(caller, which)
@@ -143,8 +143,8 @@ async def import_backup(
         OnError, Query(description="If something is refused for its content, skip leaves it out; fail takes nothing.")
     ] = "skip",
 ) -> Any:
-    """Bring an archive in, all of it or nothing; what is refused for its content is left out and told, unless
-    `on_error` is `fail`."""
+    """Imports an archive, all of it or nothing. Items that are refused for their content are left out and reported,
+    unless `on_error` is `fail`."""
     if mode not in _MODES:
         raise HTTPException(400, "Invalid mode. Must be 'skip' or 'overwrite'.")
     _may_send(asking)
@@ -164,7 +164,7 @@ async def import_backup(
 
 
 def _may_send(asking: Asking) -> None:
-    """Refuse before anything is read what could not be allowed whoever the form names."""
+    """Rejects a request that no user named in the form could make valid, before the body is read."""
     principal = asking.principal
     principal.must(Scope.WRITE)
     if principal.app is not None:
@@ -175,7 +175,7 @@ def _may_send(asking: Asking) -> None:
 
 
 async def _addressed(form: upload.Form, asking: Asking, *, make_user: bool) -> Caller:
-    """Whose memory it is for, if what came is taken."""
+    """Validates the uploaded form and returns the caller whose memory it goes to."""
     limit = asking.services.settings.limits.backup
     if not (form.filename or "").lower().endswith(".zip"):
         raise HTTPException(400, "Expected a zip file.")
@@ -192,7 +192,7 @@ async def _addressed(form: upload.Form, asking: Asking, *, make_user: bool) -> C
 async def _told(
     restoring: Callable[[Progress], Coroutine[Any, Any, ImportReport]], caller: Caller, spool: Spool, request_id: str
 ) -> AsyncIterator[bytes]:
-    """The import in lines: how far it is, and what came of it. Who does not read them holds nothing up."""
+    """Streams the progress and the result of the import as lines. A slow reader does not delay the import."""
     news: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def progress(stage: Stage, done: int, total: int | None) -> None:
@@ -208,7 +208,7 @@ async def _told(
             yield line
         yield _line(_outcome(importing, caller, request_id))
     finally:
-        # Whoever went away has stopped it: nothing of it stays.
+        # A client that disconnects cancels the import, and nothing of it is kept.
         importing.cancel()
         await asyncio.gather(importing, return_exceptions=True)
 
@@ -242,7 +242,7 @@ async def _pieces(archive: BinaryIO) -> AsyncIterator[bytes]:
 
 
 def _disposition(user: str) -> str:
-    """The name of the file; where a header cannot say it, beside a plain one."""
+    """Returns the Content-Disposition header. A file name that a plain header cannot carry gets an ASCII fallback."""
     name = f"memories_export_{user}.zip"
     if _PLAIN.fullmatch(user):
         return f'attachment; filename="{name}"'

@@ -1,4 +1,4 @@
-"""Adding many memories at once over REST."""
+"""REST endpoint that adds many memories at once."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ async def add_memories(
         ),
     ],
 ) -> BatchAnswer:
-    """Remember many texts verbatim, in one transaction. Texts that are refused, for a secret in them or a field that
-    cannot be used, are told one by one, and the others are stored. If none can be stored, or with `on_error` `fail` not
-    all of them, nothing is stored, and the answer is the error of the first with `refused` for each. What the
-    credential may not do refuses the whole batch.
+    """Stores many texts verbatim, in one transaction. Texts that are refused, because of a secret or an invalid field,
+    are reported one by one, and the others are stored. If none can be stored, or with `on_error` `fail` not all of
+    them, nothing is stored; the answer is the error of the first one, with `refused` for each. What the credential may
+    not do refuses the whole batch.
 
-    A batch that is sent again stores nothing twice: what is stored is `NONE` then, with the same id.
+    A batch that is sent again stores nothing twice: stored texts are then `NONE`, with the same id.
     """
     validation.count(batch.memories, "memories", services.settings.limits.batch, "limits.batch")
     caller = await asking.as_new_owner(batch.user_id)

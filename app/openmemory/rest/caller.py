@@ -1,4 +1,4 @@
-"""Who asks over REST: the services of the application, and the caller that a request names."""
+"""Dependencies that provide the application's services and the caller that a request names."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ async def _principal(request: Request) -> Principal:
 
 
 ThePrincipal = Annotated[Principal, Depends(_principal)]
-"""What the credential of the request proves."""
+"""The principal that the request's credential proves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Who asks, before it is known for which user."""
+    """The services and the principal of a request, before the user is resolved."""
 
     services: Services
     principal: Principal
 
     async def as_owner(self, user: str | None, field: str = "user_id") -> Caller:
-        """A user themself, who must exist; None means the credential's user, or the configured default.
+        """Returns the user themself, who must exist. None means the credential's user, or the configured default.
 
         Raises:
             Forbidden: the credential does not speak for that user.
@@ -54,19 +54,20 @@ class Asking:
         return await self.services.directory.owner(self.principal, user)
 
     async def as_owner_of(self, what: users.Belonging, id_: UUID, user: str | None) -> Caller:
-        """A user themself, of whom a memory or an app is asked for. Without a name it is the one whose it is, where the
-        credential speaks for every user; else as `as_owner`: OpenMemory's page names no user in some of its calls."""
+        """Returns the user themself for a request about a memory, a capture or an app. Without a user name, the owner
+        of that object is used if the credential speaks for every user; otherwise as in `as_owner`. OpenMemory's UI
+        omits the user in some calls."""
         if not user and self.principal.user is None and self.principal.app is None:
             user = await users.owner_of(self.services.database, what, id_)
         return await self.as_owner(user or None)
 
     async def as_new_owner(self, user: str) -> Caller:
-        """A user themself, made on first use if the credential may write."""
+        """Returns the user themself. Creates the user on first use if the credential may write."""
         validation.name(user, "user_id", self.services.settings.limits)
         return await self.services.directory.owner(self.principal, user, make=True)
 
     async def as_owner_by_either(self, user: str) -> Caller:
-        """A user themself, by name or by the internal id, which OpenMemory's archive action took."""
+        """Returns the user themself, by name or by the internal id, which OpenMemory's archive action accepted."""
         try:
             return await self.as_owner(user)
         except (NotFound, Forbidden):
@@ -79,8 +80,8 @@ class Asking:
             return await self.services.directory.owner(self.principal, name)
 
     async def as_app(self, user: str, app: str | None) -> Caller:
-        """An app of a user; both are made on first use if the credential may write. None means the credential's, or the
-        configured default app."""
+        """Returns an app of a user. Creates both on first use if the credential may write. None means the credential's
+        app, or the configured default app."""
         limits = self.services.settings.limits
         validation.name(user, "user_id", limits)
         if app is not None:
@@ -140,10 +141,10 @@ OwnerOrDefault = Annotated[Caller, Depends(_owner_or_default)]
 """The user that `?user_id=` names, or the default user."""
 
 OwnerOfMemory = Annotated[Caller, Depends(_owner_of_memory)]
-"""The user that `?user_id=` names, or whose the memory in the path is."""
+"""The user that `?user_id=` names, or the owner of the memory in the path."""
 
 OwnerOfApp = Annotated[Caller, Depends(_owner_of_app)]
-"""The user that `?user_id=` names, or whose the app in the path is."""
+"""The user that `?user_id=` names, or the owner of the app in the path."""
 
 OwnerOfCapture = Annotated[Caller, Depends(_owner_of_capture)]
-"""The user that `?user_id=` names, or whose the capture in the path is."""
+"""The user that `?user_id=` names, or the owner of the capture in the path."""

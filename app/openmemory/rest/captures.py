@@ -1,4 +1,4 @@
-"""Captures over REST: what became of texts that a language model was asked about, and taking it back."""
+"""REST endpoints that show and undo captures: texts that a language model was asked about."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def list_captures(
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> CapturePage:
-    """List what was said and what became of it, newest first. An app sees its own captures."""
+    """Lists captures and their outcome, newest first. An app sees its own captures."""
     return await services.captures.list(caller, statuses=status or (), page=page, size=size)
 
 
@@ -37,22 +37,20 @@ async def get_usage(
     ] = None,
     last: Annotated[date | None, Query(alias="to", description="The last day, in UTC; left out: today.")] = None,
 ) -> Usage:
-    """Tell what captures took of the language model, by day and app, failed attempts included: at most 366 days. It
-    stays when captures are removed. An app sees its own.
-    """
+    """Returns the language model usage of captures by day and app, including failed attempts, for at most 366 days. It
+    stays when captures are removed. An app sees its own usage."""
     return await services.captures.usage(caller, first=first, last=last)
 
 
 @router.get("/{capture_id}", responses=documented(403, 404))
 async def get_capture(services: TheServices, caller: OwnerOfCapture, capture_id: CaptureId) -> CaptureView:
-    """Show one capture: how far it is, what was done and what was not, and what the language model took for it."""
+    """Shows one capture: its status, what was done and what was not, and its language model usage."""
     return await services.captures.get(caller, capture_id)
 
 
 @router.post("/{capture_id}/undo", responses=documented(403, 404, 409))
 async def undo_capture(services: TheServices, caller: OwnerOfCapture, capture_id: CaptureId) -> CaptureView:
-    """Take back all that was made of a capture, as one step: what was added is deleted, what was changed, superseded or
-    deleted is as it was before. One that still waits is given up. All or nothing: where a memory was changed since,
-    nothing is undone (409).
+    """Undoes a capture as one step: added memories are deleted; changed, superseded or deleted memories are as they
+    were before. A pending capture is cancelled. All or nothing: if a memory was changed since, nothing is undone (409).
     """
     return await services.captures.undo(caller, capture_id)

@@ -1,4 +1,4 @@
-"""Categories over REST: what the service files under, by whose words, and having it look at memories."""
+"""REST endpoints for the descriptions of categories and for category assignment."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ async def assign_categories(
         ),
     ],
 ) -> Waiting:
-    """Have a user's memories filed under categories in the background; the answer tells how many wait.
+    """Assigns categories to a user's memories in the background. The answer says how many are waiting.
 
-    `GET` of the same path tells how far it is.
+    `GET` of the same path shows the progress.
     """
     validation.name(wanted.user_id, "user_id", services.settings.limits)
     caller = await asking.as_owner(wanted.user_id)
@@ -53,7 +53,7 @@ async def assign_categories(
 
 @router.get("/assign", responses=documented(403, 404))
 async def categories_waiting(services: TheServices, caller: OwnerOrDefault) -> Waiting:
-    """Tell how many of a user's memories wait for the service to look for their categories."""
+    """Returns how many of a user's memories wait for category assignment."""
     return await services.filing.waiting(caller)
 
 
@@ -64,7 +64,8 @@ async def preview_categories(
     again: Annotated[bool, Query(description="Also what the service has looked at before.")] = False,
     limit: Annotated[int, Query(ge=1, le=MOST, description="Memories at most, the newest.")] = 100,
 ) -> Preview:
-    """Tell what the service would file where, and how sure it is, and write nothing; also where it assigns nothing."""
+    """Returns the categories that the service would assign, and its confidence, without writing anything. Memories that
+    would get no category are included."""
     return await services.filing.preview(caller, again=again, limit=limit)
 
 
@@ -85,7 +86,7 @@ async def _named(
     request: Request,
     name: Annotated[str, Path(description="The category's name, percent-encoded.", examples=["beekeeping"])],
 ) -> str:
-    """The name in a path. A slash at its end is the path's own, unless it is encoded."""
+    """Returns the category name in a path. A trailing slash belongs to the path unless it is percent-encoded."""
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
     return name.removesuffix("/") if raw.endswith(b"/") else name
 
@@ -95,9 +96,8 @@ CategoryName = Annotated[str, Depends(_named)]
 
 @router.get("", responses=documented(403, 404))
 async def list_described_categories(services: TheServices, caller: OwnerOrDefault) -> DescribedCategories:
-    """List what the service files a user's memories under, and by which descriptions: the user's own, and OpenMemory's
-    twenty. What is filed under is listed by `/api/v1/memories/categories`.
-    """
+    """Lists the categories that the service assigns to a user's memories, and their descriptions: the user's own, and
+    OpenMemory's twenty. `/api/v1/memories/categories` lists the assigned categories."""
     return await services.descriptions.list(caller)
 
 
@@ -120,18 +120,20 @@ async def describe_category(
         ),
     ],
 ) -> DescribedCategory:
-    """Say what a category is about for a user. From then on the service files under it what no client has filed; it
-    looks again at old memories, in the background. Nobody else reads the description, and nobody else is filed by it.
+    """Sets a user's description of a category. The service then assigns the category to memories that no client has
+    categorized, and checks old memories again in the background. Nobody else reads the description, and it affects
+    nobody else's memories.
 
-    One of OpenMemory's twenty is gone by the user's words alone. To say the same again changes nothing.
+    For one of OpenMemory's twenty, only the user's description counts. Sending the same description again changes
+    nothing.
     """
     return await services.descriptions.describe(caller, name, wanted.description)
 
 
 @router.delete("/{name:path}", responses=documented(403, 404))
 async def forget_category(services: TheServices, caller: OwnerOrDefault, name: CategoryName) -> Message:
-    """Take a user's description of a category away. What clients filed under it stays there; what the service filed is
-    looked at again, in the background. One of OpenMemory's twenty is gone by OpenMemory's words again.
+    """Removes a user's description of a category. Categories that clients assigned stay; those that the service
+    assigned are checked again in the background. For one of OpenMemory's twenty, OpenMemory's description counts again.
     """
     await services.descriptions.forget(caller, name)
     return Message(message="Successfully removed the description of the category")

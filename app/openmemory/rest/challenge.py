@@ -1,4 +1,4 @@
-"""How a refusal tells a client where to get a token, and which (RFC 6750, RFC 9728)."""
+"""Builds the header that tells a refused client where to get a token, and which one (RFC 6750, RFC 9728)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _DOOR = re.compile(r"/mcp(?:/sse|/messages|/(?![Kk][Ee][Yy]/)[^/]+/(?:http|sse)/
 def www_authenticate(
     settings: Settings, *, error: str | None, scope: str | None, path: str, description: str | None = None
 ) -> str:
-    """The `WWW-Authenticate` of a refused request to `path`.
+    """Returns the `WWW-Authenticate` header for a refused request to `path`.
 
-    `error` is a code of RFC 6750 and None where no credential was sent; `scope` is what would have been enough, such as
-    "read" or "read write".
+    `error` is a code of RFC 6750, or None if no credential was sent. `scope` is the scope that would have sufficed,
+    such as "read" or "read write".
     """
     parts = {"realm": "openmemory"}
     if settings.oauth.issuer:
@@ -34,10 +34,11 @@ def www_authenticate(
 
 
 def resource_path(oauth: OAuth, path: str) -> str:
-    """The path of the resource that a token for an address is asked for: of an MCP address itself, of any other that of
-    the service. So nothing else that a client wrote is repeated: it may be a key, misspelt or in the wrong place."""
+    """Returns the path of the resource that a token for this address is requested for: the address itself if it is an
+    MCP address, otherwise the service. Nothing else that a client wrote is repeated, because it may be a key that is
+    misspelled or in the wrong place."""
     base = urlsplit(oauth.resource).path
-    # A proxy may have cut the path of the service off, or not.
+    # A proxy may have stripped the path of the service.
     path = path.rstrip("/").removeprefix(base)
     if _DOOR.fullmatch(path) is None or looks_like_credential(path):
         return base
@@ -45,5 +46,5 @@ def resource_path(oauth: OAuth, path: str) -> str:
 
 
 def _plain(value: str) -> str:
-    """A value without what a quoted string of RFC 6750 must not hold."""
+    """Replaces the characters that a quoted string of RFC 6750 must not contain."""
     return re.sub(r"[^\x20\x21\x23-\x5b\x5d-\x7e]", "'", value)

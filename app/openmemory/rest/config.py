@@ -1,4 +1,4 @@
-"""The service's configuration over REST, in OpenMemory's shape: for administrators."""
+"""REST endpoints for the service's configuration, in OpenMemory's format; for administrators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 router = Router("/api/v1/config", "config")
 
 NOTE = "X-OpenMemory-Note"
-"""Header of an answer: what was saved cannot be used at the moment. The body keeps OpenMemory's shape."""
+"""Response header: the saved configuration cannot be used at the moment. The body keeps OpenMemory's format."""
 
 _LLM = {
     "provider": "openai",
@@ -39,10 +39,10 @@ _INSTRUCTIONS = {"custom_instructions": "Keep decisions; leave out small talk."}
 
 @router.get("", responses=documented(403))
 async def get_config(services: TheServices, principal: ThePrincipal) -> ConfigSchema:
-    """Show what is in force: what was saved here, else what the settings of the service say. API keys are masked.
+    """Shows the configuration in force: saved values, otherwise the settings of the service. API keys are masked.
 
-    Where no language model was ever chosen, OpenMemory's default is shown as a proposal, and nothing is sent to it.
-    Needs the scope `admin`.
+    If no language model was ever chosen, OpenMemory's default is shown as a proposal, and nothing is sent to it. Needs
+    the scope `admin`.
     """
     return await services.configuration.read(principal)
 
@@ -200,14 +200,14 @@ async def put_openmemory_config(
 
 
 async def _note(services: Services, response: Response) -> None:
-    """Say it if the embedder that was saved does not answer: it was saved all the same, and does no harm."""
+    """Sets the note header if the saved embedder does not answer. It was saved anyway, which does no harm."""
     if (wrong := await services.embedders.trial()) is not None:
         text = f"saved, but it cannot be used now: {wrong}; searches go on with {services.embedder.model}"
         response.headers[NOTE] = text.encode("ascii", "replace").decode().replace("\n", " ").replace("\r", " ")
 
 
 def _mem0(config: ConfigSchema) -> Mem0Config:
-    assert config.mem0 is not None  # what the service shows is whole
+    assert config.mem0 is not None  # the configuration that the service returns is complete
     return config.mem0
 
 

@@ -1,7 +1,7 @@
-"""What a request carries to prove itself, wherever its client can put it, and the cookie of a browser.
+"""Extracts the credentials of a request, wherever its client can put them, and manages the cookie of a browser.
 
-A key in the address is taken out of it before anything else looks, however `key` is spelt there: in capitals,
-percent-encoded or between doubled slashes. So no route, log, error or audit line ever holds one.
+A key in the address is removed before anything else reads the address, however `key` is spelled: in capitals,
+percent-encoded or between doubled slashes. No route, log, error or audit entry ever holds a key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from openmemory.rest.hardening import QUESTION
 COOKIE = "openmemory_key"
 SIGN_OUT = frozenset({"/logout", "/logout/"})
 HEADERS = frozenset({b"authorization", b"x-api-key", b"cookie"})
-"""The headers that are looked at here."""
+"""The headers that this module reads."""
 
 _QUESTION = """\
 <!doctype html>
@@ -48,10 +48,10 @@ _IN_PATH = re.compile(rb"(?:/|%2f)+" + _NAME + rb"(?:/|%2f)+([^/]*)/*", re.IGNOR
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The credentials of one request, each list the most binding first.
+    """The credentials of one request; in each tuple, the one that takes precedence comes first.
 
-    `headers` come with every request of a client; `address` are those of `?key=` and of `/key/…/`, which a client may
-    send only when it connects; `cookie` is what a browser sends by itself, whoever made it ask.
+    `headers` come with every request of a client. `address` holds those of `?key=` and of `/key/…/`, which a client may
+    send only when it connects. `cookie` is sent by the browser itself, whichever page caused the request.
     """
 
     headers: tuple[str, ...] = field(repr=False)
@@ -60,12 +60,12 @@ class Carried:
 
     @property
     def spoken(self) -> tuple[str, ...]:
-        """What the client itself sent. The first of them counts, and the cookie only where there is none."""
+        """The credentials that the client itself sent. The first one counts; the cookie counts only without any."""
         return self.headers + self.address
 
 
 def taken(scope: Scope, headers: Mapping[bytes, bytes]) -> Carried:
-    """What a request carries. What stands in its address is there no longer."""
+    """Returns the credentials of a request and removes those in its address."""
     scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
     sent = (bearer.strip() if scheme.lower() == b"bearer" else b"", headers.get(b"x-api-key", b""))
     in_headers = tuple(each.decode("utf-8", "replace") for each in sent if each)
@@ -82,9 +82,9 @@ def _of_query(scope: Scope) -> str | None:
 
 
 def _of_path(scope: Scope) -> str | None:
-    """The key of `/key/KEY/api/v1/…`, for programs that only append paths to an address they were given.
+    """Returns the key of `/key/KEY/api/v1/…`, for programs that only append paths to a given address.
 
-    The path is read as it was sent: decoded, a slash within the key would end it.
+    The path is parsed before decoding: after decoding, a slash within the key would end it.
     """
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
     found = _IN_PATH.match(raw)
@@ -105,7 +105,8 @@ def _of_cookie(header: bytes) -> str | None:
 
 
 def signed_in(scope: Scope, key: str) -> Response:
-    """Leads a browser to the page, with the key as a cookie that no script can read and no other site makes it send."""
+    """Redirects a browser to the page and sets the key as a cookie that no script can read and no other site can make
+    it send."""
     answer = _to_the_page()
     answer.set_cookie(
         COOKIE, quote(key, safe=""), max_age=_KEPT_SECONDS, httponly=True, samesite="strict", secure=_is_secure(scope)
@@ -114,20 +115,20 @@ def signed_in(scope: Scope, key: str) -> Response:
 
 
 def asked(key: str) -> Response:
-    """Asks a person whether to sign the browser in. It sends the answer with its origin (for which the page's referrer
-    policy must not be the strictest), so that no page but this one can give it."""
+    """Returns a page that asks whether to sign the browser in. The answer is sent with its origin, so that only this
+    page can give it; the page's referrer policy must therefore not be the strictest."""
     return Response(_QUESTION.format(key=quote(key, safe="")), media_type="text/html", headers=QUESTION)
 
 
 def signed_out(scope: Scope) -> Response:
-    """Leads a browser to the page, without the cookie."""
+    """Redirects a browser to the page and deletes the cookie."""
     answer = _to_the_page()
     without_cookie(scope, answer)
     return answer
 
 
 def without_cookie(scope: Scope, answer: Response) -> None:
-    """Have a browser forget the cookie: a key that has ended would otherwise be refused, and counted, for ever."""
+    """Deletes the browser's cookie. Otherwise a key that has ended would be refused, and counted, for ever."""
     answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=_is_secure(scope))
 
 

@@ -1,4 +1,4 @@
-"""What the description of the API (OpenAPI) says beyond its routes: the key, and how the guard before them refuses."""
+"""Adds to the OpenAPI description what the routes do not declare: the key, and the refusals of the guard."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEADERS = {
 
 
 def describe_guard(app: FastAPI) -> None:
-    """Tell OpenAPI of the key, which the guard asks for and no route knows, and of the answers of the guard."""
+    """Adds the key, which the guard checks and no route declares, and the guard's responses to the OpenAPI schema."""
     described = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -35,7 +35,7 @@ def describe_guard(app: FastAPI) -> None:
             "bearer": {"type": "http", "scheme": "bearer"},
             "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
         }
-        # The empty alternative: a service that listens on loopback only may have no key.
+        # The empty alternative, because a service that listens on loopback only may have no key.
         schema["security"] = [{"bearer": []}, {"header": []}, {}]
         for path, operations in schema["paths"].items():
             for operation in operations.values():

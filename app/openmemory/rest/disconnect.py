@@ -1,4 +1,4 @@
-"""Work that ends with the connection of the client that asked for it."""
+"""Cancels work when the client that requested it closes its connection."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ T = TypeVar("T")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client closes its connection. The body must have been read.
+    """Returns the result of `work`, which is cancelled when the client closes its connection. The body must have been
+    read.
 
     Raises:
-        ClientDisconnect: the client did close it.
+        ClientDisconnect: the client closed its connection.
     """
     try:
         async with asyncio.timeout(None) as patience:

@@ -1,4 +1,4 @@
-"""The documentation of the API as a page: Swagger UI from this machine, so that no other one's script calls the API."""
+"""The API documentation page: Swagger UI served from this machine, so that no foreign script calls the API."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ const page = SwaggerUIBundle({
 
 _TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}
 _KEPT = "private, no-cache"
-"""A browser asks each time whether its copy is still good: an upgrade shows at once, and 1.5 MB are sent once."""
+"""Browsers revalidate their copy each time: an upgrade shows at once, and the 1.5 MB are sent only once."""
 
 FILES = frozenset({"/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"})
-"""What the page loads. Anybody may have them: they are the same everywhere."""
+"""The files that the page loads. They are public, because they are the same everywhere."""
 
 
 class _File(NamedTuple):
@@ -62,7 +62,7 @@ class _File(NamedTuple):
 
 
 def add_docs(app: FastAPI) -> None:
-    """Add the page at `/docs`, and what it loads."""
+    """Adds the page at `/docs` and the files that it loads."""
     found: dict[str, _File] = {}
 
     async def docs() -> Response:

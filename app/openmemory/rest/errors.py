@@ -1,4 +1,4 @@
-"""What a failure looks like over HTTP: one body for all of them, `{"error", "detail", "hint"}`."""
+"""Error responses over HTTP: one body for all of them, `{"error", "detail", "hint"}`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ItemProblem(Problem):
 
     @classmethod
     def of(cls, index: int, error: Invalid) -> Self:
-        """The error of the item at this position."""
+        """Returns the error of the item at this position."""
         return cls(index=index, field=error.field, error=error.code, detail=error.message, hint=error.hint)
 
 
@@ -59,7 +59,7 @@ class BatchProblem(Problem):
     refused: list[ItemProblem] = Field(default=[], description="The items that are refused, if it is for them.")
 
 
-# TooLarge is an Invalid: the more special one is asked for first.
+# TooLarge is a subclass of Invalid, so it is checked first.
 _STATUS: tuple[tuple[type[OpenMemoryError], int], ...] = (
     (NotFound, 404),
     (TooLarge, 413),
@@ -90,12 +90,12 @@ MEANINGS = {
     429: "Too often; `Retry-After` says when there is room again.",
     503: "Something that is needed does not answer; `Retry-After` says when to try again.",
 }
-"""What each status of a failure means here."""
+"""The meaning of each error status."""
 SHOWN_PROBLEMS = 5
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The failures of an operation, for its OpenAPI description."""
+    """Returns the error responses of an operation, for its OpenAPI description."""
     return {status: {"model": Problem, "description": MEANINGS[status]} for status in statuses}
 
 
@@ -107,14 +107,14 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """The answer to a request that failed. `more`: further fields of the body."""
-    # In ASCII, because a message may repeat input that has no form in UTF-8.
+    """Returns an error response. `more` holds additional fields of the body."""
+    # ASCII, because a message may repeat input that cannot be encoded in UTF-8.
     body = json.dumps({"error": code, "detail": detail, "hint": hint, **more}).encode()
     return Response(body, status, headers, media_type="application/json")
 
 
 def add_error_handlers(app: FastAPI, allowed: Mapping[str, str]) -> None:
-    """Answer every expected failure of `app` in the one shape. `allowed` are the methods of each path."""
+    """Makes every expected failure of `app` answer in the common format. `allowed` holds the methods of each path."""
     app.state.allowed = allowed
     app.add_exception_handler(OpenMemoryError, _expected)
     app.add_exception_handler(RequestValidationError, _not_valid)
@@ -124,7 +124,7 @@ def add_error_handlers(app: FastAPI, allowed: Mapping[str, str]) -> None:
 async def _expected(request: Request, error: Exception) -> Response:
     assert isinstance(error, OpenMemoryError)
     principal = sender_of(request.scope).principal
-    if principal is None:  # an address that is open to all
+    if principal is None:  # a public address
         return refused(error)
     services = request.app.state.services
     try:
@@ -142,7 +142,7 @@ async def _expected(request: Request, error: Exception) -> Response:
 
 
 def refused(error: OpenMemoryError) -> Response:
-    """The answer that tells of an expected failure."""
+    """Returns the response for an expected failure."""
     status = next((status for base, status in _STATUS if isinstance(error, base)), 500)
     headers: dict[str, str] = {}
     if isinstance(error, Unavailable | TooMany):
@@ -164,7 +164,7 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers = error.headers
     if error.status_code == 405:
-        # The framework names the methods of one route, but a path may have several.
+        # The framework lists the methods of one route, but a path may have several routes.
         allowed = request.app.state.allowed.get(getattr(request.scope.get("route"), "path", ""))
         headers = headers if allowed is None else {"Allow": allowed}
     code = _CODES.get(error.status_code, "error")
@@ -173,7 +173,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def not_valid(errors: Sequence[Any]) -> str:
-    """What pydantic found, as `field: problem; field: problem`. The input itself is not repeated."""
+    """Formats pydantic's errors as `field: problem; field: problem`. The input itself is not repeated."""
     shown = [f"{_field(found['loc'])}: {_words(found)}" for found in errors[:SHOWN_PROBLEMS]]
     if len(errors) > len(shown):
         shown.append(f"and {len(errors) - len(shown)} more")
@@ -181,16 +181,17 @@ def not_valid(errors: Sequence[Any]) -> str:
 
 
 def as_invalid(errors: Sequence[Any]) -> Invalid:
-    """The same as an error of the service, about the first field of all; a field may be called like a secret."""
+    """Returns the same errors as an `Invalid` about the first field. Both parts are redacted, because a field name may
+    look like a secret."""
     field, _, problem = not_valid(errors).partition(": ")
     return Invalid(redacted(field), redacted(problem))
 
 
 def _field(location: Sequence[str | int]) -> str:
-    """`("body", "memories", 3, "text")` as `memories[3].text`."""
+    """Formats a location such as `("body", "memories", 3, "text")` as `memories[3].text`."""
     whole = str(location[0]) if location else "body"
     path = ""
-    # Parts in parentheses are our names of the alternatives of a union: no part of the input is called so.
+    # Parts in parentheses are our names for the alternatives of a union; no part of the input has such a name.
     for part in location[1:] if whole in ("body", "query", "path") else location:
         if isinstance(part, int):
             path += f"[{part}]" if path else f"{whole}[{part}]"

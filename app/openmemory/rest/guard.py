@@ -1,4 +1,4 @@
-"""What stands before every door, REST and MCP alike: hosts, origins, the API key, the size of requests, failures."""
+"""Middleware in front of every REST and MCP endpoint: hosts, origins, the API key, the size of requests, failures."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 
 _OPEN = docs.FILES | {origins.LIVE, "/"}
 _SESSION_POST = re.compile("/mcp/(messages|[^/]*/sse/[^/]*/messages)/?")
-"""Old MCP clients send their key only when they connect. The id of the session they are then given, which nobody can
-guess and which ends with their stream, stands for it; the door that knows the session decides."""
+"""Old MCP clients send their key only when they connect. After that the session id stands for the key: nobody can guess
+it, and it ends with their stream. The endpoint that knows the session decides."""
 
 _WITHOUT_POSTGRES = frozenset({"/metrics", "/health", origins.READY, "/api/v1/doctor"})
-"""What tells of an outage while it lasts, and nothing of anybody's memories."""
+"""Paths that report an outage while it lasts and reveal nothing of anybody's memories."""
 
 _LONGEST_ADDRESS = 64
 
@@ -51,14 +51,14 @@ _HEADERS = frozenset(
 
 
 _DRAINED_BYTES, _DRAINED_SECONDS = 64 * 1024 * 1024, 5
-"""How much of a body over the limit is read and dropped: most clients look for an answer only when all is sent, and
-would see a broken connection instead of the reason."""
+"""The bytes and seconds for which a body over the limit is read and dropped. Most clients read the answer only after
+they have sent everything; otherwise they would see a broken connection instead of the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """How large a body may be, by which setting, and how many JSON values it may have. None: it holds no JSON, and is
-    read as it comes."""
+    """The size limit of a body, the setting it comes from, and the limit on JSON values. `values` is None if the body
+    holds no JSON and is read as a stream."""
 
     bytes: int
     setting: str
@@ -66,12 +66,12 @@ class _Bound:
 
 
 class _TooLong(Exception):
-    """The body went over a limit while it was read."""
+    """Raised when the body exceeds a limit while it is read."""
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """One request on its way through: what was read of it, and how far the answer is."""
+    """The state of one request: what was read of it, and how far the response is."""
 
     path: str
     headers: dict[bytes, bytes] = field(repr=False)
@@ -86,10 +86,10 @@ class _Exchange:
 
 
 class Guard:
-    """Pure ASGI middleware: reads the headers once, then passes every message on unbuffered.
+    """Pure ASGI middleware that reads the headers once and passes every message on unbuffered.
 
-    In this order: where the request comes from, the API key, the encoding and the size of the body. Whatever fails
-    unexpectedly behind it is logged under the request's id and answered with that id alone.
+    It checks, in this order: where the request comes from, the API key, the encoding and the size of the body. An
+    unexpected failure behind it is logged under the request's id, and the response contains only that id.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: Rates) -> None:
@@ -139,7 +139,7 @@ class Guard:
         except Exception as error:
             if exchange.too_long is None:
                 request_id = exchange.added[0][1].decode()
-                # Its route, for the address may hold a key in the wrong place.
+                # Log the route, because the address may hold a key in the wrong place.
                 route = getattr(scope.get("route"), "path", UNMATCHED)
                 log.exception("request %s failed: %s %s", request_id, scope["method"], route)
                 if exchange.started:
@@ -169,16 +169,16 @@ class Guard:
         await self._app(scope, receive, answer)
 
     async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
-        """Note on the request who sent it, or refuse it."""
+        """Stores the sender on the request, or returns the response that refuses it."""
         path = exchange.path
         if path in credentials.SIGN_OUT and scope["method"] in ("GET", "POST"):
             return credentials.signed_out(scope)
-        # Where a credential is needed anyway, it makes no difference.
+        # If a credential is required anyway, forwarding makes no difference.
         forwarded = not self._authenticator.required and proxies.passed_on(scope["headers"])
         is_open = path in _OPEN or path.startswith(WELL_KNOWN)
         key = exchange.credentials.spoken
         if path == origins.READY and not key:
-            # A probe that proves nothing is nobody's, and told no more than it needs.
+            # A probe without a credential belongs to nobody and is told no more than it needs.
             is_open = self._authenticator.required or forwarded or not self._origins.named(exchange.headers)
         cookie = exchange.credentials.cookie if not key and (self._authenticator.required or forwarded) else None
         if cookie is not None and not is_open:
@@ -218,14 +218,14 @@ class Guard:
         return None
 
     def _signs_in(self, scope: Scope, exchange: _Exchange) -> bool:
-        """Whether a browser opens the address of a key, or a person has answered our own page that asks them."""
+        """Returns True if a browser opens an address with a key, or if a person submitted our own sign-in page."""
         method = scope["method"]
         return method == "GET" or (method == "POST" and self._origins.vouched(scope, exchange.headers))
 
     async def _signed_in(self, exchange: _Exchange, scope: Scope, given: Given) -> Response:
-        """Give a browser the key of the address it was opened with as a cookie, if the key is good."""
+        """Gives a browser the key of its address as a cookie, if the key is valid."""
         if not self._origins.vouched(scope, exchange.headers):
-            # Otherwise another site's link could sign somebody in as somebody else, and have their memories.
+            # Otherwise another site's link could sign people in with its own key and collect their memories.
             return problem(403, "origin_not_allowed", "key: another site's link cannot sign you in", _TYPE_IT)
         try:
             await self._authenticator.principal(given)
@@ -246,7 +246,8 @@ class Guard:
         return answer
 
     def _bound_of(self, exchange: _Exchange, scope: Scope) -> _Bound:
-        """Decided by the head of the request alone: only a form is let in where archives come in."""
+        """Returns the limits of a request, based on its headers alone. The import path accepts a large body only as a
+        form."""
         if scope["method"] != "POST" or exchange.path.removesuffix("/") != upload.ARCHIVES:
             return self._bound
         content_type = exchange.headers.get(b"content-type", b"").decode("latin-1")
@@ -265,7 +266,7 @@ def _too_large(exchange: _Exchange, bound: _Bound) -> Response | None:
 
 
 def _counting(exchange: _Exchange, receive: Receive, bound: _Bound) -> Receive:
-    """Receives like `receive`, until the body goes over a limit: its bytes, or at its end its JSON values."""
+    """Wraps `receive` and raises when the body exceeds its limit on bytes or, at its end, on JSON values."""
     left = bound.bytes
     chunks: list[bytes] = []
 
@@ -295,7 +296,7 @@ def _counting(exchange: _Exchange, receive: Receive, bound: _Bound) -> Receive:
 
 
 def _answering(exchange: _Exchange, send: Send) -> Send:
-    """Sends like `send`, with our headers; nothing, once the request turned out to be too long."""
+    """Wraps `send` and adds our headers. Sends nothing once the request has turned out to be too long."""
 
     async def answer(message: Message) -> None:
         if exchange.too_long is not None and not exchange.started:
@@ -310,7 +311,7 @@ def _answering(exchange: _Exchange, send: Send) -> Send:
 
 async def _drain(exchange: _Exchange, receive: Receive) -> None:
     if exchange.read or b"expect" in exchange.headers:
-        return  # all was sent, or the client waits to be told before it sends
+        return  # everything was sent, or the client waits for permission to send
     exchange.draining = True
     left = _DRAINED_BYTES
     try:
@@ -325,7 +326,7 @@ async def _drain(exchange: _Exchange, receive: Receive) -> None:
 
 
 def _encoded(exchange: _Exchange) -> Response | None:
-    """Refuses a compressed body: a few KB of it could become any number of GB."""
+    """Rejects a compressed body: a few KB of it could expand to any number of GB."""
     if b"content-encoding" not in exchange.headers:
         return None
     encoding = exchange.headers[b"content-encoding"].strip().lower()
@@ -341,13 +342,13 @@ def _encoded(exchange: _Exchange) -> Response | None:
 
 
 def _over_limit(detail: str) -> Response:
-    # What is left of the body is not read, so the connection is of no further use.
+    # The rest of the body is not read, so the connection cannot be reused.
     return problem(413, "too_large", detail, headers={"Connection": "close"})
 
 
 def _is_session_post(scope: Scope) -> bool:
-    """Whether a message may be for a session that stands for its credential. A slash in a name, percent-encoded, is no
-    part of the path: the address is looked at as it was sent, as the doors do."""
+    """Returns True if a message may belong to a session that stands for its credential. The path is read before
+    decoding, as the endpoints do, because a percent-encoded slash in a name is not part of the path."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     path = raw.decode("latin-1")
     return scope["method"] == "POST" and b"session_id=" in scope["query_string"] and bool(_SESSION_POST.fullmatch(path))

@@ -1,4 +1,4 @@
-"""What every answer tells a browser not to do with it."""
+"""Security headers that restrict what a browser may do with a response."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ PAGE = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
-"""What a page of ours allows itself: files of its own origin, nothing that is written into it."""
+"""The policy of our pages: files of the same origin only, and nothing inline."""
 
 QUESTION = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-"""What a page allows itself that only asks: to send its own form back."""
+"""The policy of a page that only asks a question: it may submit its own form."""
 
 
 def hardened(given: Iterable[Header], added: Iterable[Header], shared: bool) -> list[Header]:
-    """The headers of an answer, those that protect it among them, unless it sets them itself.
+    """Returns the headers of a response, with the security headers added unless the response sets them itself.
 
-    `shared`: a page of another origin may have it.
+    `shared` is True if a page of another origin may read the response.
     """
     cached = framed = False
     for name, _ in given:

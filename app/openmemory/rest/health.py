@@ -1,4 +1,4 @@
-"""Whether the service lives, and whether it can answer."""
+"""REST endpoints that report if the service is alive and if it can answer requests."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ async def ready(services: TheServices, request: Request, response: Response) -> 
 
 
 async def root() -> Greeting:
-    """Say what answers here."""
+    """Describes the service that answers at this address."""
     return Greeting()

@@ -1,4 +1,4 @@
-"""API keys over REST: for administrators."""
+"""REST endpoints for API keys; for administrators."""
 
 from __future__ import annotations
 

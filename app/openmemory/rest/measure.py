@@ -1,4 +1,4 @@
-"""How many requests come through every door, and how long they take."""
+"""Counts REST and MCP requests and measures how long they take."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from openmemory.telemetry.traffic import UNMATCHED, Traffic
 
 _WENT_AWAY = 499
-"""The status of a request whose client did not wait for one."""
+"""The status recorded for a request whose client did not wait for the response."""
 
 
 class Measure:
-    """Pure ASGI middleware, the outermost: it sees what the guard refuses too."""
+    """Pure ASGI middleware. It is the outermost, so it also sees what the guard refuses."""
 
     def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
         self._app = app
         self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let one request through and count it."""
+        """Passes one request on and counts it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

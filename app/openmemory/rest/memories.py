@@ -1,4 +1,4 @@
-"""Memories over REST: list, add, read, change, forget."""
+"""REST endpoints that list, add, read, change and delete memories."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ async def add_memory(
     is_new = added.event in (Event.ADD, Event.SUPERSEDE)
     twin = None if is_new else await services.memories.peek(caller, added.id)
     if twin is None:
-        # Of a memory that says the same and that the caller may not see, it is told what the caller has said.
+        # If the caller may not see the existing memory with the same text, the response holds what the caller sent.
         return MemoryRowAdded.new(caller, added, create, created_at, note)
     return MemoryRowAdded.of_twin(twin, added, note)
 
@@ -324,7 +324,7 @@ def _sorting(column: str | None, direction: str | None) -> tuple[str, bool]:
         raise Invalid("sort_direction", "must be asc or desc")
     if column not in SORTABLE:
         return "created_at", True
-    # Upwards unless told otherwise, as OpenMemory sorted.
+    # Ascending by default, as in OpenMemory.
     return column, bool(direction) and descending
 
 

@@ -1,4 +1,4 @@
-"""Where the tokens come from that this service takes (RFC 9728)."""
+"""Metadata that tells clients where to get the tokens that this service accepts (RFC 9728)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def protected_resource(services: TheServices) -> ProtectedResource:
 
 @router.get("/{path:path}", include_in_schema=False)
 async def protected_path(services: TheServices, path: str) -> ProtectedResource:
-    """The same for one address of MCP, such as `/mcp/sse`."""
+    """Returns the same for one MCP address, such as `/mcp/sse`."""
     return _described(services.settings.oauth, "/" + path)
 
 

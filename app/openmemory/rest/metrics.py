@@ -1,4 +1,4 @@
-"""What Prometheus reads."""
+"""The endpoint for Prometheus."""
 
 from __future__ import annotations
 

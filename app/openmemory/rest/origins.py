@@ -1,5 +1,5 @@
-"""Which names the service answers to, and which web pages may call it: what keeps other sites' pages out of a browser
-that can reach us."""
+"""Checks the host names that the service answers to and the web pages that may call it. This blocks other sites' pages
+in a browser that can reach the service."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from openmemory.rest.errors import problem
 LIVE, READY = "/health/live", "/health/ready"
 PROBES = frozenset({LIVE, READY})
 PAGES = frozenset({"/", "/docs"})
-"""What a link on another site may lead to: nothing there is anybody's, and nothing is noted as read."""
+"""The paths that a link on another site may lead to: they show nobody's data, and no read is logged."""
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:@/?#]+)(:[0-9]*)?")
 _REMEMBERED = 100
-"""Host headers that are known to be ours as they are written."""
+"""The maximum number of Host headers remembered as ours, in the spelling in which they came."""
 _METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
 _EXPOSED = b"X-Request-ID, Retry-After, Mcp-Session-Id, Mcp-Protocol-Version, WWW-Authenticate"
 _FOREIGN = frozenset({b"cross-site", b"same-site"})
-"""What browsers tell of requests between two origins; one site is any port of one host, so that is no protection."""
+"""The values that browsers send for requests between two origins. A site is any port of one host, so `same-site` is no
+protection."""
 
 HEADERS = frozenset(
     {
@@ -35,14 +36,14 @@ HEADERS = frozenset(
         b"access-control-request-method", b"access-control-request-headers", b"access-control-request-private-network",
     }
 )  # fmt: skip
-"""The headers that are looked at here."""
+"""The headers that this module reads."""
 
 Headers = Mapping[bytes, bytes]
 
 
 class Origins:
-    """In this order: the Host header (against DNS rebinding), preflights, the Origin header, and what a browser asks
-    for without one (pictures, scripts, frames, links) on behalf of another origin's page."""
+    """Checks, in this order: the Host header (against DNS rebinding), preflights, the Origin header, and requests that
+    a browser makes without one (pictures, scripts, frames, links) for another origin's page."""
 
     def __init__(self, settings: Settings) -> None:
         self._hosts = _accepted_hosts(settings)
@@ -53,16 +54,16 @@ class Origins:
         self._open = not credentials_required(settings)
 
     def known(self, headers: Headers) -> bool:
-        """Whether the request comes from a page that may call."""
+        """Returns True if the request comes from a page that may call the service."""
         origin = headers.get(b"origin")
         return origin is not None and (self._any or origin.decode("latin-1").lower() in self._pages)
 
     def vouched(self, scope: Scope, headers: Headers) -> bool:
-        """Whether what a browser sends by itself counts: the request comes from a page of ours or of an origin that is
-        named ('*' names none), or from a person who typed the address.
+        """Returns True if credentials that a browser sends by itself count: the request comes from one of our pages,
+        from a named origin ('*' names none), or from a person who typed the address.
 
-        A browser tells the origin of whatever is no GET. Of a GET it may tell no more than the referrer, over plain
-        HTTP between two machines, and not even that if the page forbids it; then SameSite keeps other sites from
+        A browser sends the origin with every request that is not a GET. With a GET it may send only the referrer, over
+        plain HTTP between two machines, and not even that if the page forbids it. Then SameSite keeps other sites from
         sending the cookie.
         """
         origin = headers.get(b"origin")
@@ -82,8 +83,8 @@ class Origins:
         return origin.decode("latin-1").lower() in self._named
 
     def cors(self, headers: Headers, known: bool) -> list[tuple[bytes, bytes]]:
-        """What the answer says about it to the browser. Any page may call without what a browser keeps for us; with it
-        only one that is named, or where nobody needs a credential."""
+        """Returns the CORS headers of the response. A page may call without the credentials that a browser stores; with
+        them only if its origin is named, or if no credential is required."""
         if b"origin" not in headers:
             return []
         if not known:
@@ -100,7 +101,7 @@ class Origins:
         return answer
 
     def refusal(self, scope: Scope, headers: Headers, known: bool) -> Response | None:
-        """The answer to a request that may not come further; None if it may."""
+        """Returns the response to a request that goes no further; None if it may pass."""
         return (
             self._wrong_host(scope["path"], headers)
             or (self._preflight(headers) if known and scope["method"] == "OPTIONS" else None)
@@ -123,8 +124,8 @@ class Origins:
         if self.named(headers) or path == LIVE:
             return None
         host = headers.get(b"host", b"").decode("latin-1").lower()
-        # Containers and load balancers probe by address, which they cannot know beforehand, or without a Host. A page
-        # that was rebound comes under a name, the one that it was loaded from.
+        # Containers and load balancers probe by an address that is not known beforehand, or without a Host. A rebound
+        # page always sends a name: the one that it was loaded from.
         if path == READY and (not host or parsed(_without_port(host).strip("[]")) is not None):
             return None
         return problem(
@@ -144,7 +145,7 @@ class Origins:
             "Access-Control-Max-Age": "600",
         }
         if b"access-control-request-private-network" in headers and not self._any:
-            # A page of the public network calls a private one: for that it must have been named.
+            # A page of the public network that calls a private one must be a named origin.
             allowed["Access-Control-Allow-Private-Network"] = "true"
         return Response(status_code=204, headers=allowed)
 
@@ -180,7 +181,8 @@ def _each(settings: tuple[str, ...]) -> frozenset[str]:
 
 
 def told(headers: Headers) -> bool:
-    """Whether a browser says from where it asks: without, a link of any site looks like an address that was typed."""
+    """Returns True if a browser says where the request comes from. Without that, a link on any site looks like a typed
+    address."""
     return any(name in headers for name in (b"origin", b"sec-fetch-site", b"referer"))
 
 
@@ -190,18 +192,18 @@ def _origin_of(address: bytes) -> bytes:
 
 
 def _is_own(scope: Scope, headers: Headers, origin: bytes) -> bool:
-    """Whether a page of ours asks, under the very name that it asks for."""
+    """Returns True if one of our pages makes the request, under the same host name that it requests."""
     scheme, separator, host = origin.lower().partition(b"://")
-    # Behind a proxy that ends TLS a page of ours has https where we have http; never the other way round.
+    # Behind a proxy that terminates TLS, one of our pages has https where we see http; never the other way round.
     downgraded = scheme != b"https" and scope.get("scheme") == "https"
     return bool(separator) and host == headers.get(b"host", b"").lower() and not downgraded
 
 
 def _accepted_hosts(settings: Settings) -> frozenset[str] | None:
-    """The names by which the service may be called; None for any.
+    """Returns the host names that the service accepts; None for any.
 
-    Beyond loopback a credential protects, which a page that was rebound does not have; there only a list that is given
-    counts.
+    Beyond loopback a credential protects the service, and a rebound page does not have one; there only an explicit list
+    restricts the names.
     """
     given = [name.lower() for name in settings.http.allowed_hosts]
     if "*" in given or (not is_here(settings.host) and not given and credentials_required(settings)):

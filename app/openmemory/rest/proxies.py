@@ -1,4 +1,4 @@
-"""Headers by which a proxy, a CDN or a tunnel tells that it passed a request on."""
+"""Recognizes the headers by which a proxy, a CDN or a tunnel shows that it forwarded a request."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _FAMILIES = (
     b"x-appengine-", b"x-goog-iap-", b"x-goog-authenticated-user-",  # Google Cloud
     b"x-auth-request-",  # oauth2-proxy
 )  # fmt: skip
-"""How their names begin. What programs on this machine may send themselves is left out: `traceparent`, `X-Request-ID`,
-`X-Amzn-Trace-Id`, `X-Cloud-Trace-Context` and other marks of tracing, and `ngrok-skip-browser-warning`."""
+"""Prefixes of header names. Left out are those that programs on this machine may send themselves: `traceparent`,
+`X-Request-ID`, `X-Amzn-Trace-Id`, `X-Cloud-Trace-Context` and other tracing headers, and `ngrok-skip-browser-warning`.
+"""
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Returns True if a proxy says that it passed the request on: whoever sent it need not be on this machine."""
-    for name, _ in headers:  # noqa: SIM110 - every request: a generator takes half as long again
+    """Returns True if a proxy forwarded the request, so that its sender need not be on this machine."""
+    for name, _ in headers:  # noqa: SIM110 - runs on every request: a generator takes half as long again
         if _tells(name):
             return True
     return False

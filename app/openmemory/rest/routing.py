@@ -1,4 +1,4 @@
-"""How routes are made: each with and without a trailing slash, and taking JSON that every store can hold."""
+"""Routes that accept an optional trailing slash and take only JSON that every store can hold."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from pydantic_core import from_json
 from openmemory.rest.errors import documented
 
 _BROWSER = ("content-type", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "referer")
-"""Of these headers a browser sends one with every body; an empty type is none that a script forgot."""
+"""A browser sends at least one of these headers with every body. An empty content type counts as sent: a script that
+forgot the type would not send the header."""
 
 
 class JsonRequest(Request):
-    """A request whose body is JSON in the strict sense: UTF-8, no NaN, no halves of surrogate pairs, finite depth."""
+    """A request whose body is strict JSON: UTF-8, no NaN, no lone surrogates, finite depth."""
 
     async def json(self) -> Any:
-        """The decoded body.
+        """Returns the decoded body.
 
         Raises:
             HTTPException: 400, with the position of the first character that is not JSON.
@@ -32,10 +33,10 @@ class JsonRequest(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route that takes its path with and without a trailing slash, and refuses a body of any other type than JSON.
+    """A route that matches its path with and without a trailing slash, and rejects a body of any type other than JSON.
 
-    An absent type is refused too where a browser asks: a web page may send such a body anywhere without permission.
-    Old scripts send their JSON without a type.
+    A missing type is also rejected if the request comes from a browser: a web page may send such a body anywhere
+    without permission. Old scripts send their JSON without a type.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -43,7 +44,7 @@ class JsonRoute(APIRoute):
         self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + "/?$")
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """What answers a request of this route."""
+        """Returns the handler for requests to this route."""
         answer = super().get_route_handler()
         if self.body_field is None:
             return answer

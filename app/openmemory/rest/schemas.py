@@ -1,4 +1,5 @@
-"""The shapes of memories over REST. Names, order and time formats are those of OpenMemory; what we add comes last."""
+"""Request and response models for memories. Names, order and time formats are those of OpenMemory; our additions come
+last."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ Seconds = Annotated[int, Field(ge=_YEAR_1, le=_YEAR_9999, description="Seconds s
 
 
 def moment(seconds: int | None) -> datetime | None:
-    """Epoch seconds as a time."""
+    """Converts epoch seconds to a time in UTC."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
@@ -102,7 +103,7 @@ class MemoryPage(BaseModel):
 
     @classmethod
     def of(cls, page: Page) -> MemoryPage:
-        """The page as it is sent."""
+        """Returns the page as it is sent."""
         items = [MemoryResponse.of(record) for record in page.items]
         return cls.model_construct(items=items, total=page.total, page=page.page, size=page.size, pages=page.pages)
 
@@ -132,7 +133,7 @@ class MemoryDetail(BaseModel):
 
     @classmethod
     def of(cls, record: MemoryRecord) -> MemoryDetail:
-        """The record as it is shown alone."""
+        """Returns the detail view of a record."""
         same = {name: getattr(record, name) for name in cls.model_fields if name != "text"}
         return cls.model_construct(text=record.content, **same)
 
@@ -155,7 +156,7 @@ class MemoryRow(BaseModel):
 
     @classmethod
     def of(cls, record: MemoryRecord) -> MemoryRow:
-        """The record as its row."""
+        """Returns the row of a record."""
         return cls.model_construct(vector=None, **_row(record))
 
 
@@ -187,7 +188,7 @@ class MemoryRowAdded(MemoryRow):
     def new(
         cls, caller: Caller, added: MemoryAdded, create: CheckedMemory, created_at: datetime, note: str | None
     ) -> MemoryRowAdded:
-        """The row as the caller has just made it."""
+        """Returns the row of a memory that the caller has just added."""
         return cls.model_construct(
             id=added.id,
             user_id=caller.user_id,
@@ -210,7 +211,7 @@ class MemoryRowAdded(MemoryRow):
 
     @classmethod
     def of_twin(cls, record: MemoryRecord, added: MemoryAdded, note: str | None) -> MemoryRowAdded:
-        """The row of the memory that says the text already."""
+        """Returns the row of the existing memory with this text."""
         return cls.model_construct(
             vector=None,
             event=added.event,
@@ -245,7 +246,7 @@ class NewMemory(BaseModel):
     )
 
     def create(self, *, app: str | None = None) -> MemoryCreate:
-        """As the service takes it. `app` is for owners who write in the name of an app."""
+        """Returns the input of the service. `app` is for users who write in the name of an app."""
         given = {name: getattr(self, name) for name in _CREATE}
         return MemoryCreate(categories=tuple(self.categories), app=app, **given)
 
@@ -279,7 +280,7 @@ class NewMemoryOfUser(NewMemory):
     )
 
     def capture(self, once: Once | None) -> CaptureCreate:
-        """As it is captured. `once`: the request, if it has an Idempotency-Key."""
+        """Returns the input of a capture. `once` is the request, if it has an Idempotency-Key."""
         turns = tuple(Turn(one.role, one.content) for one in self.messages or ())
         return CaptureCreate(
             self.create(), turns, wait=None if self.background is None else not self.background, once=once
@@ -299,7 +300,7 @@ class MemoryChange(BaseModel):
     ttl_days: Days | None = Field(default=None, description="In place of `expires_at`: whole days from now.")
 
     def update(self) -> MemoryUpdate:
-        """As the service takes it."""
+        """Returns the input of the service."""
         ends = "expires_at" in self.model_fields_set or self.ttl_days is not None
         return MemoryUpdate(
             self.memory_content,
@@ -363,10 +364,10 @@ class SearchBody(BaseModel):
 
 
 def listed(*values: str | None) -> tuple[str, ...]:
-    """Those of the values that were given."""
+    """Returns the values that were given."""
     return tuple(value for value in values if value is not None)
 
 
 def parts(text: str | None) -> Iterable[str]:
-    """The parts of a comma-separated list."""
+    """Returns the parts of a comma-separated list."""
     return (part.strip() for part in (text or "").split(",") if part.strip())

@@ -1,4 +1,4 @@
-"""Searching over REST."""
+"""REST endpoints for search."""
 
 from __future__ import annotations
 

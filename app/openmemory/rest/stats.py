@@ -1,4 +1,4 @@
-"""How much there is of a user, over REST."""
+"""REST endpoint for the statistics of a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sync and the diagnosis over REST."""
+"""REST endpoints for the index sync and the diagnosis."""
 
 from __future__ import annotations
 

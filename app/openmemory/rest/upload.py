@@ -1,4 +1,4 @@
-"""A form with one file and a few short fields, read as it comes: the file never stands in memory."""
+"""Parses a form with one file and a few short fields as a stream: the file is never held in memory."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from openmemory.errors import Invalid
 
 MULTIPART = "multipart/form-data"
 ARCHIVES = "/api/v1/backup/import"
-"""Where archives come in: the one path whose bodies may be as large as `limits.backup`."""
+"""The import path, the only one whose bodies may be as large as `limits.backup`."""
 OVERHEAD = 64 * 1024
-"""Bytes that a form may have beside its file: fields, headers of the parts, boundaries."""
+"""Bytes that a form may have besides its file: fields, headers of the parts, boundaries."""
 
 _LONGEST_FIELD = 8 * 1024
 _MOST_PARTS = 16
 _TOGETHER = 1024 * 1024
-"""Bytes that are written to the file at once."""
+"""Bytes that are collected before they are written to the file."""
 
 
 class Target(Protocol):
-    """Where the file goes."""
+    """The destination of the file."""
 
     def write(self, data: bytes, /) -> Any:
-        """Append; called in a thread."""
+        """Appends data. Called in a thread."""
         ...
 
 
 @dataclass(slots=True)
 class Form:
-    """What was sent. `filename` is what the client calls the file; it is never opened under that name."""
+    """The parsed form. `filename` is the client's name for the file; nothing is ever opened under that name."""
 
     fields: dict[str, str] = field(default_factory=dict)
     filename: str | None = None
@@ -50,17 +50,17 @@ class _Part:
 
 
 def is_multipart(content_type: str) -> bool:
-    """Whether a body of this type is a form that may hold a file."""
+    """Returns True if a body of this type is a form that may hold a file."""
     return content_type.partition(";")[0].strip().lower() == MULTIPART
 
 
 async def receive(request: Request, name: str, target: Target, came: Callable[[int], None]) -> Form:
-    """Read the form of a request; what comes for the file of this name is written to `target`. `came` is told how many
-    bytes came, whenever some did.
+    """Reads the form of a request and writes the file in the field `name` to `target`. `came` is called with the number
+    of bytes of each chunk.
 
     Raises:
-        HTTPException: 415: the body is no such form; 400: it is a broken one.
-        Invalid: the file is missing or there twice, or a field is too long.
+        HTTPException: 415: the body is not such a form; 400: the form is malformed.
+        Invalid: the file is missing or sent twice, or a field is too long.
     """
     content_type = request.headers.get("content-type", "")
     if not is_multipart(content_type):
@@ -89,7 +89,7 @@ async def receive(request: Request, name: str, target: Target, came: Callable[[i
 
 
 class _Reader:
-    """What the parser tells, put together."""
+    """Assembles what the parser reports."""
 
     def __init__(self, name: str) -> None:
         self.form = Form()
@@ -102,7 +102,7 @@ class _Reader:
         self._value = bytearray()
 
     def callbacks(self) -> Any:
-        """What is called by what the parser finds."""
+        """Returns the callbacks for the parser."""
         found: dict[str, Callable[..., None]] = {
             "on_part_begin": self._begin,
             "on_header_begin": self._begin_header,
@@ -117,7 +117,7 @@ class _Reader:
         return found
 
     async def flush(self, target: Target) -> None:
-        """Write what came of the file."""
+        """Writes the file data received so far."""
         if self.data:
             data, self.data = bytes(self.data), bytearray()
             await asyncio.to_thread(target.write, data)

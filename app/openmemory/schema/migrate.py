@@ -1,4 +1,4 @@
-"""Bringing a database's schema up to date."""
+"""Upgrades the schema of a database."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from openmemory.database.engine import normal_url, reaching
 from openmemory.errors import SetupError
 from openmemory.resilience.daemon_threads import in_daemon
 
-if TYPE_CHECKING:  # loading Alembic takes half a second, and most starts find nothing to do for it
+if TYPE_CHECKING:  # importing Alembic takes half a second, and most starts have no migration to run
     from alembic.config import Config
 
 OLDEST = 14
 """The oldest major version of PostgreSQL that is supported."""
 
 CONNECT_TIMEOUT = 10
-"""Seconds that a server has to answer at a start. One that does not answer then is a reason not to start."""
+"""Seconds within which a server must answer at startup. Otherwise the service does not start."""
 
 LOOK = 10.0
-"""Seconds of an upgrade after which, again and again, the server is asked whether it is still there."""
+"""Seconds between checks, during an upgrade, that the server still answers."""
 
 EXTENSIONS = ("btree_gin", "pg_trgm")
 
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
-"""In a checkout a link to `alembic/`."""
+"""In a checkout, a link to `alembic/`."""
 
 _REVISION = re.compile(r'^(down_)?revision = (?:None|"(.+)")$', re.MULTILINE)
 
 
 def configuration(url: str) -> Config:
-    """Alembic's configuration for a database."""
+    """Returns Alembic's configuration for a database."""
     from alembic.config import Config
 
     config = Config()
@@ -50,7 +50,7 @@ def configuration(url: str) -> Config:
 
 
 def newest() -> set[str]:
-    """The revisions that no other one follows, as the scripts say: one."""
+    """Returns the revisions that no other one follows, according to the scripts. There is one."""
     found: dict[str, set[str]] = {"": set(), "down_": set()}
     for script in (SCRIPTS / "versions").glob("*.py"):
         for which, revision in _REVISION.findall(script.read_text(encoding="utf-8")):
@@ -59,38 +59,38 @@ def newest() -> set[str]:
 
 
 def engine_of(url: str) -> Engine:
-    """An engine for the address, which finds out within some `CONNECT_TIMEOUT`s that nobody is there."""
+    """Returns an engine for the URL. It notices within a few `CONNECT_TIMEOUT`s that the server is gone."""
     return create_engine(url, poolclass=NullPool, connect_args=reaching(make_url(url), CONNECT_TIMEOUT))
 
 
 async def upgrade(url: str, *, only_ours: bool = False) -> None:
-    """Bring the schema to the newest revision. Replicas that start together wait for each other.
+    """Upgrade the schema to the newest revision. Replicas that start together wait for each other.
 
-    `only_ours`: not beside the tables of somebody else, for nobody has said that this database is meant for us.
+    `only_ours`: fail if the database holds foreign tables, as nobody has said that it is meant for OpenMemory.
 
     Raises:
-        SetupError: the server does not answer, is too old, or lacks an extension that the role may not create; or the
-            database holds what another program has migrated.
+        SetupError: the server does not answer, is too old, or lacks an extension that the role may not create; or
+            another program has migrated the database.
     """
     upgrading = asyncio.create_task(in_daemon(partial(_upgrade, url, only_ours), name="migrations"))
     try:
         while not (await asyncio.wait([upgrading], timeout=LOOK))[0]:
             await asyncio.to_thread(_answers, url)
     finally:
-        upgrading.cancel()  # what waits for a server that fell silent
+        upgrading.cancel()  # it may wait for a server that stopped answering
     await upgrading
 
 
 def _answers(url: str) -> None:
-    """Whether the server still answers anybody: an upgrade may take long, or wait for another replica's.
+    """Check that the server still answers. An upgrade may take long, or wait for another replica's.
 
     Raises:
-        SetupError: it does not.
+        SetupError: it does not answer.
     """
     engine = engine_of(normal_url(url))
     arguments, options = engine.dialect.create_connect_args(engine.url)
     try:
-        # Nothing is asked on it: the driver bounds how long a connection may take, and no more.
+        # No statement is sent: the driver bounds the time to connect, and nothing else.
         psycopg.connect(*arguments, **{**options, **reaching(engine.url, CONNECT_TIMEOUT)}).close()
     except psycopg.OperationalError as error:
         raise _silent(error) from None
@@ -102,10 +102,10 @@ def _silent(error: BaseException | None) -> SetupError:
 
 
 def _up_to_date(connection: Connection, only_ours: bool) -> bool:
-    """Whether a database that is ours has the newest revision.
+    """Returns True if the database belongs to OpenMemory and has the newest revision.
 
     Raises:
-        SetupError: it is somebody else's.
+        SetupError: it belongs to another program.
     """
     tables = set(connection.scalars(_TABLES))
     if "alembic_version" in tables:

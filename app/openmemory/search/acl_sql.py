@@ -1,6 +1,7 @@
-"""The rules of an app in the SQL of lexical retrieval, so that only what it may read is ranked, and weighs words.
+"""The access rules of an app in the SQL of lexical retrieval. Only readable memories are ranked and affect term
+weights.
 
-Rows are looked up in sets that are hashed once for a statement, which costs the same for a thousand rules as for one.
+The SQL looks rows up in sets that are hashed once per statement. A thousand rules cost as much as one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _MEMBERS = {
     "categories": "coalesce((select bool_or(c.category_id in (table {name})) from memory_categories c"
     " where c.memory_id = m.id{guesses}), false)",
 }
-"""From the quickest to the slowest to look up. An EXISTS might be turned into a list of all that is filed under the
-categories, by other users too."""
+"""From the fastest to the slowest lookup. The planner might turn an EXISTS into a list of all memories in these
+categories, also those of other users."""
 
 _PARTS = ("denied", "allowed", "hidden", "shared")
 
@@ -31,7 +32,7 @@ _SETS = dict.fromkeys(_MEMBERS, "select unnest(cast(:in_{name} as uuid[]))") | {
 
 
 class Ruled(NamedTuple):
-    """Which sets the rules of an app have: the same for many, so that they share statements. Empty: no rules."""
+    """The kinds of sets in an app's rules. Many apps have the same kinds, so they share statements. Empty: no rules."""
 
     denied: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
@@ -41,7 +42,7 @@ class Ruled(NamedTuple):
 
     @property
     def condition(self) -> str:
-        """What rows `m` the rules let through; empty without rules. Binds what `binds` gives."""
+        """The condition for rows `m` that the rules allow, empty without rules. Uses the parameters from `binds`."""
         shared = "true" if self.shares_everything else _any(self, "shared")
         second = f"(not {_any(self, 'hidden')} and {shared})" if self.hidden else shared
         either = f"({_any(self, 'allowed')} or {second})" if self.allowed else second
@@ -50,7 +51,7 @@ class Ruled(NamedTuple):
 
     @property
     def sets(self) -> str:
-        """The sets as the beginning of a WITH. Binds what `binds` gives."""
+        """The sets as the beginning of a WITH clause. Uses the parameters from `binds`."""
         return "".join(
             f"{_name(part, kind)} as materialized ({_SETS[kind].format(name=_name(part, kind))}), "
             for part in _PARTS
@@ -63,7 +64,7 @@ UNRULED = Ruled()
 
 @lru_cache(maxsize=64)
 def sets_of(rules: Rules) -> Ruled:
-    """The sets that rules have, as `in_sets` makes them."""
+    """The sets of the rules, named as in `in_sets`."""
     if rules == ALL:
         return UNRULED
     return Ruled(
@@ -77,7 +78,7 @@ def sets_of(rules: Rules) -> Ruled:
 
 @lru_cache(maxsize=64)
 def binds(rules: Rules) -> dict[str, str]:
-    """The sets as PostgreSQL reads them. Kept, because writing out a thousand ids takes a while."""
+    """The sets as PostgreSQL parameters. Cached, because formatting a thousand ids takes a while."""
     return {
         f"in_{_name(part, kind)}": orjson.dumps(sorted(members)).decode() if kind == "namespaces" else array_of(members)
         for part in _PARTS
@@ -95,7 +96,7 @@ def _name(part: str, kind: str) -> str:
 
 
 def _any(ruled: Ruled, part: str) -> str:
-    # What only the service has filed under a category may be kept from an app by it, and not shown.
+    # A category that only the service has assigned may hide a memory from an app, but never reveal one.
     guesses = "" if part in ("denied", "hidden") else " and not c.automatic"
     members = (_MEMBERS[kind].format(name=_name(part, kind), guesses=guesses) for kind in getattr(ruled, part))
     return f"({' or '.join(members)})"

@@ -1,13 +1,14 @@
-"""A search as if it had been asked at an earlier time: which memories there were, and what they said.
+"""Searches as of an earlier time: which memories existed then, and what they said.
 
-What was active then is told by the history of states, what was said by the revisions: the text that the first later
-revision replaced. What today's index and words propose counts only if its text is still the one of then. The others are
-looked for apart, by the words that they had: what was rewritten since, and, where the user themself asks, what was
-paused, archived or deleted since, for which there may be vectors too.
+The history of states shows which memories were active. The revisions show what they said: the text that the first later
+revision replaced. A hit of the current index and words counts only if its text is unchanged since then. The others are
+searched for separately, by the words that they had: memories that were rewritten since and, if the user themself
+searches, those that were paused, archived or deleted since, which may also have vectors.
 
-Nobody reads more by it than they may read now: an app what is active and allowed now, and earlier texts only if it
-wrote or replaced them, as in a memory's history; the user themself what was put away too. What has expired or was
-erased is gone. Namespaces, categories and what else a filter asks for are today's, and so is how common a word is.
+This never grants more access than now. An app sees only memories that are active and allowed now, and earlier texts
+only if it wrote or replaced them, as in a memory's history. The user themself also sees archived memories. Expired and
+erased memories are gone. Namespaces, categories and the other fields of a filter are the current ones, and so are the
+word frequencies.
 """
 
 from __future__ import annotations
@@ -32,17 +33,19 @@ AS_OF: Any = bindparam("as_of", type_=DateTime(timezone=True))
 
 
 def states(owner: bool) -> Sequence[str]:
-    """In which states memories may be today that the caller may find as they were then."""
+    """The current states of memories that the caller may find as they were then."""
     return [state.value for state in ALL_STATES] if owner else [State.ACTIVE.value]
 
 
 class Then(NamedTuple):
-    """What a memory was at the time that is bound as `as_of`, as parts of a statement over `Memory`: whether it was
-    there, active and the caller may know what it said; and what that was."""
+    """The state of a memory at the time that is bound as `as_of`, as parts of a statement over `Memory`.
+
+    `there`: it existed, was active, and the caller may know its text. The other parts are that text and its data.
+    """
 
     there: ColumnElement[bool]
     same: ColumnElement[bool]
-    """Its text is still that of then."""
+    """Its text has not changed since then."""
     content: ColumnElement[str]
     metadata: ColumnElement[Any]
     updated_at: ColumnElement[datetime]
@@ -59,7 +62,7 @@ def then(owner: bool) -> Then:
     left = select(history.old_state).where(of_memory, history.changed_at > AS_OF)
     left_as = left.order_by(history.changed_at, history.id).limit(literal_column("1"))
     known = entered_as.correlate(Memory).lateral("entered")
-    # The first text that was replaced later is that of then.
+    # The first text that was replaced later is the one of that time.
     replaced = (
         select(
             revision.old_text.label("content"),
@@ -91,21 +94,22 @@ def then(owner: bool) -> Then:
 
 
 def with_then(source: Any, parts: Then) -> Any:
-    """A FROM clause that holds `Memory`, with what `then` needs."""
+    """A FROM clause with `Memory`, joined with the parts of `then`."""
     for part in parts.joined:
         source = source.join(part, true(), isouter=True)
     return source
 
 
 def findable(caller: Caller, was: Then | None) -> tuple[Any, ColumnElement[bool]]:
-    """A FROM clause that holds `Memory`, and which of its rows the caller may find: now, or as they `was` then."""
+    """A FROM clause with `Memory`, and a predicate for the rows that the caller may find: now, or as they `was`
+    then."""
     if was is None:
         return Memory.__table__, readable_by(caller, Memory)
     return with_then(Memory.__table__, was), and_(readable_by(caller, Memory, states=states(caller.owner)), was.there)
 
 
 async def as_then(tx: Tx, caller: Caller, ids: Sequence[UUID], as_of: datetime) -> set[UUID]:
-    """Those of the memories that were there then, say the same today, and that the caller may find."""
+    """Those of the memories that existed then, have the same text today, and that the caller may find."""
     rows = await _as_then(caller.owner, caller.default).rows(
         tx, {**caller.parameters, "ids": list(ids), "as_of": as_of}
     )

@@ -1,4 +1,5 @@
-"""What was rewritten or put away since an earlier time, found as it was then: today's arms do not propose it."""
+"""Finds memories that were rewritten or archived since an earlier time, as they were then. The current index and words
+do not find them."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ _ACTIVE: Any = literal_column("'active'::memory_state")
 _LANGUAGE: Any = literal_column("(select language from lexicon)::regconfig")
 
 ASIDE = 2_000
-"""Memories that were changed since, the latest first, that are looked through."""
+"""The maximum number of changed memories that are scanned, the latest changes first."""
 
 _WORDS = Prepared(
     text(
@@ -62,19 +63,22 @@ _WORDS = Prepared(
     ).bindparams(bindparam("query", type_=Text()), bindparam("user", type_=Uuid())),
     plain=True,
 )
-"""The lexemes of the query with how many memories hold them, how many there are, and how long they are on average."""
+"""The lexemes of the query, with the number of memories that contain each, the number of all memories, and their mean
+length."""
 
 
 class Changed(NamedTuple):
-    """What was changed since, as both arms would have listed it, best first."""
+    """The memories that were changed since, as both arms would have listed them, best first."""
 
     dense: list[Hit]
     words: list[LexicalHit]
 
 
 async def changed(tx: Tx, caller: Caller, query: SearchQuery, vector: Vector | None, model: str) -> Changed:
-    """What was changed since `query.as_of` and was there then: by its words of then, and, where it was put away and
-    still has vectors, by these."""
+    """The memories that existed at `query.as_of` and were changed since.
+
+    They are found by their words of that time and, if they were archived and still have vectors, by those.
+    """
     words = await _WORDS.rows(tx, {"query": query.text.replace("\x00", " "), "user": caller.user_id})
     idf = {
         lexeme: math.log(1 + (max(documents - holding, 0.0) + 0.5) / (holding + 0.5))
@@ -108,8 +112,8 @@ def _listed(rows: Sequence[Any], idf: Mapping[str, float], mean: float, vector: 
 
 
 def _aside(owner: bool) -> CTE:
-    """The ids of what was changed last, and was written before the time: chosen first, by an index each, as looking
-    up what each memory was then takes longer than all the rest."""
+    """The ids of the memories that were changed last and written before the time. They are selected first, each through
+    an index, because finding the earlier state of each memory takes longer than everything else."""
     mine = Memory.user_id == bindparam("caller_user_id", type_=Uuid()), Memory.created_at <= AS_OF
     changed = select(Memory.id, Memory.updated_at)
     rewritten = changed.where(
@@ -127,7 +131,7 @@ def _aside(owner: bool) -> CTE:
 
 @by_shape
 def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
-    """What was changed since, with how often it held each lexeme, and its vectors."""
+    """The memories that were changed since, with the frequency of each lexeme, and their vectors."""
     caller = Caller.anyone(owner=owner, default=default)
     parts = then(owner)
     aside = _aside(owner)

@@ -1,19 +1,18 @@
 """The SQL of lexical retrieval: BM25 over a user's memories in one statement, and what stemming misses in another.
 
-How a search stays within a few milliseconds among 100,000 memories of one user:
+A search takes a few milliseconds among 100,000 memories of one user, for these reasons:
 
-1. The query's lexemes are ordered by how many memories of the searched scope hold them (`lexical_statistics`; a term
-   missing there is rare). A scope is the whole memory of a user or one namespace of it.
-2. Rare lexemes, up to `POOL` memories altogether, choose candidates alone; common ones only in pairs with a more common
-   one; the others only add to scores. In a scope without statistics (a small one) every lexeme chooses. Of the
+1. The query's lexemes are ordered by how many memories of the searched scope contain them (`lexical_statistics`; a term
+   without a row is rare). A scope is the whole memory of a user or one namespace of it.
+2. Rare lexemes, up to `POOL` memories altogether, select candidates alone. Common ones do so only in pairs with a more
+   common one. The others only add to scores. In a scope without statistics (a small one), every lexeme selects. Of the
    ten best, 99.9 % among 100,000 memories and 99.4 % among 10,000 were those of the exhaustive ranking.
-3. The GIN index on `lexical_keys(user_id, namespace, words)` holds a hash per (scope, lexeme), so that a lookup touches
-   no other user's memories.
-4. If too few were chosen because every lexeme is common, the newest `NEWEST` memories are looked through.
-5. Where only some memories are asked about, all of these that hold a lexeme are candidates instead.
-
-6. The words of the `READ` best that stand beside each other as in the query add to their scores (a part of the
-   sequential dependence model of Metzler and Croft 2005, "A Markov Random Field Model for Term Dependencies").
+3. The GIN index on `lexical_keys(user_id, namespace, words)` contains a hash per (scope, lexeme), so that a lookup
+   reads no other user's memories.
+4. If too few candidates were selected because every lexeme is common, the newest `NEWEST` memories are scanned.
+5. If the search is limited to given memories, all of these that contain a lexeme are candidates instead.
+6. Words of the `READ` best that are adjacent as in the query add to their scores (a part of the sequential dependence
+   model of Metzler and Croft 2005, "A Markov Random Field Model for Term Dependencies").
 
 Score of a memory, natural logarithm, unbounded above (Robertson and Zaragoza 2009, "The Probabilistic Relevance
 Framework: BM25 and Beyond", with the non-negative idf of Lucene):
@@ -21,12 +20,12 @@ Framework: BM25 and Beyond", with the non-negative idf of Lucene):
     Σ over matched lexemes of idf · tf · (K1 + 1) / (tf + K1 · (1 - B + B · length / mean length))
     idf = ln(1 + (documents - df + 0.5) / (df + 0.5))
 
-A thread is scored like one memory that holds a lexeme as often as memories of the thread do, with B = 0.
+A thread is scored like one memory that contains a lexeme as often as memories of the thread do, with B = 0.
 
 K1 = 0.9 and B = 0.4 (Trotman, Puurula and Burgess 2014, the defaults of Anserini) beat 1.2 and 0.75 on short texts.
-Length counts distinct lexemes, without those that `lexical_words` adds (see `search.lexicon`). df is the larger of
-the statistics and the candidates. tf is read back from `ts_rank`, which for one lexeme is
-0.1 · Σ(j = 1 … tf) 1/j² · 6/π², and Σ 1/j² is π²/6 - 1/(tf + 0.5) but for a term of tf⁻³.
+Length counts distinct lexemes, without those that `lexical_words` adds (see `search.lexicon`). df is the larger of the
+statistics and the candidates. tf is recovered from `ts_rank`, which for one lexeme is 0.1 · Σ(j = 1 … tf) 1/j² · 6/π²,
+and Σ 1/j² is π²/6 - 1/(tf + 0.5) except for a term of tf⁻³.
 """
 
 from __future__ import annotations
@@ -42,36 +41,36 @@ from openmemory.search.acl_sql import UNRULED, Ruled, sets_of
 K1 = 0.9
 B = 0.4
 POOL = 700
-"""Candidates that rare lexemes may choose; pairs of common ones may choose twice as many more."""
+"""The number of candidates that rare lexemes may select. Pairs of common ones may add twice as many."""
 NEWEST = 2_000
-"""Newest memories looked through when every lexeme is too common to choose."""
+"""The number of newest memories that are scanned if every lexeme is too common to select candidates."""
 AMONG = 2 * NEWEST
-"""Newest memories among which those that the rules of an app let through are looked for."""
+"""The number of newest memories that are scanned for those that an app's rules allow."""
 SLOTS = (4, 8, 12, 32)
-"""Lexemes that a statement can score: the smallest that takes all words of a query but its stop words is used, each
-slot costs 2 % of it. Of queries with more words than the largest, the most common lexemes are left out."""
+"""The numbers of lexemes that a statement can score. The smallest that fits all words of a query except stop words is
+used; each slot costs 2 % of it. If a query has more words than the largest, its most common lexemes are left out."""
 NEAR = 0.4
-"""What two words beside each other as in the query add, of the score of the rarer one."""
+"""The score for two words that are adjacent as in the query, as a share of the score of the rarer one."""
 GAP = 3
-"""Words of the query that follow each other at such a distance at most belong together."""
+"""The maximum distance between two words of the query that belong together."""
 READ = 50
-"""The best memories by BM25 whose words' places are looked at, or as many as are asked for if that is more: what is
-asked for because others are put lower must be able to rise as these did."""
+"""The number of best memories by BM25 whose word positions are checked, or the requested number if that is larger. Hits
+requested in place of lowered ones must be able to rise like these."""
 ALIKE = 100
-"""Memories that are read for words spelt like one of the query."""
+"""The number of memories that are read to find similar spellings of a query word."""
 MISSPELT = 3
-"""Words of a query that are looked for in other spellings: the longest."""
+"""The maximum number of query words that are looked up in other spellings, the longest first."""
 SPELT = 0.5
-"""What a word that is spelt like one of the query weighs, where no memory holds that one."""
+"""The weight of a similarly spelt word, used if no memory contains the word of the query."""
 FORMS = (
     "(select form, n = cardinality(forms) as newest from (select former || language as forms from lexicon) x,"
     " unnest(forms) with ordinality f(form, n) offset 0) form"
 )
-"""The forms that words of memories have: that of the language that is set, and others while they are made anew."""
+"""The forms of the memories' words: that of the configured language, and others during a backfill."""
 
 
 def words_of(text: str) -> str:
-    """The words of a text, an expression of SQL, in a form of `FORMS`."""
+    """The SQL expression for the words of a text, in a form of `FORMS`."""
     return (
         f"case form when 'unsplit' then to_tsvector('english', {text}) else lexical_words(form::regconfig, {text}) end"
     )
@@ -79,7 +78,7 @@ def words_of(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LexicalFilter:
-    """Where to look. Empty tuples and None mean "anywhere", but `ids` that are empty mean none; `since` and `until` are
+    """Limits the search. Empty tuples and None mean "anywhere", but empty `ids` mean none. `since` and `until` are
     inclusive."""
 
     user: UUID
@@ -95,13 +94,13 @@ class LexicalFilter:
 
     @property
     def nothing(self) -> bool:
-        """Whether no memory can meet it."""
+        """Returns True if no memory can match."""
         return self.ids == () or self.rules.nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which filters a statement has: one statement text per combination, prepared once per connection."""
+    """The filters that a statement has: one statement text per combination, prepared once per connection."""
 
     namespaces: bool
     thread: bool
@@ -129,18 +128,18 @@ class Shape:
 
     @property
     def sets(self) -> str:
-        """What is looked up in, as the beginning of a WITH."""
+        """The lookup sets, as the beginning of a WITH clause."""
         listed = "listed as materialized (select unnest(cast(:in_ids as uuid[])) as id), " if self.listed else ""
         return self.ruled.sets + listed
 
     @property
     def rows(self) -> str:
-        """The memories to look at: those that are listed are read one by one, and nothing else is."""
+        """The memories to search: if ids are listed, only those are read, one by one."""
         return "(select m.* from listed join memories m using (id) offset 0) m" if self.listed else "memories m"
 
     @property
     def elsewhere(self) -> str:
-        """The condition of what need not be looked for where all candidates are listed."""
+        """The condition that disables the search for further candidates if all are listed."""
         return " and false" if self.listed else ""
 
     @property
@@ -150,7 +149,7 @@ class Shape:
 
     @property
     def filters(self) -> str:
-        """Every filter but `state`, which stays beside the index condition for the sake of partial indexes."""
+        """Every filter except `state`, which stays beside the index condition so that partial indexes apply."""
         parts = {
             "m.thread_id = :in_thread": self.thread,
             "m.kind = any(:in_kinds)": self.kinds,
@@ -165,13 +164,13 @@ class Shape:
 
     @property
     def counted(self) -> str:
-        """Which memories make a small scope: of one with rules those that they let through, so that the scores tell
-        nothing of the others."""
+        """The memories of a small scope for its statistics. With rules, only those that the rules allow, so that scores
+        reveal nothing about the others."""
         return self.scope if self.ruled == UNRULED else f"{self.scope} and {self.ruled.condition}"
 
     @property
     def newest(self) -> str:
-        """The newest memories first. With rules, which may let few through, they are looked for among so many only."""
+        """The newest memories first. Rules may allow few, so with rules only `AMONG` of the newest are scanned."""
         latest = f"{self.rows} where {self.filters} and m.state = 'active' order by m.created_at desc"
         if self.ruled == UNRULED or self.listed:
             return latest
@@ -180,12 +179,12 @@ class Shape:
 
     @property
     def scopes(self) -> str:
-        """Names of the searched scopes in `lexical_statistics`."""
+        """The names of the searched scopes in `lexical_statistics`."""
         return ":in_namespaces" if self.namespaces else "array['']"
 
     @property
     def seeds(self) -> str:
-        """Hashes of the searched scopes, as `lexical_keys` makes them."""
+        """The hashes of the searched scopes, as computed by `lexical_keys`."""
         if self.namespaces:
             return "array(select hashtextextended(n, uuid_hash_extended(:in_user, 0)) from unnest(:in_namespaces) n)"
         return "array[uuid_hash_extended(:in_user, 0)]"
@@ -195,13 +194,13 @@ class Shape:
 def bm25(shape: Shape, slots: int, spelt: bool = False, quoted: bool = False, every: bool = False) -> str:
     """Candidates with their BM25 score, best first. Binds user, query and the shape's filters.
 
-    `spelt`: with further lexemes, bound as such, that weigh `SPELT`. `quoted`: with phrases, bound as such. `every`:
-    all candidates, not only as many as are asked for and some more.
+    `spelt`: also uses bound lexemes that weigh `SPELT`. `quoted`: also uses bound phrases. `every`: returns all
+    candidates, not only slightly more than the limit.
     """
     ids = range(1, slots + 1)
     keys = "lexical_keys(m.user_id, m.namespace, m.words)"
     frequencies = ", ".join(f"ts_rank(m.plain, q{i}) as r{i}" for i in ids)
-    # Words of a long memory are compressed: unpacked once per row here rather than once per lexeme.
+    # The words of a long memory are compressed: unpacked once per row here rather than once per lexeme.
     plain = "case when pg_column_size(m.words) > 1000 then m.words || ''::tsvector else m.words end as plain"
     plain += ", coalesce(m.word_count, length(m.words)) as length"
     words, rates = (", ".join(f"{name}{i}" for i in ids) for name in "qr")
@@ -339,11 +338,12 @@ order by score desc, id
 
 @lru_cache(maxsize=256)
 def alike(shape: Shape) -> str:
-    """Lexemes of memories that hold a word spelt somewhat like one of the query that none holds: the word, its lexeme,
-    the other one, and how many of those looked at hold it. Binds needles, missing (null: all are) and the filters.
+    """Lexemes that are spelt similarly to a query word that no memory contains.
 
-    Where two letters are swapped a word has fewer trigrams of the right one than many other words have, so what it
-    would be with them in their places is looked up first; trigrams are looked at only if that is nowhere.
+    Returns the word, its lexeme, the similar lexeme, and how many of the scanned memories contain that. Binds needles,
+    missing (null: all are) and the filters. A word with two swapped letters shares fewer trigrams with the right word
+    than many other words do. So its variants with two letters swapped are looked up first, and trigrams only if none
+    exists.
     """
     holding = "m.words @@ n.words" if shape.listed else "lexical_keys(m.user_id, m.namespace, m.words) && n.keys"
     return f"""
@@ -381,7 +381,7 @@ group by 1, 2, 3
 
 @lru_cache(maxsize=256)
 def partial(shape: Shape) -> str:
-    """Memories that hold a part of a word or a word spelt alike. Binds needles and found beside the filters."""
+    """Memories that contain a part of a word or a similarly spelt word. Binds needles, found and the filters."""
     return f"""
 with {shape.sets}said as materialized (
   select array_agg(distinct w.lexeme) as words from memories m, unnest(m.words) w where m.id = any(:found)

@@ -1,4 +1,4 @@
-"""The two arms of a search: what each of them is asked, and what is made of both answers."""
+"""The two retrieval arms of a search: their queries, and the combination of their results."""
 
 from __future__ import annotations
 
@@ -48,16 +48,15 @@ NO_EMBEDDER = "Using text search (embedder unavailable)"
 INDEX_BEHIND = "Some memories can be found by their words only until the vector index is complete again"
 
 FLOORS = {PACKAGED: 0.2}
-"""Cosines below which the vectors of a model tell nothing. The packaged model's are 0.05 on average for sentences about
-different things, with a deviation of 0.07; what answers a question without its words has 0.22 nineteen times of twenty.
-"""
+"""Cosines below which a model's vectors are meaningless. The packaged model's are 0.05 on average for unrelated
+sentences, with a deviation of 0.07. An answer without any word of the question has 0.22 in nineteen of twenty cases."""
 
 CANDIDATES = 50
-"""Candidates that each arm is asked for at first, or three times the limit if that is more."""
+"""The initial number of candidates of each arm, or three times the limit if that is more."""
 
 
 class Dense(NamedTuple):
-    """The hits of the dense arm. `answered` is False when it could not look; `note` says what may be missing."""
+    """The hits of the dense arm. `answered` is False if it could not search; `note` says what may be missing."""
 
     hits: list[Hit]
     note: str | None = None
@@ -65,7 +64,7 @@ class Dense(NamedTuple):
 
 
 class Means(NamedTuple):
-    """What all searches look with."""
+    """The resources that all searches share."""
 
     database: Database
     spaces: Spaces
@@ -74,7 +73,7 @@ class Means(NamedTuple):
 
 
 class Arms:
-    """The arms of one search: each may be asked several times, for more and more."""
+    """The arms of one search. Each may be called several times, with growing limits."""
 
     def __init__(self, means: Means, caller: Caller, query: SearchQuery, times: Sequence[Period] = ()) -> None:
         self._database = means.database
@@ -83,8 +82,8 @@ class Arms:
         self._caller = caller
         self._query = query
         self._focused: str | None = None
-        """The query without its common words, where that was looked up with the rules."""
-        # First of all, since it takes longest: a thread embeds while PostgreSQL is asked.
+        """The query without its common words, if that was computed with the rules."""
+        # Started first, since it takes longest: a thread embeds while PostgreSQL works.
         self._whole = self._embedding() if self._space.embedder.tokenwise else None
         self._narrowed = asyncio.ensure_future(self._narrow())
         self._times = times
@@ -95,28 +94,28 @@ class Arms:
         """The tokens of the whole question."""
         self._kept = tokens.NONE
         self._looked_at: set[UUID] = set()
-        """Whose tokens need no look: they were read, or say something else."""
+        """The memories whose tokens need no lookup: they were read, or belong to another text."""
         self._now = query.as_of or datetime.now(UTC)
         days = means.settings.search.recency
-        # By the hour: what is asked twice has the same scores.
+        # Rounded to the hour, so that equal searches have equal scores.
         hour = self._now.replace(minute=0, second=0, microsecond=0)
         self._recency = Recency(timedelta(days=days), hour) if days else None
         self.asked: str | None = None
-        """What the model was asked, and answered."""
+        """The text that the model embedded."""
         self.round: Round | None = None
-        """What the last round ranked, where that is to be explained."""
+        """The rankings of the last round, if they are to be explained."""
         floor = means.settings.search.floor
         self.floor: float | None = FLOORS.get(self._space.model) if floor == "auto" else floor
-        """The cosine from which on a memory is near to the query though they share no word."""
+        """The minimum cosine for a memory that shares no word with the query."""
 
     def close(self) -> None:
-        """Give up what is still being looked up."""
+        """Cancels pending lookups."""
         self._narrowed.cancel()
         if self._whole is not None:
             self._whole.cancel()
 
     async def dense(self, limit: int) -> Dense:
-        """The nearest by meaning; none, and why, if the model or the index does not answer."""
+        """The nearest memories by meaning. Empty, with a reason, if the model or the index does not answer."""
         caller, query = self._caller, self._query
         try:
             if self._question is None:
@@ -140,10 +139,13 @@ class Arms:
             return Dense([], NO_INDEX, answered=False)
 
     async def words(self, limit: int, *, enough: int, strict: bool) -> list[LexicalHit]:
-        """The best by words. What is decided neither by rules nor by the filters that are bound here is passed over in
-        the database only when `strict`, or when a filter would let few through: reading back passes it over anyway."""
+        """The best memories by words.
+
+        Conditions outside the rules and the filters bound here are applied in the database only if `strict`, or if a
+        filter would let few memories through. Read-back applies them in any case.
+        """
         if not self._narrowed.done() and (guess := self._guess()) is not None:
-            # Rules seldom change: the words are looked for by those that are remembered until it is known.
+            # Rules seldom change: the search uses the cached ones until the current ones are known.
             hits = await self._said(guess, limit, enough=enough, strict=strict)
             if (await self._narrowed).rules is guess.rules:
                 return hits
@@ -162,8 +164,8 @@ class Arms:
             return await lexical.search(tx, query.text, where, limit, enough=enough)
 
     async def ranked(self, dense: list[Hit], words: list[LexicalHit]) -> list[Fused]:
-        """What both found as one list, best first: with what threads tell of it, the times that the query names, and
-        the tokens of the best."""
+        """Fuses the results of both arms, best first, with the scores for threads, for the times that the query names,
+        and for the tokens of the best."""
         times = self._times
         if self._then is None:
             self._then = await self._written(times[0]) if len(times) == 1 else []
@@ -177,7 +179,7 @@ class Arms:
             self.round = Round(dense, words)
             return hits
         question = self._words if dense else None
-        # Most of the best are among the best already; what threads or times bring among them is read later.
+        # Most of the best are already among the best here. Those that threads or times add are read later.
         near = await self._near(hits, compare=question is not None)
         hits = heard(hits, near, words)
         factor, written = hits[0].scale, {}
@@ -197,7 +199,7 @@ class Arms:
         return hits
 
     async def _near(self, hits: list[Fused], *, compare: bool = False) -> list[Link]:
-        """What stands beside the best in their threads; to `compare` them, their tokens are read on the way."""
+        """The thread neighbours of the best hits. With `compare`, the same statement reads their tokens."""
         async with self._database.statement() as tx:
             if compare and (new := self._unread(hits)):
                 near, found = await around(tx, self._caller, [hit.id for hit in hits[:HEARD]], self._space.model, new)
@@ -211,14 +213,14 @@ class Arms:
         return near
 
     async def _read(self, hits: list[Fused]) -> None:
-        """Read the tokens of the best, once each."""
+        """Reads the tokens of the best hits, once each."""
         if not (new := self._unread(hits)):
             return
         async with self._database.statement() as tx:
             self._keep(new, await tokens.of_memories(tx, self._caller.user_id, self._space.model, new))
 
     def _unread(self, hits: list[Fused]) -> list[UUID]:
-        """Those of the best whose tokens are to be looked for."""
+        """Those of the best hits whose tokens are not read yet."""
         return [hit.id for hit in hits[:READ] if hit.id not in self._looked_at]
 
     def _keep(self, new: list[UUID], found: Kept) -> None:
@@ -228,17 +230,20 @@ class Arms:
     async def _as_then(
         self, dense: list[Hit], words: list[LexicalHit], as_of: datetime
     ) -> tuple[list[Hit], list[LexicalHit]]:
-        """Both lists as they were then: without what was not there or said something else, and with what is looked for
-        apart because it was changed since."""
+        """Both lists as of then.
+
+        Removes memories that did not exist or had another text, and adds those that were changed since, which are
+        searched for separately.
+        """
         ids = [hit.id for hit in dense] + [hit.id for hit in words]
         async with self._database.statement() as tx:
             if self._changed is None:
                 vector = None if self._question is None else self._question.vector
                 self._changed = await changed(tx, self._caller, self._query, vector, self._space.model)
             there = await as_then(tx, self._caller, ids, as_of)
-            # The tokens of what was rewritten are those of another text.
+            # The stored tokens of a rewritten memory belong to another text.
             self._looked_at |= {hit.id for hit in self._changed.words} - {hit.id for hit in self._changed.dense}
-        # The index may still hold what was put away a moment ago.
+        # The index may still contain a memory that was archived a moment ago.
         there -= {hit.id for hit in self._changed.dense} | {hit.id for hit in self._changed.words}
         near = [*(hit for hit in dense if hit.id in there), *self._changed.dense]
         said = [*(hit for hit in words if hit.id in there), *self._changed.words]
@@ -246,14 +251,15 @@ class Arms:
         return near, sorted(said, key=lambda hit: (hit.partial, -hit.score))
 
     async def _readable(self, dense: list[Hit], words: list[LexicalHit]) -> tuple[list[Hit], list[LexicalHit]]:
-        """Those of both lists that the caller may read: a place in a list tells how many stand before it."""
+        """Removes hits that the caller may not read: a rank reveals how many hits are above it."""
         ids = [hit.id for hit in dense] + [hit.id for hit in words]
         async with self._database.statement() as tx:
             may_read = await readable(tx, self._caller, ids)
         return [hit for hit in dense if hit.id in may_read], [hit for hit in words if hit.id in may_read]
 
     def explanation(self, *, answered: bool) -> AnswerExplanation:
-        """What the question was taken for. `answered`: the model and the index did answer in the last round."""
+        """The explanation of how the question was understood. `answered`: the model and the index answered in the last
+        round."""
         meant = self.asked if answered else None
         last = self.round or Round([], [])
         return AnswerExplanation(
@@ -268,11 +274,12 @@ class Arms:
         )
 
     async def _narrow(self) -> LexicalFilter:
-        """Where to look: with the rules of the app, and the ids of what the query is narrowed to, if these are few and
-        the index cannot tell."""
+        """The filter to search with: the rules of the app, and the ids that match the query's filters if these are few
+        and the index cannot apply them."""
         text, caller = self._query.text, self._caller
         if (guess := self._guess()) is not None and looks(text, guess):
-            # What the model is asked depends on the rules: both are looked up at once, as if nobody had changed them.
+            # The text for the model depends on the rules. One lookup gets both, on the assumption that the rules did
+            # not change.
             async with self._database.statement() as tx:
                 look = await focused_for(tx, text, guess, None if caller.owner else caller.app_id)
             if caller.owner or self._rulebook.still(caller, look.revision) is guess.rules:
@@ -281,7 +288,7 @@ class Arms:
         return self._where(*await asyncio.gather(self._rules(), matching(self._database, caller, self._query)))
 
     def _guess(self) -> LexicalFilter | None:
-        """Where to look, by rules that may have changed; None if that cannot be guessed."""
+        """The filter with cached rules, which may be outdated. None if that is not possible."""
         if is_narrowed(self._query):
             return None
         rules = ALL if self._caller.owner else self._rulebook.remembered(self._caller)
@@ -308,18 +315,22 @@ class Arms:
             return await self._rulebook.of(tx, self._caller)
 
     async def _understood(self) -> tuple[Question, str]:
-        """The question without its common words, as the model understands it, and what that is. The tokens are those of
-        the whole: a word that is common among all memories may tell those apart that are near."""
+        """The embedding of the question without its common words, and that text.
+
+        The tokens are those of the whole question: a word that is common among all memories may separate the nearest
+        ones.
+        """
         meant = await self._meant()
         if self._whole is None:
             return await self._space.query(meant), meant
-        # Mostly they are the same, so that the model works while rules and common words are looked up.
+        # The two are usually the same, so the model works while rules and common words are looked up.
         whole = await self._whole
         self._words = whole.tokens
         return whole if meant == self._query.text else await self._space.query(meant), meant
 
     def _embedding(self) -> asyncio.Future[Question]:
-        """What the model makes of the whole question; that it failed is told to whoever waits for it, if anybody."""
+        """Embeds the whole question. A caller that awaits the result gets its failure; otherwise the failure is
+        ignored."""
         asked = asyncio.ensure_future(self._space.query(self._query.text))
         asked.add_done_callback(lambda done: done.cancelled() or done.exception())
         return asked
@@ -332,7 +343,7 @@ class Arms:
             return await focused(tx, self._query.text, where)
 
     async def _written(self, then: Period) -> list[LexicalHit]:
-        """What was written at a time and holds a word of the query, be it among the best or not."""
+        """The memories written at a time that contain a word of the query, also those that are not among the best."""
         where = await self._narrowed
         where = replace(where, since=where.since or then.start, until=where.until or then.end)
         async with self._database.statement() as tx:
@@ -340,7 +351,7 @@ class Arms:
 
 
 def _together(words: list[LexicalHit], more: list[LexicalHit]) -> list[LexicalHit]:
-    """Both lists as one, best first; what only parts of words match stays behind."""
+    """Merges both lists, best first. Partial matches stay behind."""
     if not more:
         return words
     known = {hit.id for hit in words}
@@ -349,5 +360,6 @@ def _together(words: list[LexicalHit], more: list[LexicalHit]) -> list[LexicalHi
 
 @by_shape
 def _readable(owner: bool, default: Default, shape: Shape) -> ColumnElement[bool]:
-    """What callers of one sort may read of what a query asks for: one object, so that statements with it are cached."""
+    """The predicate for what callers of one kind may read of a query's matches: one object, so that statements with it
+    are cached."""
     return and_(readable_by(Caller.anyone(owner=owner, default=default), Memory), conditions(shape))

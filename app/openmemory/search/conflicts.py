@@ -1,4 +1,5 @@
-"""Results that do not agree: memories of pairs (`key=value`) that give the same key different values. Pure."""
+"""Finds conflicting results: key-value memories (`key=value`) that give one key different values. Has no side
+effects."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from openmemory.dedup.key_values import parsed
 
 
 class Result(Protocol):
-    """What is asked of a result."""
+    """The fields of a result that this module needs."""
 
     @property
     def id(self) -> UUID: ...
@@ -32,7 +33,7 @@ class Result(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The value that a memory gives a key, by which app and when."""
+    """The value that a memory gives a key, with its app and time."""
 
     value: str
     id: UUID
@@ -53,8 +54,8 @@ class Disagreement:
 def conflicts(results: Sequence[Result]) -> list[Disagreement]:
     """The keys to which the results give different values, in the order of the results.
 
-    Namespaces are projects, whose values have nothing to do with each other. What reads like orders to an assistant has
-    no say: a planted text must not be what holds now.
+    Namespaces are projects, so equal keys in different namespaces are unrelated. Memories that are flagged as prompt
+    injections are ignored: a planted text must not become the current value.
     """
     said: defaultdict[tuple[str, str], list[Statement]] = defaultdict(list)
     for result in results:

@@ -1,4 +1,4 @@
-"""What is read around the best hits: their neighbours in their threads, and the tokens of their texts."""
+"""Reads the context of the best hits: their neighbours in their threads, and the tokens of their texts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from openmemory.search.threads import Link, link, linked
 async def around(
     tx: Tx, caller: Caller, hits: Sequence[UUID], model: str, best: Sequence[UUID]
 ) -> tuple[list[Link], Kept]:
-    """`threads.links` of the hits, and `tokens.of_memories` of the best: one statement, for either takes less time than
-    a statement costs besides."""
+    """Combines `threads.links` of the hits and `tokens.of_memories` of the best in one statement.
+
+    Either takes less time than the overhead of a statement.
+    """
     values = {**caller.parameters, "hits": array_of(hits), **tokens.wanted(caller.user_id, model, best)}
     rows = await _around(caller.owner, caller.default).rows(tx, values)
     [(heads, packed)] = [row[-2:] for row in rows if row[0] is None]

@@ -1,5 +1,7 @@
-"""Why a search answered as it did: for each result the terms that add up to its score, and what the question was taken
-for. Pure: computed afterwards, from what the rounds of the search looked at."""
+"""Explains the scores of search results: the terms that add up to each score, and how the question was understood.
+
+Has no side effects. Computed afterwards, from the data that the rounds of the search kept.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from openmemory.search.threads import BESIDE, THREAD, Link
 
 @dataclass(slots=True)
 class Term:
-    """One part of a score: `adds` is the product of the other three."""
+    """One part of a score. `adds` is the product of the other three."""
 
     adds: Annotated[float, Field(description="What it adds to the score.")]
     weight: float
@@ -43,7 +45,7 @@ class Term:
 
 @dataclass(slots=True)
 class Arm(Term):
-    """What one way of looking says of a memory."""
+    """The score of a memory from one retrieval method."""
 
     rank: Annotated[int | None, Field(description="Place in its list, from 1; null: it did not find the memory.")]
     score: Annotated[float | None, Field(description="As it gave it: BM25, a cosine, MaxSim, or what a reranker says.")]
@@ -51,7 +53,7 @@ class Arm(Term):
 
 @dataclass(slots=True)
 class Lender:
-    """A memory that stands nearby in the same thread, and lends a share of its own score."""
+    """A memory nearby in the same thread, which adds a share of its own score."""
 
     id: UUID
     distance: Annotated[int, Field(description="How many memories of the thread it stands away.")]
@@ -61,14 +63,14 @@ class Lender:
 
 @dataclass(slots=True)
 class Beside(Term):
-    """What neighbours lend, which is its value."""
+    """The sum that neighbours add, which is its value."""
 
     lenders: list[Lender]
 
 
 @dataclass(slots=True)
 class Explanation:
-    """Why a result has its score: the sum of what the terms add, less the penalty."""
+    """The explanation of a result's score: the sum of the terms, less the penalty."""
 
     formula: Annotated[str, Field(description="The sum with its numbers: weight·value·scale of each term.")]
     words: Arm
@@ -90,7 +92,7 @@ class Explanation:
 
 @dataclass(slots=True)
 class DenseShare:
-    """How much meaning weighs against words in this search, and why."""
+    """The weight of meaning against words in this search, and its reasons."""
 
     weight: float
     vectors: Annotated[int, Field(description="Neighbours by meaning that were looked at, 50 at most.")]
@@ -104,7 +106,7 @@ class DenseShare:
 
 @dataclass(slots=True)
 class TimeRead:
-    """A time that the query names, up to but not including its end; null: open there."""
+    """A time that the query names, up to but not including its end. null: open at that end."""
 
     start: datetime | None
     end: datetime | None
@@ -112,7 +114,7 @@ class TimeRead:
 
 @dataclass(slots=True)
 class RerankedBy:
-    """The second stage: its part of the scores, and how many results it read."""
+    """The second stage: its share of the scores, and the number of results that it read."""
 
     name: str
     weight: float
@@ -121,7 +123,7 @@ class RerankedBy:
 
 @dataclass(slots=True)
 class AnswerExplanation:
-    """What the question was taken for, and what was weighed how."""
+    """The interpretation of the question, and the weights that were used."""
 
     embedded: Annotated[
         str | None, Field(description="What the model was asked; null: it was not asked, or did not answer.")
@@ -146,8 +148,11 @@ class AnswerExplanation:
 
 @dataclass
 class Round:
-    """What one round of a search ranked, all of it readable by the caller: lists of both arms, best first; `fused`,
-    before threads and times; what the threads, the times and the tokens said; and what `heard` multiplied by."""
+    """The rankings of one search round, all of them readable by the caller.
+
+    They are the lists of both arms, best first; `fused`, before threads and times; the data from threads, times and
+    tokens; and the factor that `heard` applied.
+    """
 
     dense: Sequence[Hit]
     words: Sequence[LexicalHit]
@@ -159,7 +164,7 @@ class Round:
     recency: Recency | None = None
     late: Mapping[UUID, Told] = field(default_factory=dict)
     then: float = THEN
-    """What being written at a named time weighs."""
+    """The weight of a memory being written at a named time."""
 
     @cached_property
     def share(self) -> Share:
@@ -167,7 +172,7 @@ class Round:
 
     @cached_property
     def ranks(self) -> tuple[dict[UUID, int], dict[UUID, int]]:
-        """Places by words and by meaning, from 1."""
+        """The ranks by words and by meaning, from 1."""
         words = {hit.id: place for place, hit in enumerate(self.words, 1)}
         return words, {hit.id: place for place, hit in enumerate(self.dense, 1)}
 
@@ -179,7 +184,7 @@ class Round:
 
     @cached_property
     def lenders(self) -> dict[UUID, list[Lender]]:
-        """What lends to each memory."""
+        """The neighbours that add to each memory's score."""
         known = {hit.id: hit for hit in self.fused}
         found: dict[UUID, list[Lender]] = {}
         for link in self.links:
@@ -191,7 +196,7 @@ class Round:
 
     @cached_property
     def threads(self) -> dict[UUID, float]:
-        """Which share of the most that a thread holds of the words, the thread of each memory holds."""
+        """For each memory, the score of its thread for the words as a share of the best thread's score."""
         together = {hit.thread: hit.together for hit in self.words if hit.thread is not None}
         most = max(together.values(), default=0.0)
         thread_of: dict[UUID, Thread] = {}
@@ -203,11 +208,11 @@ class Round:
 
 
 def explained(hit: Fused, of: Round, reranker: Arm | None = None) -> Explanation:
-    """Why a result has its score. `of` is the last round that ranked it."""
+    """Explains the score of a result. `of` is the last round that ranked it."""
     highest, nearest, farthest = of.bounds
     by_words, by_meaning = of.ranks
     weight = of.share.weight
-    # Times and recency come in when threads have been heard, so what that multiplied by is not upon them.
+    # Times and recency are added after the threads, so the factor of the threads does not apply to them.
     scale, later = hit.scale, hit.scale / of.heard
     moment = of.moments.get(hit.id)
     ranked = hit.time > 0 or hit.recency > 0
@@ -229,7 +234,7 @@ def explained(hit: Fused, of: Round, reranker: Arm | None = None) -> Explanation
             weight,
             0.0 if hit.cosine is None else between(hit.cosine, farthest, nearest),
             scale,
-            # What lay below the floor was dropped, and comes in as a neighbour alone.
+            # A memory below the floor was dropped, and returns only as a neighbour.
             by_meaning.get(hit.id) if hit.cosine is not None else None,
             hit.cosine,
         ),
@@ -252,7 +257,7 @@ def explained(hit: Fused, of: Round, reranker: Arm | None = None) -> Explanation
 def _late(hit: Fused, told: Told | None) -> Arm | None:
     if told is None:
         return None
-    # What came before is not upon it.
+    # Earlier factors do not apply to it.
     return Arm(hit.late, told.weight, told.value, hit.scale / told.scale, told.rank, told.maxsim)
 
 
@@ -263,7 +268,7 @@ def _formula(hit: Fused, terms: Mapping[str, Term]) -> str:
 
 
 def shared(of: Round) -> DenseShare:
-    """The weight of meaning in a round, and why."""
+    """The weight of meaning in a round, and its reasons."""
     found = of.share
     if not of.dense or not of.words:
         formula = f"{found.weight:g}: nothing was found by {'words' if of.dense else 'meaning'}"
@@ -275,7 +280,7 @@ def shared(of: Round) -> DenseShare:
 
 
 def left_out(query: str, embedded: str) -> list[str]:
-    """The words of a query that the model was not asked for, in their order."""
+    """The words of a query that the model did not embed, in their order."""
     rest = iter(embedded.split())
     wanted = next(rest, None)
     missing = []
@@ -288,5 +293,5 @@ def left_out(query: str, embedded: str) -> list[str]:
 
 
 def times_read(times: Sequence[Period]) -> list[TimeRead]:
-    """Times as an answer shows them."""
+    """The times in the format of an answer."""
     return [TimeRead(time.start, time.end) for time in times]

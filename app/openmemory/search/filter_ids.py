@@ -1,8 +1,8 @@
-"""The ids of the memories that a search is narrowed to, where the index cannot tell: found before anything is ranked.
+"""Finds the ids of the memories that match a search's filters, before ranking, if the index cannot apply the filters.
 
-Ranking first and looking at the filter afterwards would find a rare match late or never: it is as likely to be among
-the nearest as any other. So a few matches are given to both arms, which rank nothing else; of many, enough are among
-the nearest.
+Filtering after ranking would find a rare match late or never, because it is as likely to be among the nearest as any
+other memory. So both retrieval arms get a small set of matches and rank only those. If there are many matches, enough
+of them are among the nearest.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from openmemory.search.filters import All, Comparison, Node, Operator
 from openmemory.search.schemas import SearchQuery
 
 MOST = 5_000
-"""Matches that are given to the arms. Of more, the nearest are found among the nearest of all."""
+"""The maximum number of matches for the arms. If there are more, the nearest of all memories contain enough matches."""
 
 
 def narrowed(query: SearchQuery) -> Node | None:
-    """All that a query asks of a memory besides its words, as one filter."""
+    """Combines all filters of a query into one."""
     lists = (
         ("namespace", query.namespaces),
         ("thread_id", query.threads),
@@ -42,15 +42,15 @@ def narrowed(query: SearchQuery) -> Node | None:
 
 
 def is_narrowed(query: SearchQuery) -> bool:
-    """Whether something is asked that the index cannot tell."""
+    """Returns True if the query has a filter that the index cannot apply."""
     return bool(query.filter or query.threads or query.categories or query.created_from or query.created_to)
 
 
 async def matching(database: Database, caller: Caller, query: SearchQuery) -> tuple[UUID, ...] | None:
-    """The ids of the user's active memories that the query is narrowed to, in no order; None if it need not be known:
-    the index decides all that is asked, or they are more than `MOST`.
+    """The ids of the user's active memories that match the query's filters, in no order.
 
-    What the caller may read of them is not decided here.
+    Returns None if the ids are not needed: the index applies all filters, or there are more than `MOST` matches. Does
+    not check what the caller may read.
 
     Raises:
         Unavailable: Postgres does not answer.
@@ -65,7 +65,7 @@ async def matching(database: Database, caller: Caller, query: SearchQuery) -> tu
 
 @by_shape
 def _statement(shape: Shape) -> Prepared:
-    """An array of all ids; null if they are more than `most`, so that none of these are sent."""
+    """An array of all ids. Null if there are more than `most`, so that none of these are sent."""
     most = bindparam("most", type_=Integer)
     found = (
         select(Memory.id)

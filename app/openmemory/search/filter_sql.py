@@ -1,9 +1,9 @@
-"""What a filter means in SQL: a predicate over `Memory`. Pure; everything that a client wrote is a bound parameter.
+"""Converts filters to SQL: a predicate over `Memory`. Has no side effects. All client input is in bound parameters.
 
-The text of the predicate depends on the filter's shape alone: which fields, operators and types of values it has, and
-how many of them, never which. So statements with it are compiled once for a shape.
+The text of the predicate depends only on the filter's shape: its fields, operators and types of values, and how many of
+them, but not the values themselves. So each shape needs only one compiled statement.
 
-A comparison with what is missing is null, which counts as false: AND and OR keep it so, and NOT is `IS NOT TRUE`.
+A comparison with a missing value is null, which counts as false. AND and OR keep it so, and NOT is `IS NOT TRUE`.
 """
 
 from __future__ import annotations
@@ -42,31 +42,32 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FEW = 16
-"""Values of a list that are looked up in the index one by one."""
+"""The maximum number of values in a list that are looked up in the index one by one."""
 
 Shape = tuple[Any, ...]
 """A filter without its values: hashable, and equal for filters that share a statement."""
 
 
 USUAL = 40
-"""Names and values of a filter whose statements are kept. Those of larger ones take megabytes, and somebody could send
-hundreds of different ones; making one anew takes 10 to 50 ms."""
+"""The maximum number of names and values in a filter whose statements are cached. Those of larger filters take
+megabytes, and a client could send hundreds of different ones. Compiling one takes 10 to 50 ms."""
 
 
 class Filtering(NamedTuple):
-    """A filter as a statement takes it: `predicate(shape)` binds `binds`, and `caller_user_id`."""
+    """A filter with the parameters of its statement: `predicate(shape)` uses `binds`, and `caller_user_id`."""
 
     shape: Shape
     binds: dict[str, Any]
 
 
 def is_usual(shape: Shape) -> bool:
-    """Whether statements with a filter of this shape are small enough to be kept."""
+    """Returns True if statements with a filter of this shape are small enough to be cached."""
     return _size(shape) <= USUAL
 
 
 def by_shape(make: Callable[P, T]) -> Callable[P, T]:
-    """Remembers what is made for a shape, which is the last argument, if it `is_usual`; else it is made each time."""
+    """Caches the result for a shape, which is the last argument, if it `is_usual`. Otherwise it is computed each
+    time."""
     kept = lru_cache(maxsize=64)(make)
 
     @wraps(make)
@@ -90,7 +91,7 @@ def _size(shape: Shape) -> int:
 
 
 class _Leaf(NamedTuple):
-    """The shape of one comparison; its parameters begin with `name`."""
+    """The shape of one comparison. The names of its parameters begin with `name`."""
 
     name: str
     field: str
@@ -98,16 +99,17 @@ class _Leaf(NamedTuple):
     values: int
     parts: int
     of: str
-    """What it is compared with: text, time or other."""
+    """The type of the compared value: text, time or other."""
 
     @property
     def looked_up(self) -> bool:
-        """Whether an index of metadata may answer it: each value of a longer list would be a look of its own."""
+        """Returns True if an index of the metadata may answer it: each value of a longer list would need its own
+        lookup."""
         return self.operator is Operator.EQ or (self.operator is Operator.IN and self.values <= FEW)
 
 
 def filtering(tree: Node | None) -> Filtering:
-    """The shape and the parameters of a filter. None is the filter that everything meets."""
+    """The shape and the parameters of a filter. None is the filter that everything matches."""
     if tree is None:
         return Filtering((), {})
     binds: dict[str, Any] = {}
@@ -115,7 +117,7 @@ def filtering(tree: Node | None) -> Filtering:
 
 
 def predicate(shape: Shape) -> ColumnElement[bool]:
-    """The memories that a filter of this shape lets through."""
+    """The predicate for memories that match a filter of this shape."""
     match shape:
         case ():
             return literal_column("true")
@@ -146,7 +148,7 @@ def _leaf(test: Comparison, name: str) -> _Leaf:
     first = test.values[0] if test.values else None
     of = "text" if isinstance(first, str) else "time" if isinstance(first, datetime) else "other"
     leaf = _Leaf(name, test.field, test.operator, len(test.values), len(test.path), of)
-    # Whatever is one parameter is the same for lists of any length.
+    # A list that is one parameter has the same shape at any length.
     return leaf if leaf.field == "metadata" and leaf.looked_up else leaf._replace(values=FEW + 1)
 
 
@@ -212,7 +214,7 @@ _SIGNS = {Operator.GT: ">", Operator.GTE: ">=", Operator.LT: "<", Operator.LTE: 
 # The metadata.
 
 _SAYS_SOMETHING: ColumnElement[bool] = literal_column("memories.metadata <> '{}'::jsonb")
-"""As the index of metadata has it in its condition."""
+"""Matches the condition of the partial index on metadata."""
 _IS_TIME: ColumnElement[Any] = literal_column(f"'^{ISO}$'")
 
 
@@ -240,11 +242,11 @@ def _metadata(leaf: _Leaf) -> ColumnElement[bool]:
         return or_(*(_holds(f"{leaf.name}_{number}") for number in range(leaf.values)))
     value: ColumnElement[Any] = Memory.metadata_.expression
     for number in range(leaf.parts):
-        # Unlike `#>` this goes into objects only, as `@>` does.
+        # Unlike `#>`, this descends into objects only, as `@>` does.
         value = value.op("->", return_type=JSONB())(bindparam(f"{leaf.name}_in_{number}", type_=Text()))
     match leaf.operator:
         case Operator.EXISTS:
-            # SQL's null where there is nothing, the text for JSON's.
+            # SQL null for a missing value, the text 'null' for JSON null.
             return func.jsonb_typeof(value) != literal_column("'null'")
         case Operator.IN:
             return value == func.any(cast(bindparam(leaf.name, type_=ARRAY(Text)), ARRAY(JSONB)))
@@ -254,7 +256,7 @@ def _metadata(leaf: _Leaf) -> ColumnElement[bool]:
 
 
 def _has_part(leaf: _Leaf, value: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Whether a text has a part, or a list an entry."""
+    """True if a text contains a substring, or a list an entry."""
     entry = _holds(f"{leaf.name}_0")
     if leaf.of != "text":
         return entry
@@ -266,11 +268,11 @@ def _has_part(leaf: _Leaf, value: ColumnElement[Any]) -> ColumnElement[bool]:
 
 
 def _in_range(leaf: _Leaf, value: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Whether a number or a time lies on the right side of another."""
+    """True if a number or a time lies on the right side of another."""
     compared: ColumnElement[bool]
     if leaf.of == "time":
-        # Only what is sure to be one is cast: one text that is none would fail the whole statement.
-        # The day is looked at first, which takes a fifth of the time.
+        # Only a valid time is cast: one invalid text would fail the whole statement. Comparing the day first takes a
+        # fifth of the time.
         kind, text = DateTime(timezone=True), _text(value)
         day = func.left(text, literal_column("10")).collate("C")
         near = day.op(_SIGNS[leaf.operator][0] + "=")(bindparam(f"{leaf.name}_day", type_=Text()))
@@ -287,7 +289,7 @@ def _text(value: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def _nearest_day(moment: datetime, operator: Operator) -> str:
-    """The first, or the last, day on which a clock may have shown a time on the right side: none is a day off UTC."""
+    """The first or last local day that a matching time may show: no clock is more than a day from UTC."""
     try:
         day = moment.date() + timedelta(days=-1 if operator in (Operator.GT, Operator.GTE) else 1)
     except OverflowError:
@@ -296,7 +298,7 @@ def _nearest_day(moment: datetime, operator: Operator) -> str:
 
 
 def _holds(name: str) -> ColumnElement[bool]:
-    """Whether the metadata hold a document, which an index tells."""
+    """True if the metadata contains a document, looked up in an index."""
     document = cast(bindparam(name, type_=Text()), JSONB())
     return and_(_SAYS_SOMETHING, Memory.metadata_.op("@>", is_comparison=True)(document))
 

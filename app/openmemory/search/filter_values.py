@@ -1,4 +1,4 @@
-"""What a filter may compare: the fields of a memory, the operators that each takes, and the values. Pure."""
+"""The fields that a filter may test, with their operators and values. Has no side effects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _DAY = f"(?:{_YEAR}-(?:{_LONG}|{_SHORT}|02-(?:0[1-9]|1[0-9]|2[0-8]))|(?!0000){_L
 _TIME = "(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.][0-9]{1,9})?)?"
 _OFFSET = "(?:Z|[+-](?:0[0-9]|1[0-4])(?::?[0-5][0-9])?)"
 ISO = f"{_DAY}(?:[T ]{_TIME}{_OFFSET}?)?"
-"""What counts as a time, for Python and for PostgreSQL: every text that matches it is one that both can read."""
+"""The accepted format of times. Both Python and PostgreSQL can read every text that matches."""
 
 
 Scalar = str | int | float | bool | datetime | UUID
-"""What is compared with."""
+"""A value to compare with."""
 
 _EQUALITY = ("eq", "ne", "in", "nin")
 _RANGE = ("gt", "gte", "lt", "lte")
@@ -31,12 +31,12 @@ _PARTIAL = ("contains", "icontains")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What values a field has: the operators it takes, the types of values in words, and what checks one."""
+    """The kind of a field's values: its operators, the types of values in words, and a check."""
 
     operators: tuple[str, ...]
     values: str
     checked: Callable[[Any], Scalar | None]
-    """The value as it is compared; None if it is none of the kind."""
+    """Returns the value in comparable form, or None if it has the wrong type."""
 
 
 def _text(value: Any) -> str | None:
@@ -91,7 +91,7 @@ _MOMENTS = Kind((*_EQUALITY, *_RANGE, "exists"), _TIMES, _moment)
 METADATA = Kind((*_EQUALITY, *_RANGE, *_PARTIAL, "exists"), "a text, a number, true or false", _scalar)
 
 RANGED = Kind((), f"a number, or {_TIMES}", _comparable)
-"""What a range in the metadata may be of."""
+"""The kinds of values that a range in the metadata accepts."""
 
 OWN = {
     "namespace": TEXTS,
@@ -109,4 +109,4 @@ OWN = {
 """The fields of a memory itself."""
 
 ALIASES = {"categories": "category"}
-"""What mem0 calls them."""
+"""The names in mem0."""

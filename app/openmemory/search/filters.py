@@ -1,16 +1,17 @@
-"""Filters of searches: JSON as clients write it, checked and made a tree. Pure.
+"""Parses search filters: validates the JSON from clients and builds a tree. Has no side effects.
 
 The language is that of mem0: conditions on fields, combined by AND, OR and NOT (in upper or lower case).
 
     {"AND": [{"metadata.project": "webshop"}, {"NOT": [{"kind": "note"}]}, {"created_at": {"gte": "2026-01-31"}}]}
 
-- A field with a value is an equality, with a list "one of these", with "*" "is there"; with an object of operators all
-  of them must hold. An object of several entries is their AND, NOT of a list is "none of these".
-- `metadata.a.b` goes down into objects; `{"metadata": {"a": …}}` is the same as `{"metadata.a": …}`.
-- A missing value equals nothing but null, so `ne`, `nin` and NOT are true of it; `exists` means neither missing nor
-  null.
-- Numbers compare with numbers, times with texts in ISO 8601 (`gt`, `gte`, `lt`, `lte`); one without an offset is UTC, a
-  date is its first moment. `contains` looks for a part of a text, or in a list of the metadata for an entry.
+- A field with a value tests equality, with a list it tests "one of these", and with "*" it tests "exists". With an
+  object of operators, all of them must hold. An object with several entries is their AND. NOT of a list is "none of
+  these".
+- `metadata.a.b` descends into objects. `{"metadata": {"a": …}}` is the same as `{"metadata.a": …}`.
+- A missing value equals only null, so `ne`, `nin` and NOT are true for it. `exists` means neither missing nor null.
+- Numbers compare with numbers, and times with ISO 8601 texts (`gt`, `gte`, `lt`, `lte`). A time without an offset is
+  UTC, and a date is its first moment. `contains` looks for a substring of a text, or for an entry of a list in the
+  metadata.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from openmemory.search.filter_values import ALIASES, METADATA, OWN, RANGED, TEXT
 from openmemory.serialization import exact_json
 
 MAX_DEPTH = 5
-"""Levels of AND, OR and NOT inside each other."""
+"""The maximum nesting depth of AND, OR and NOT."""
 MAX_CONDITIONS = 50
-"""Comparisons in one filter."""
+"""The maximum number of comparisons in a filter."""
 MAX_VALUES = 100
-"""Entries of a list of `in` or `nin`."""
+"""The maximum number of entries in a list for `in` or `nin`."""
 MAX_TEXT = 4_000
-"""Characters of a text to compare with."""
+"""The maximum number of characters in a text to compare with."""
 MAX_PARTS = 32
-"""Names in a path into the metadata; they are not nested deeper."""
+"""The maximum number of names in a path into the metadata, which is not nested deeper."""
 
 
 class Operator(StrEnum):
-    """How a field is compared. `ne`, `nin` and `*` are said with others and `Not`."""
+    """The comparison operators. `ne`, `nin` and `*` are expressed by other operators and `Not`."""
 
     EQ = "eq"
     IN = "in"
@@ -53,8 +54,11 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One comparison. `path` are the names to go down in `metadata`; `values` is one value, for IN one or more, for
-    EXISTS none. It is true or false, never unknown."""
+    """One comparison, which is true or false and never unknown.
+
+    `path` contains the names that lead into `metadata`. `values` contains one value, for IN one or more, for EXISTS
+    none.
+    """
 
     field: str
     operator: Operator
@@ -64,21 +68,21 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """All of these."""
+    """True if all parts are true."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """One of these at least."""
+    """True if at least one part is true."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Not this."""
+    """True if the part is false."""
 
     part: Node
 
@@ -86,11 +90,11 @@ class Not:
 Node = Comparison | All | Either | Not
 
 FIELDS = (*OWN, "metadata.NAME")
-"""What a condition may be about."""
+"""The fields that a condition may test."""
 
 
 def parsed(value: Any, field: str = "filter") -> Node | None:
-    """The tree that a filter's JSON means; None for null and for an empty object, which mean everything.
+    """Parses the JSON of a filter into a tree. Returns None for null and for an empty object, which match everything.
 
     Raises:
         Invalid: an unknown field or operator, a value of a wrong type, too deep, or too many conditions; the message
@@ -102,10 +106,10 @@ def parsed(value: Any, field: str = "filter") -> Node | None:
 
 
 def read(text: str | None, field: str = "filter") -> Node | None:
-    """The same from JSON as text.
+    """Parses a filter from JSON text.
 
     Raises:
-        Invalid: it is no JSON, or as `parsed`.
+        Invalid: the text is not JSON, or the filter is invalid as in `parsed`.
     """
     if text is None or not text.strip():
         return None
@@ -118,7 +122,7 @@ def read(text: str | None, field: str = "filter") -> Node | None:
 
 
 class _Parser:
-    """Reads one filter and counts its conditions."""
+    """Parses one filter and counts its conditions."""
 
     def __init__(self) -> None:
         self._conditions = 0
@@ -135,7 +139,7 @@ class _Parser:
             case "OR":
                 return _either(self._parts(value, where, depth + 1))
             case "NOT":
-                # As in mem0: none of them.
+                # NOT of a list means none of them, as in mem0.
                 return Not(_either(self._parts([value] if isinstance(value, Mapping) else value, where, depth + 1)))
         if name == "metadata":
             if not isinstance(value, Mapping) or not value:
@@ -190,7 +194,7 @@ class _Parser:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What a condition is about."""
+    """The subject of a condition: the field, the path and the kind of value."""
 
     field: str
     path: tuple[str, ...]
@@ -222,11 +226,11 @@ _NEGATED = {"ne": "eq", "nin": "in"}
 
 
 def _of(about: _About, operator: str) -> Kind:
-    """What the operator compares the field with."""
+    """The kind of value that the operator compares the field with."""
     if about.field != "metadata":
         return about.kind
     if operator == "contains":
-        return METADATA  # a list may hold numbers
+        return METADATA  # a list may contain numbers
     if operator == "icontains":
         return TEXTS
     return METADATA if operator == "eq" else RANGED
@@ -252,6 +256,6 @@ def _either(parts: list[Node]) -> Node:
 
 
 def _shown(name: Any) -> str:
-    """A name as a message repeats it."""
+    """Shortens a name for use in a message."""
     text = str(name)
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -1,4 +1,4 @@
-"""Fusion of the dense and the lexical ranking into one, as pure functions."""
+"""Fuses the dense and the lexical ranking into one, with pure functions."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from openmemory.index.port import Hit
 from openmemory.search.lexical import LexicalHit
 
 DENSE_WEIGHT = 0.57
-"""Share of the dense arm in a fused score when the best hits of both arms stand out equally from long lists."""
+"""The share of the dense arm in a fused score if the best hits of both arms stand out equally from long lists."""
 
 FEW = 2
-"""Of a list of so many vectors the dense arm has half its share. Some vector is always the nearest, whatever it says,
-while a word that matches is a fact; and what was stored a moment ago has no vector yet."""
+"""The list length at which the dense arm has half its share. Some vector is always the nearest, whatever it says, while
+a matching word is a fact. A memory that was just stored has no vector yet."""
 
 TILT = 0.08
-"""How much of the share an arm gains for each standard deviation by which its best hit stands out more."""
+"""The share that an arm gains for each standard deviation by which its best hit stands out more."""
 
 BOUNDS = (0.2, 0.8)
-"""No arm is silenced: a best hit may stand out by chance."""
+"""The limits of the share. No arm is silenced: a best hit may stand out by chance."""
 
 DEPTH = 50
-"""Hits of each list that tell how much its best one stands out."""
+"""The number of hits in each list that show how much its best one stands out."""
 
 LABELLED_SHARE = 0.25
-"""What a memory that reads like orders to an assistant keeps of its score. A label is a guess, so such a memory can be
-found all the same; but one that is stuffed with the words of a question gets a quarter of the best score, and stands
-first only where nothing else is a quarter as near."""
+"""The share of its score that a memory flagged as a prompt injection keeps. The label is a guess, so such a memory can
+still be found. But one that is stuffed with the words of a question gets a quarter of the best score, and ranks first
+only if no other memory is a quarter as near."""
 
 
 class Fused(NamedTuple):
     """One result. `score` is in [0, 1]; it is the sum of its parts, less the `penalty`.
 
-    `bm25` and `cosine` are the scores as the arms gave them, None where an arm did not list the memory. `beside` is
-    what neighbours in its thread add, `thread` what the words of the whole thread do (see `search.threads`), and
-    `time` what being written at a time that the query names does (see `search.dated`). `scale` is what all of these
-    were multiplied by on the way, so that no score is above 1. `late` is what the tokens of the question add (see
-    `search.late_interaction`). `recency` is what being new adds, and `reranked` what a second stage does (see
-    `openmemory.search.reranking`); both are off unless they are set.
+    `bm25` and `cosine` are the original scores of the arms, None if an arm did not list the memory. `beside` is the
+    score from neighbours in its thread, `thread` from the words of the whole thread (see `search.threads`), and `time`
+    from a time that the query names (see `search.dated`). `scale` is the product of the factors applied to all of
+    these, so that no score is above 1. `late` is the score from the tokens of the question (see
+    `search.late_interaction`). `recency` is the score for being new, and `reranked` that of a second stage (see
+    `openmemory.search.reranking`); both are off unless they are configured.
     """
 
     id: UUID
@@ -61,13 +61,13 @@ class Fused(NamedTuple):
     late: float = 0.0
 
     def lowered(self) -> Fused:
-        """The same of a memory that is labelled."""
+        """The same result with the penalty of a flagged memory."""
         penalty = (1 - LABELLED_SHARE) * self.score
         return self._replace(score=self.score - penalty, penalty=penalty)
 
     def scaled(self, factor: float) -> Fused:
-        """The same with the score and all its parts multiplied."""
-        # By place: by name takes twice as long, and a search does it a hundred times.
+        """The same result with the score and all its parts multiplied."""
+        # Positional: keyword arguments take twice as long, and a search does this a hundred times.
         return Fused(
             self.id,
             self.score * factor,
@@ -87,24 +87,24 @@ class Fused(NamedTuple):
 
 
 def relevant(hits: Sequence[Fused], floor: float | None) -> list[Fused]:
-    """The hits that hold a word of the query or are not farther from it than `floor`, a cosine; None: all of them."""
+    """The hits that contain a word of the query or have at least the cosine `floor`. None: all of them."""
     if floor is None:
         return list(hits)
     return [hit for hit in hits if hit.bm25 is not None or (hit.cosine is not None and hit.cosine >= floor)]
 
 
 def within_one(hits: list[Fused]) -> list[Fused]:
-    """Sorted, best first, and divided by the best score if that is above 1; equal scores keep their order."""
+    """Sorts the hits, best first, and divides by the best score if that is above 1. Equal scores keep their order."""
     hits = sorted(hits, key=lambda hit: -hit.score)
     return [hit.scaled(1 / hits[0].score) for hit in hits] if hits and hits[0].score > 1 else hits
 
 
 def stands_out(scores: Sequence[float]) -> float:
-    """By how many standard deviations the best of these scores, in descending order, lies above their mean.
+    """The number of standard deviations by which the best of these scores, in descending order, lies above their mean.
 
-    0 if they are all equal or fewer than two. A list of which one hit is far better than the rest, so that it probably
-    is what was looked for, has a high one (after the "normalized query commitment" of Shtok, Kurland, Carmel, Raiber
-    and Markovits 2012, which takes the deviation of the best scores for how well a query does).
+    0 if they are all equal or fewer than two. The value is high if one hit is far better than the rest, and so probably
+    is the one that was searched for (after the "normalized query commitment" of Shtok, Kurland, Carmel, Raiber and
+    Markovits 2012, which uses the deviation of the best scores to predict how well a query performs).
     """
     if len(scores) < 2 or scores[0] == scores[-1]:
         return 0.0
@@ -115,8 +115,8 @@ def stands_out(scores: Sequence[float]) -> float:
 
 
 class Share(NamedTuple):
-    """The weight of the dense arm for a query, and what it follows from: how many `vectors` there are, how much the
-    best hit of either arm stands out, and whether what follows from that is one of the `BOUNDS`."""
+    """The weight of the dense arm for a query, and its reasons: the number of `vectors`, how much the best hit of each
+    arm stands out, and whether the result was limited to one of the `BOUNDS`."""
 
     weight: float
     vectors: int
@@ -131,12 +131,12 @@ def dense_share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> float:
 
 
 def share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> Share:
-    """The weight of the dense arm for this query, and its reasons: all of it if the other is empty.
+    """The weight of the dense arm for this query, and its reasons. An arm gets all of it if the other is empty.
 
         share = n / (n + FEW) · (DENSE_WEIGHT + TILT · (stands_out(cosines) - stands_out(BM25 scores)))
 
-    over the first `DEPTH` hits of each, n of them vectors; the second factor stays within BOUNDS. Partial matches tell
-    nothing of the words: they are left out.
+    The formula uses the first `DEPTH` hits of each list, n of them vectors. The second factor stays within BOUNDS.
+    Partial matches say nothing about the words, so they are left out.
     """
     size = min(len(dense), DEPTH)
     cosines = stands_out([hit.score for hit in dense[:DEPTH]])
@@ -149,20 +149,20 @@ def share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> Share:
 
 
 def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float | None = None) -> list[Fused]:
-    """Both arms' hits as one list, best first; equal scores keep the order of the arms, lexical first.
+    """Fuses the hits of both arms into one list, best first. Equal scores keep the order of the arms, lexical first.
 
     The result is the convex combination, over the hits of each arm,
 
         score = (1 - weight) · bm25 / max(bm25) + weight · (cosine - min(cosine)) / (max(cosine) - min(cosine))
 
     after Bruch, Gai and Ingber 2023, "An Analysis of Fusion Functions for Hybrid Retrieval": unlike reciprocal rank
-    fusion it keeps how much better one hit is than the next. BM25 has 0 as its natural minimum: no word in common. A
-    cosine has none and its range belongs to the model, hence the minimum of the list, which is an upper bound for all
-    that the dense arm did not list. A memory that an arm did not list gets 0 from that arm. The weight is that of
-    `dense_share` unless it is given.
+    fusion, it keeps how much better one hit is than the next. BM25 has 0 as its natural minimum: no word in common. A
+    cosine has no such minimum, and its range depends on the model. The minimum of the list is used instead, which is an
+    upper bound for all memories that the dense arm did not list. A memory that an arm did not list gets 0 from that
+    arm. The weight is that of `dense_share` unless it is given.
 
-    With one arm empty the order is that of the other, and its best hit scores 1. An arm whose scores are all equal
-    gives all its hits the same.
+    If one arm is empty, the order is that of the other, and its best hit scores 1. If an arm's scores are all equal,
+    all its hits get the same.
 
     Raises:
         ValueError: `weight` is not in [0, 1].
@@ -181,7 +181,7 @@ def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float |
     farthest = min(vectors.values(), default=0.0)
     found = []
     for hit in lexical:
-        # Taken out, so that what is left is in the dense list alone: hashing a UUID takes as long as adding it up.
+        # Removed, so that the rest is in the dense list alone: hashing a UUID takes as long as adding it up.
         cosine = vectors.pop(hit.id, None)
         from_words = (1 - weight) * between(hit.score, 0.0, highest)
         from_vector = 0.0 if cosine is None else weight * between(cosine, farthest, nearest)
@@ -194,5 +194,5 @@ def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float |
 
 
 def between(score: float, low: float, high: float) -> float:
-    """Where `score` lies between `low` and `high`: 0 to 1. The scores of an arm may all be equal."""
+    """The position of `score` between `low` and `high`, from 0 to 1. The scores of an arm may all be equal."""
     return (score - low) / (high - low) if high > low else 1.0

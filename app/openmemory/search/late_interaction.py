@@ -1,8 +1,8 @@
-"""Late interaction: the best of what was found are compared with the question word by word. Pure.
+"""Late interaction: compares the best hits with the question word by word. Has no side effects.
 
-One vector for a text says what it is about on average. The same network makes a vector of each token, in its context;
-what each token of a question is nearest to in a memory tells whether the memory says *that*, not only something like
-it. This is MaxSim of ColBERT (Khattab and Zaharia 2020), over the best of the fused candidates alone.
+One vector for a text describes its average topic. The same network computes a vector for each token in its context. The
+nearest token in a memory for each token of a question shows whether the memory says *that*, not only something similar.
+This is MaxSim of ColBERT (Khattab and Zaharia 2020), applied only to the best of the fused candidates.
 """
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ from openmemory.index.tokens import Kept
 from openmemory.search.fusion import Fused
 
 READ = 30
-"""Hits, from the best on, whose tokens are read."""
+"""The number of top hits whose tokens are read."""
 
 BLOCK = 32
-"""Tokens of half a window. Only in one window does a text say all of it: what it says here and there has nothing to do
-with each other. With words that say nothing this is as much as a window of a vector (`embeddings.windows`)."""
+"""The number of tokens in half a window. A text must say everything within one window: matches in distant places are
+unrelated. With stop words, this is as long as the chunk of one vector (`embeddings.windows`)."""
 
 MOST = 0.7
-"""What a MaxSim weighs at most against a score: for a question of no words, as it were."""
+"""The maximum weight of MaxSim against a score, approached by very short questions."""
 
 LONG = 16
-"""Tokens of a question for which it weighs half of that: of many tokens most are near to something in any text."""
+"""The number of question tokens at which the weight is half of that. Of many tokens, most are near to something in any
+text."""
 
 CLEAR = 0.2
-"""By how much the MaxSims of candidates differ at least where they weigh in full. Where one of thirty says it and the
-others do not, it is 0.3 to 0.6; what differs less differs by chance, and must not be spread over the scores."""
+"""The minimum range of the candidates' MaxSims for full weight. If one of thirty candidates says it and the others do
+not, the range is 0.3 to 0.6. Smaller differences are chance, and must not be spread over the scores."""
 
 HEAVY = 3_000
-"""Tokens of candidates from which on comparing takes more than two milliseconds, and goes to another thread."""
+"""The number of candidate tokens from which a comparison takes more than two milliseconds and moves to another
+thread."""
 
 EQUAL = 1e-6
-"""What two scores differ by that are the same but for rounding."""
+"""Scores that differ by no more than this are equal except for rounding."""
 
 Maxima = npt.NDArray[np.float32]
-"""For each block, window or candidate and token of the question the cosine of the nearest token, shape (…, tokens)."""
+"""For each block, window or candidate, the cosine of the nearest token to each token of the question, shape (…,
+tokens)."""
 
 
 class Told(NamedTuple):
-    """What late interaction made of a hit: the weight of it, its `value` on the scale of the scores, its MaxSim, its
-    place by that, from 1, and what the hit had been multiplied by then."""
+    """The late interaction result of a hit: its weight, its `value` on the scale of the scores, its MaxSim, its rank by
+    MaxSim from 1, and the factor that had been applied to the hit."""
 
     weight: float
     value: float
@@ -58,21 +61,21 @@ class Told(NamedTuple):
 
 
 class Blended(NamedTuple):
-    """What blends two scores: the `weight` of the second, and that on the scale of the first."""
+    """The parameters to blend two scores: the `weight` of the second, and the second on the scale of the first."""
 
     weight: float
     values: list[float]
 
 
 def maxsims(question: Tokens, kept: Kept) -> list[float]:
-    """How well each candidate says what the question says, 0 to 1.
+    """The degree to which each candidate says what the question says, 0 to 1.
 
         maxsim = max over windows of Σ over the question's tokens of w · max² / Σ w
         w = 1 + max over the candidates of their maxima - 2 · mean over them
 
-    MaxSim weighted by what tells candidates apart: a token that all of them have tells nothing, as a word does that all
-    texts hold (Spärck Jones 1972), one that a single one has tells most. Squares, so that one that is there counts more
-    than two that are half there. A window is two blocks that follow each other, or the only one.
+    MaxSim is weighted by how well a token separates the candidates. A token that all of them contain says nothing, like
+    a word that all texts contain (Spärck Jones 1972); a token that only one contains says most. Squares make one full
+    match count more than two half matches. A window is two consecutive blocks, or the only one.
     """
     starts: list[int] = []
     begins: list[int] = []
@@ -85,7 +88,7 @@ def maxsims(question: Tokens, kept: Kept) -> list[float]:
     whole = windows
     if len(starts) > len(begins):
         whole = np.maximum.reduceat(windows, begins, axis=0)
-        # The last block of a text has none after it.
+        # The last block of a text has no successor.
         after = np.arange(1, len(starts) + 1)
         after[[begin - 1 for begin in [*begins[1:], len(starts)]]] -= 1
         windows = np.maximum(windows, windows[after])
@@ -97,14 +100,14 @@ def maxsims(question: Tokens, kept: Kept) -> list[float]:
 
 
 def blended(scores: Sequence[float], said: Sequence[float], tokens: int) -> Blended:
-    """The MaxSims of candidates on the scale of their scores, and what they weigh for a question of so many tokens.
+    """Scales the MaxSims of candidates to the range of their scores, with the weight for a question of `tokens` tokens.
 
         score = (1 - weight) · score + weight · value
         value = min(score) + range(score) · (said - min(said)) / range(said)
         weight = MOST · LONG / (LONG + tokens) · min(1, range(said) / CLEAR)
 
-    The ends are those of the scores, so that the lowest candidate stays above all that was not compared. Nothing is
-    weighed where the scores or the MaxSims are all equal.
+    The ends are those of the scores, so that the lowest candidate stays above all hits that were not compared. The
+    weight is 0 if the scores or the MaxSims are all equal.
     """
     least, most = min(scores, default=0.0), max(scores, default=0.0)
     low, high = min(said, default=0.0), max(said, default=0.0)
@@ -115,11 +118,13 @@ def blended(scores: Sequence[float], said: Sequence[float], tokens: int) -> Blen
 
 
 def compared(ranked: Sequence[Fused], question: Tokens, kept: Kept) -> tuple[list[Fused], dict[UUID, Told]]:
-    """The hits with what the tokens of the question say of those of the first `READ` whose tokens are kept, best first;
-    equal scores keep their order. What has none keeps its score. And what was made of each.
+    """Blends the scores of the first `READ` hits whose tokens are stored with their MaxSims.
 
-    The weight is that of `blended` times the square of the share of the question's tokens that are no numbers, which
-    are zeros here: where half of a question is numbers mostly these tell.
+    Returns the hits, best first, where equal scores keep their order, and the result for each compared hit. A hit
+    without stored tokens keeps its score.
+
+    The weight is that of `blended` times the square of the share of the question's tokens that are not numbers (numbers
+    are zeros here). If half of a question is numbers, the numbers usually decide.
     """
     words = question[question.any(axis=1)]
     kept = kept.of([hit.id for hit in ranked[:READ]])
@@ -142,9 +147,9 @@ def compared(ranked: Sequence[Fused], question: Tokens, kept: Kept) -> tuple[lis
             continue
         at = len(told)
         lower = hit.scaled(1 - weight)
-        # No rounding carries a score beyond the ends.
+        # Rounding must not move a score beyond the ends.
         score = min(max(lower.score + weight * values[at], least), most)
         best.append(lower._replace(score=score, late=weight * values[at]))
         told[hit.id] = Told(weight, values[at], said[at], places[at], lower.scale)
-    # None of them falls below the lowest of them, and so none below the rest.
+    # No compared hit falls below the lowest of them, so none falls below the rest.
     return [*sorted(best, key=lambda hit: -hit.score), *ranked[READ:]], told

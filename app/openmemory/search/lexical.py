@@ -1,4 +1,5 @@
-"""Lexical retrieval: the memories that hold the words of a query, by BM25, then those that hold parts of its words."""
+"""Lexical retrieval: finds memories that contain the words of a query by BM25, then those that contain parts of its
+words."""
 
 from __future__ import annotations
 
@@ -34,11 +35,11 @@ from openmemory.search.bm25 import SLOTS, LexicalFilter, Shape, alike, bm25, par
 from openmemory.search.spelling import lexemes, meant, quoted, unknown
 
 PARTIAL = 0.5
-"""What the best match of a part of a word, or of a misspelt one, counts against the last match of a whole word."""
+"""The score of the best partial or misspelt match relative to the last match of a whole word."""
 
 
 class Thread(NamedTuple):
-    """A thread that holds a memory. Those of the same name in two namespaces are two."""
+    """A thread of memories. Threads with the same id in two namespaces are different."""
 
     namespace: str
     id: str
@@ -47,8 +48,8 @@ class Thread(NamedTuple):
 class LexicalHit(NamedTuple):
     """A memory found by its words. `score` is BM25 (> 0, unbounded).
 
-    `terms` are the lexemes or parts that matched, where they were asked for. `partial` hits hold no whole word.
-    `together` is what all the words say that the memories of its `thread` hold, as if these were one.
+    `terms` are the lexemes or parts that matched, if requested. `partial` hits contain no whole word. `together` is the
+    score of all memories of its `thread` as if they were one.
     """
 
     id: UUID
@@ -71,14 +72,14 @@ async def search(
     traced: bool = False,
     kept: bool = True,
 ) -> list[LexicalHit]:
-    """The active, unexpired memories that say what the query says, best first, at most `limit`.
+    """The active, unexpired memories that match the query, best first, at most `limit`.
 
-    `readable` is a further predicate over `Memory`, and `parameters` what it binds. It is evaluated from the best
-    candidate on until `limit` have passed. When fewer than `enough` (else `limit`) hold a whole word of the query,
-    memories follow that hold a part of a word, or a word spelt much like one. For a word that none of them holds, the
-    word spelt most like it counts, if there is one. What stands in double quotes is looked for as it stands: whatever
-    holds it comes first. `traced` names the terms that matched.
-    `kept`: a statement with this predicate is kept for the next time.
+    `readable` is a further predicate over `Memory`, with its values in `parameters`. It is evaluated from the best
+    candidate on until `limit` have passed. If fewer than `enough` (by default `limit`) contain a whole word of the
+    query, memories follow that contain a part of a word, or a similarly spelt word. For a word that no memory contains,
+    the most similarly spelt word counts, if there is one. Text in double quotes is searched for as a phrase, and
+    memories that contain it come first. `traced` returns the terms that matched. `kept` caches the statement with this
+    predicate for reuse.
     """
     query = query.replace("\x00", " ")
     if not re.search(r"\w", query) or limit < 1 or where.nothing:
@@ -87,7 +88,7 @@ async def search(
     binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | (parameters or {})
     shape, best = Shape.of(where), _best if kept else _unkept
     terms, many = _MATCHED if traced else None, lexemes(query)
-    # Best come as many as are asked for, unless something may still put others above them.
+    # Fetch as many of the best as requested, unless another condition may still rank others above them.
     sql = partial_of(bm25, shape, quoted=bool(phrases), every=bool(phrases) or readable is not None)
     rows = await best(sql(_slots(many)), terms, readable).rows(connection, binds)
     if (not rows or rows[0].missing) and (words := unknown(query)):
@@ -101,7 +102,7 @@ async def search(
     known = {"needles": needles, "found": [hit.id for hit in hits]}
     statement = best(partial(shape), _PARTS if traced else None, readable)
     rows = await statement.rows(connection, binds | known)
-    # Parts rank after whole words, whatever the scales of the two scores.
+    # Parts rank after whole words, regardless of the scales of the two scores.
     scale = PARTIAL * hits[-1].score / rows[0].score if hits and rows else PARTIAL
     parts = [_hit(row, traced)._replace(score=row.score * scale, partial=True) for row in rows]
     return hits + parts[: limit - len(hits)]
@@ -152,7 +153,7 @@ _TYPES: dict[str, Any] = {
 
 @lru_cache(maxsize=256)
 def _candidates(sql: str) -> Subquery:
-    """The statement's rows as a FROM clause, with the types of all it binds."""
+    """The statement's rows as a FROM clause, with the types of all its parameters."""
     typed = bound(sql, _TYPES).columns(
         column("id", Uuid()),
         column("score", Float()),
@@ -169,7 +170,7 @@ def _candidates(sql: str) -> Subquery:
 def _best(
     sql: str, terms: ColumnElement[Any] | None, readable: ColumnElement[bool] | None, kept: bool = True
 ) -> Prepared:
-    """The first `limit` candidates that `readable` lets through, read one by one in the order of their score."""
+    """The first `limit` candidates that `readable` allows, read one by one in the order of their score."""
     candidates = _candidates(sql)
     thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together, candidates.c.missing
     found: Select[Any] = select(candidates.c.id, candidates.c.score, *thread)
@@ -206,7 +207,7 @@ def _binds(where: LexicalFilter) -> dict[str, Any]:
 
 
 def _needles(query: str) -> list[str]:
-    """Words of the query worth finding inside other words, longest first, and the query itself if it is short."""
+    """The words of the query to find inside other words, longest first, and the query itself if it is short."""
     words = {word.strip("-./'_").lower() for word in re.findall(r"[\w\-./']+", query)}
     worth = {word for word in words if len(word) > 2 or not word.isascii()}
     whole = query.strip().lower()

@@ -1,12 +1,12 @@
-"""In which language the words of memories are made, and making them anew when that has changed.
+"""The language of the memories' words, and the backfill after it changes.
 
-A trigger makes `memories.words` of a text: the lexemes of its words and, without a place and not counted in
-`word_count`, what is written in one (`getuserbyid`), dates in digits and words without their accents. Queries go
-through the same function of PostgreSQL, `lexical_words`. The row of `lexicon` says in which language, for everybody.
+A trigger computes `memories.words` from a text: the lexemes of its words and, without a position and not counted in
+`word_count`, compound identifiers as one word (`getuserbyid`), dates in digits and words without their accents. Queries
+use the same PostgreSQL function, `lexical_words`. The row of `lexicon` sets the language for all users.
 
-Another language takes effect at a start: what is written from then on is in it, and a job goes through what was there,
-a page of ids at a time, noting how far it is. Until it is through, a query is asked in the former language as well, so
-that a memory is found by the words that it has.
+A new language takes effect at startup. New memories use it at once, and a job backfills the others, one page of ids at
+a time, and records its progress. Until it finishes, a query also uses the former language, so that every memory is
+found by the words it has.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from openmemory.search import statistics
 log = logging.getLogger(__name__)
 
 PAGE = 250
-"""Memories whose words are made anew in one transaction: nobody waits long for one of them."""
+"""The number of memories in one backfill transaction: small, so that no writer waits long."""
 
 COUNT_EVERY = 80
-"""Pages after which words are counted again, as a word is taken for rare while it has not been."""
+"""The number of pages between two refreshes of the statistics. A word without statistics counts as rare."""
 
 _KNOWN = text("SELECT cfgname FROM pg_ts_config WHERE pg_ts_config_is_visible(oid) ORDER BY 1")
 _LANGUAGE = text("SELECT language FROM lexicon")
-# Who waits for a lock on the table makes all writers wait behind it.
+# A transaction that waits for a table lock blocks all writers behind it.
 _BRIEFLY = text("SET LOCAL lock_timeout = '5s'")
-# Who writes meanwhile has not committed yet, or writes in the new language.
+# Under this lock, other writers have either not committed yet or use the new language.
 _ALONE = text("LOCK TABLE memories IN SHARE ROW EXCLUSIVE MODE")
 _CHOOSE = text(
     """
@@ -66,11 +66,11 @@ _COUNTED = text("SELECT DISTINCT user_id FROM lexical_statistics")
 
 
 async def choose(database: Database, language: str) -> None:
-    """Make words in this language from now on.
+    """Sets the language of words from now on.
 
     Raises:
         SetupError: PostgreSQL has no text search configuration of this name.
-        Unavailable: Postgres does not answer, or writes of others do not end.
+        Unavailable: Postgres does not answer, or other transactions do not end in time.
     """
     async with database.transaction() as tx:
         known = list((await tx.execute(_KNOWN)).scalars())
@@ -88,13 +88,14 @@ async def choose(database: Database, language: str) -> None:
 
 
 class Rewording:
-    """Makes the words anew of memories whose words may be of a former language."""
+    """The backfill of memories whose words may be in a former language."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def run(self) -> int:
-        """Go on until all are done; how many pages were. Another process that does it already is left alone.
+        """Runs until all memories are done, and returns the number of pages. Does nothing if another process already
+        runs it.
 
         Raises:
             Unavailable: Postgres does not answer.
@@ -108,7 +109,8 @@ class Rewording:
 
     @again
     async def _step(self) -> bool | None:
-        """One page: whether there may be more; None if there is nothing to do, or another process does it."""
+        """Processes one page. Returns True if there may be more, and None if there is nothing to do or another process
+        runs the backfill."""
         async with self._database.transaction() as tx:
             if not await tx.scalar(_TURN):
                 return None

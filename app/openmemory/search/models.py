@@ -1,4 +1,4 @@
-"""Tables: how common each term is in the larger scopes, and in which language words are made."""
+"""Tables for the term statistics of larger scopes, and for the language of the words."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from openmemory.database.engine import Base
 
 
 class LexicalStatistics(Base):
-    """How many active memories of a scope hold a term, as counted by the last refresh.
+    """The number of active memories in a scope that contain a term, as of the last refresh.
 
-    A scope is a user's whole memory (`namespace` empty) or one namespace of it. The empty term carries the totals: the
+    A scope is all memories of a user (`namespace` empty) or one namespace. The empty term contains the totals: the
     number of memories and of their words. Only large scopes are counted, and in them only terms that are not rare.
     """
 
@@ -28,10 +28,10 @@ class LexicalStatistics(Base):
 
 
 class Lexicon(Base):
-    """One row: in which language the words of memories are made, and how far those are that were made otherwise.
+    """A single row with the language of the memories' words, and the progress of the backfill after a change.
 
-    `former` are the forms that words may still have: languages, and `unsplit` for English words as they were before
-    their parts counted. `done` is the highest id whose words have been made anew; null: none, or all.
+    `former` are the forms that words may still have: languages, and `unsplit` for English words from before their parts
+    counted. `done` is the highest id that the backfill has finished; null: none, or all.
     """
 
     __tablename__ = "lexicon"

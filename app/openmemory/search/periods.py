@@ -1,12 +1,11 @@
-"""The times that a question names: "in May 2023", "last week", "since March", "between 3 and 7 June 2023".
+"""Finds the times that a question names: "in May 2023", "last week", "since March", "between 3 and 7 June 2023".
 
-`dateparser` finds the words and the moment that they mean; how long a time they span, and whether it is open at one
-end, is read from the words themselves. English only, offline, and loaded with the first question that looks as if it
-named a time.
+`dateparser` finds the words and the moment that they mean. The words themselves define how long the time is, and
+whether it is open at one end. English only, offline, and loaded with the first question that seems to name a time.
 
-What only an event tells ("before the move") is not understood. The memory that is nearest to "the move" was written
-when somebody spoke of it, be it a plan months before or a recollection years after, so its time bounds nothing; and
-since half of all memories lie before any bound, a wrong one would move them all.
+Times that only an event defines ("before the move") are not supported. The memory nearest to "the move" was written
+when somebody mentioned it, perhaps months before as a plan or years after as a recollection, so its time is no bound.
+Since half of all memories lie before any bound, a wrong one would move them all.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 YEARS = 10
-"""How many years back a month without a year may be."""
+"""The number of years that a month without a year may refer to."""
 
 MOST = 16
-"""Words for times ("May", "2023", "yesterday") that are read, from the first on: the parser takes milliseconds a time.
-"""
+"""The maximum number of time words ("May", "2023", "yesterday") that are read, from the first on. The parser takes
+milliseconds for each."""
 
 AROUND = 40
-"""Characters on either side of such a word that may belong to the same time. The parser reads nothing else."""
+"""The number of characters around such a word that may belong to the same time. The parser reads nothing else."""
 
 HALF_LIFE = timedelta(days=4)
-"""What happens is told soon afterwards: so long after a time a memory counts half as much as one within it."""
+"""Events are often recorded soon afterwards: this long after a period, a memory counts half as much as within it."""
 
 _WHATEVER = """
 a about after all am an and any anything are as at be been before between by did do does done during event events ever
@@ -41,7 +40,7 @@ remind said saved say show since some something stored tell that the then there 
 was we went were what when which while who with within write wrote written you
 """
 _SAYS_NOTHING = frozenset(_WHATEVER.split())
-"""Words that ask for whatever there is: a question of these and a time holds nothing but the time."""
+"""Words that ask for anything there is. A question of these and a time contains only the time."""
 _NUMBER = re.compile(r"\d+[a-z]{0,2}")
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -59,19 +58,19 @@ _OPEN = re.compile(r"\b(since|after|before|until|till)\s+(?:the\s+)?$", re.IGNOR
 _PREPOSITION = re.compile(r"^(?:since|after|before|until|till|in|on|at|by|from|to|of|during)\s+", re.IGNORECASE)
 _BETWEEN = re.compile(r"\b(?:between|from)\b", re.IGNORECASE)
 _AMBIGUOUS = {"may", "march", "mar", "jan", "jun", "dec", "sep", "august"}
-"""Words and names that are more than a month: they count only behind a word like "in"."""
+"""Words and names that mean more than a month. They count only after a word like "in"."""
 _BEFORE_MONTH = re.compile(r"\b(?:in|of|since|last|next|this|until|before|after|during|early|late|mid|by)\s+$", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A time from `start` on, up to but not including `end`; None: open at that end."""
+    """A time from `start` up to but not including `end`. None: open at that end."""
 
     start: datetime | None
     end: datetime | None
 
     def closeness(self, moment: datetime) -> float:
-        """1 within the period; half as much with every `HALF_LIFE` after it; 0 before it."""
+        """1 within the period, half as much for each `HALF_LIFE` after it, and 0 before it."""
         if self.start is not None and moment < self.start:
             return 0.0
         if self.end is None or moment < self.end:
@@ -80,13 +79,15 @@ class Period:
 
 
 def names_a_time(question: str) -> bool:
-    """Whether a question looks as if it named a time: only then it is worth a closer look, in a thread."""
+    """Returns True if a question seems to name a time. Only then is it parsed, in a thread."""
     return _NAMES_A_TIME.search(question) is not None
 
 
 class Reading(NamedTuple):
-    """The times that a question names, in their order. `alone`: it holds nothing else. `cut`: it names more, which
-    were not read."""
+    """The times that a question names, in order.
+
+    `alone`: the question contains nothing else. `cut`: it names further times, which were not read.
+    """
 
     times: list[Period]
     alone: bool
@@ -94,14 +95,14 @@ class Reading(NamedTuple):
 
 
 def read(question: str, now: datetime) -> Reading:
-    """The times that the first `MOST` words for times in a question name; none if it names none.
+    """The times that the first `MOST` time words in a question name. Empty if there are none.
 
-    A month without a year is that of each of the last `YEARS` years up to `now`. Times are those of UTC.
+    A month without a year means that month in each of the last `YEARS` years up to `now`. Times are in UTC.
     """
     if not names_a_time(question):
         return Reading([], False)
     now = now.astimezone(UTC)
-    # The parser gives words back with single spaces between them.
+    # The parser returns words with single spaces between them.
     question = " ".join(question.split())
     named = [found.span() for found in islice(_NAMES_A_TIME.finditer(question), MOST + 1)]
     cut = len(named) > MOST
@@ -110,7 +111,7 @@ def read(question: str, now: datetime) -> Reading:
     found = [period for times in meant for period in times]
     rest = question
     for (at, words, _), times in zip(reversed(spans), reversed(meant), strict=True):
-        # A year that stands apart was put behind the words of its span.
+        # `_spans` may have appended a year from elsewhere to the words.
         own = words if question.startswith(words, at) else words[: -len(" 2026")]
         rest = rest[:at] + " " + rest[at + len(own) :] if times else rest
     said = re.findall(r"\w+", rest.lower())
@@ -126,7 +127,8 @@ def periods(question: str, now: datetime) -> list[Period]:
 
 
 def _windows(question: str, named: Sequence[tuple[int, int]], end: int) -> list[slice]:
-    """The parts of a question up to `end` that the parser reads: whole words, as far as `AROUND` from those named."""
+    """The parts of a question up to `end` that the parser reads: whole words within `AROUND` characters of the named
+    ones."""
     windows: list[slice] = []
     for first, last in named:
         start, stop = max(first - AROUND, 0), min(last + AROUND, end)
@@ -141,7 +143,8 @@ def _windows(question: str, named: Sequence[tuple[int, int]], end: int) -> list[
 
 
 def _spans(question: str, now: datetime, windows: Sequence[slice]) -> list[tuple[int, str, datetime]]:
-    """Where words stand in these parts of a question that name a time, the words, and the moment that they mean."""
+    """The words in these parts of a question that name a time: their positions, the words, and the moments that they
+    mean."""
     naive = now.replace(tzinfo=None)
     settings = {"RELATIVE_BASE": naive, "PREFER_DATES_FROM": "past", "RETURN_AS_TIMEZONE_AWARE": False}
     spans = []
@@ -149,18 +152,18 @@ def _spans(question: str, now: datetime, windows: Sequence[slice]) -> list[tuple
         at = window.start
         for words, moment in _parser()(question[window], languages=["en"], settings=settings) or ():
             place = question.find(words, at, window.stop)
-            if place < 0:  # the parser has put other characters in their place: no time is better than no answer
+            if place < 0:  # the parser replaced characters: no time is better than a failed search
                 continue
             at = place
             if _NAMES_A_TIME.search(words):
                 first = len(found[0]) if (found := _PREPOSITION.search(words)) else 0
                 spans.append((at + first, words[first:], moment.replace(tzinfo=UTC)))
             at += len(words)
-    # "between 3 May and 7 June 2023": a year that stands alone behind a date belongs to it and to those before it.
+    # "between 3 May and 7 June 2023": a year alone after a date applies to that date and those before it.
     while len(spans) > 1 and _YEAR.fullmatch(spans[-1][1].strip(" ,")) and _WITH_MONTH.search(spans[-2][1]):
         year = spans.pop()[2].year
         spans = [(at, f"{words} {year}", moment.replace(day=1, year=year)) for at, words, moment in spans]
-    # "from May to July 2023": both are of that year.
+    # "from May to July 2023": both are in that year.
     if len(spans) == 2 and _between(question, spans):
         (at, words, moment), (_, later, _) = spans
         year_of = _YEAR.search(later)
@@ -225,7 +228,7 @@ def _midnight(moment: datetime) -> datetime:
 
 
 def _days(moment: datetime) -> int:
-    """How many days its month has."""
+    """The number of days in the moment's month."""
     return calendar.monthrange(moment.year, moment.month)[1]
 
 

@@ -1,8 +1,8 @@
-"""What the model is asked: the query without the words that say nothing where it is asked.
+"""Removes words from the query that are too common in the searched memories, before the model embeds it.
 
-In a conversation nearly every question names one of those who talk. The name tells the words apart from nothing, since
-half of what is stored holds it, but it is most of the vector of a short question: such a question is near to every
-greeting of that person. The words know how common a word is; the model does not, so it is not told the common ones.
+In a conversation, nearly every question names one of the speakers. The name does not separate the memories, since half
+of them contain it, but it dominates the vector of a short question: such a question is near to every greeting of that
+person. Lexical search knows how common a word is. The model does not, so it does not get the common words.
 """
 
 from __future__ import annotations
@@ -20,50 +20,57 @@ from openmemory.search import acl_sql
 from openmemory.search.bm25 import LexicalFilter, Shape
 
 RATE = 0.05
-"""Among a memory's words a common one is so frequent at least. A memory of n words holds it with a chance of
-1 - (1 - RATE)ⁿ; a word in a greater share of the memories is common. That is 0.4 of short turns of a conversation,
-where the names of those who talk are in half and more, and `MOST` of pages, since many words that mean something are in
-many of these."""
+"""The minimum frequency of a common word among a memory's words.
+
+A memory of n words contains it with probability 1 - (1 - RATE)ⁿ. A word in a greater share of the memories is common.
+That share is 0.4 for short messages of a conversation, where half and more contain the speakers' names, and `MOST` for
+pages, since many meaningful words are in many of these.
+"""
 
 MOST = 0.9
-"""What is in a greater share of the memories is common, however long they are."""
+"""A word in a greater share of the memories is common, regardless of their length."""
 
 SAMPLE = 100
-"""Newest memories of the searched scope that tell how common a word is."""
+"""The number of newest memories in the searched scope that are used to find common words."""
 
 FEWEST = 20
-"""Memories of a scope from which on shares mean anything."""
+"""The minimum number of memories in a scope for shares to be meaningful."""
 
 LONGEST = 64
-"""Words of a query from which on it is left as it is: no single word is much of its vector."""
+"""Longer queries are left unchanged: no single word dominates their vector. Counted in words."""
 
 
 class Look(NamedTuple):
-    """The query without its common words, and the revision of the rules of the app that was asked for; see
-    `openmemory.access.rule_cache`. None: the app may read nothing."""
+    """The query without its common words, and the revision of the app's rules; see `openmemory.access.rule_cache`.
+
+    None: the app may read nothing.
+    """
 
     text: str
     revision: int | None
 
 
 def looks(query: str, where: LexicalFilter) -> bool:
-    """Whether a query is looked at at all: not if it is a single word or many, or nothing may be read."""
+    """Returns True if the query should be checked for common words: not if it has one word or very many, or if nothing
+    may be read."""
     return not where.rules.nothing and 1 < len(query.split()) <= LONGEST
 
 
 async def focused(tx: Tx, query: str, where: LexicalFilter) -> str:
-    """The query without its common words; as it is if most of its words are common: then they say it together.
+    """Removes the common words of a query. Leaves it unchanged if most of its words are common: they matter together
+    then.
 
-    Words are what stands between spaces. One is common if so many of the newest memories of the user, or of the
-    searched namespaces, hold a form of it; see `RATE`. Words that say nothing anywhere ("what", "the") stay where they
-    are: the model was trained on whole questions.
+    Words are separated by spaces. A word is common if enough of the newest memories of the user, or of the searched
+    namespaces, contain a form of it; see `RATE`. Stop words ("what", "the") stay, because the model was trained on
+    whole questions.
     """
     query = query.replace("\x00", " ")
     return (await focused_for(tx, query, where, None)).text if looks(query, where) else query
 
 
 async def focused_for(tx: Tx, query: str, where: LexicalFilter, app: UUID | None) -> Look:
-    """The same of a query that `looks`, and in the same statement whether the rules that it goes by still hold."""
+    """Does the same as `focused` for a query that passes `looks`. The same statement reads the revision of the
+    rules."""
     query = query.replace("\x00", " ")
     words = query.split()
     binds: dict[str, Any] = {"in_user": where.user, "in_namespaces": list(where.namespaces), "words": words, "app": app}
@@ -77,7 +84,7 @@ async def focused_for(tx: Tx, query: str, where: LexicalFilter, app: UUID | None
 
 @lru_cache(maxsize=64)
 def _statement(shape: Shape) -> Prepared:
-    """The revision, the places of the words that mean something, and whether they are common; at least one row."""
+    """The revision, and for each meaningful word its place and whether it is common. Returns at least one row."""
     sql = f"""
     with {shape.ruled.sets}sample as materialized (
       select m.words from memories m where {shape.counted} and m.state = 'active'

@@ -1,4 +1,4 @@
-"""Reading candidates back from Postgres: what the caller may not read is gone, and what they read is logged."""
+"""Reads candidates back from Postgres. Removes those that the caller may not read, and logs those that are read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _IDS: Any = ARRAY(PgUUID(as_uuid=True))
 
 
 def parameters(query: SearchQuery) -> dict[str, Any]:
-    """What `conditions` binds. None switches a condition off, so that one statement serves every combination."""
+    """The parameters of `conditions`. None turns a condition off, so that one statement serves every combination."""
     return {
         "namespaces": list(query.namespaces) or None,
         "threads": list(query.threads) or None,
@@ -58,7 +58,7 @@ def parameters(query: SearchQuery) -> dict[str, Any]:
 
 
 def conditions(shape: Shape) -> ColumnElement[bool]:
-    """What a query with a filter of this shape asks of a memory besides its words."""
+    """The conditions of a query with a filter of this shape, other than its words."""
     filed = (
         select(MemoryCategory.memory_id)
         .join(Category, Category.id == MemoryCategory.category_id)
@@ -87,7 +87,7 @@ def _time(name: str) -> Any:
 
 
 async def readable(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> set[UUID]:
-    """Those of the memories that the caller may read now. Nothing is logged: none of them is shown."""
+    """Those of the memories that the caller may read now. Logs nothing, because none of them is shown."""
     rows = await _may_read(caller.owner, caller.default).rows(tx, {**caller.parameters, "ids": list(ids)})
     return {id_ for (id_,) in rows}
 
@@ -104,8 +104,8 @@ async def readback(
 ) -> list[Any]:
     """The best `limit` of the candidates (id and score, best first) that the caller may read, as rows, in order.
 
-    One statement: rows that match the query's filters and `readable_by`, a log entry for each of them, which never
-    repeats a secret that somebody searched for, and an event of the audit log.
+    One statement returns the rows that match the query's filters and `readable_by`, writes an access log entry for each
+    of them, and writes an event of the audit log. The entries never contain a secret from the query.
     """
     shape = filtering(query.filter).shape
     return await _statement(caller.owner, caller.default, query.as_of is not None, shape).rows(
@@ -127,7 +127,7 @@ async def readback(
 
 @by_shape
 def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Prepared:
-    """`as_then`: what the memories were at the time that is bound as `as_of`."""
+    """The statement of `readback`. `as_then`: uses the memories as of the time that is bound as `as_of`."""
     caller = Caller.anyone(owner=owner, default=default)
     was = then(owner) if as_then else None
     source, may_find = findable(caller, was)

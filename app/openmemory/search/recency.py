@@ -1,4 +1,4 @@
-"""What a time that a question names tells of the memories: those that were written then, or soon after, come first."""
+"""Scores memories by their creation time: those from a time that the question names, or soon after, rank first."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from openmemory.search.fusion import Fused, within_one
 from openmemory.search.periods import Period
 
 THEN = 0.5
-"""What being written at the time that a question names adds to a score: as much as all that one of the arms can say."""
+"""The maximum that a named time adds to a score: as much as one retrieval arm can."""
 
 FRESH = 0.1
-"""What being new adds to a score at most where `search.recency` is set: enough to decide between what says the same."""
+"""The maximum that recency adds to a score if `search.recency` is set: enough to decide between equivalent memories."""
 
 _WRITTEN = Prepared(
     select(Memory.id, Memory.created_at).where(
@@ -31,13 +31,13 @@ _WRITTEN = Prepared(
 
 
 class Recency(NamedTuple):
-    """How much less a memory's being new counts with its age."""
+    """The decay of a memory's recency with its age."""
 
     half_life: timedelta
     now: datetime
 
     def of(self, moment: datetime) -> float:
-        """1 for what was written just now, half as much with every half-life before."""
+        """1 for a memory written just now, half as much for each half-life of age."""
         return float(0.5 ** max((self.now - moment) / self.half_life, 0.0))
 
 
@@ -47,12 +47,12 @@ def dated(
     times: Sequence[Period],
     recency: Recency | None = None,
 ) -> list[Fused]:
-    """The hits with what their times add, best first; equal scores keep their order.
+    """Adds the scores for times to the hits, best first. Equal scores keep their order.
 
         score = score + THEN · max over the times of closeness + FRESH · 0.5 ^ (age / half-life)
 
-    the last only with `recency`, and all divided by the best of these scores if that is above 1. What was not found
-    gains nothing: a time alone tells nothing of what is meant.
+    The last term applies only with `recency`. All scores are divided by the best one if that is above 1. Hits with a
+    score of 0 gain nothing: a time alone does not make a memory relevant.
     """
     raised = []
     for hit in ranked:
@@ -67,5 +67,5 @@ def dated(
 
 
 async def moments(tx: Tx, user: UUID, ids: Sequence[UUID]) -> dict[UUID, datetime]:
-    """When a user's memories were written, as far as they are there."""
+    """The creation times of those of a user's memories that exist."""
     return dict(await _WRITTEN.rows(tx, {"user": user, "ids": list(ids)}))

@@ -1,7 +1,7 @@
 """The second stage of a search: a model that reads the question together with each of the best memories.
 
-Off by default. It is another server's work, so it may be away, slow or wrong: then the order of the first stage stands,
-and the answer says so. Only what the caller may read is sent, and it was logged as read before.
+Off by default. It runs on another server, which may be down, slow or wrong. The order of the first stage then stands,
+and the answer says so. Only memories that the caller may read are sent, and they were logged as read before.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ log = logging.getLogger(__name__)
 NO_RERANKER = "In the order of the first stage (reranker unavailable)"
 
 LONGEST = 4_000
-"""Characters of a memory that are sent: models of this kind read 512 tokens, few more than 2,000."""
+"""The number of characters of a memory that are sent: such models read 512 tokens, few of them more than 2,000."""
 
 _ANSWER = 1_000_000
-"""Bytes of an answer at most."""
+"""The maximum size of an answer in bytes."""
 
 
 _FARTHEST = 1e9
-"""No model says more than this; what does is no number, or infinite."""
+"""No model returns a larger score. Larger values are infinite or not numbers."""
 
 
 class RerankerUnavailable(Exception):
-    """It does not answer in time, or answers garbage. Its words hold nothing that is secret."""
+    """The reranker does not answer in time, or returns an invalid answer. The message contains no secret."""
 
 
 class Reranker(Protocol):
@@ -51,20 +51,20 @@ class Reranker(Protocol):
     weight: float
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text answers, on a scale of its own; higher is better.
+        """Scores how well each text answers, on the model's own scale; higher is better.
 
         Raises:
-            RerankerUnavailable: there is no such answer.
+            RerankerUnavailable: there is no valid answer.
         """
         ...
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Closes its connections."""
         ...
 
 
 def open_reranker(settings: RerankerSettings, egress: Egress) -> Reranker | None:
-    """The one that is configured, if any; nothing is sent yet.
+    """The configured reranker, or None. Sends nothing yet.
 
     Raises:
         SetupError: the address must not be reached.
@@ -73,11 +73,11 @@ def open_reranker(settings: RerankerSettings, egress: Egress) -> Reranker | None
 
 
 class HttpReranker:
-    """Asks a server's `/rerank`.
+    """Calls a server's `/rerank`.
 
-    `cohere` is the protocol of Cohere and Jina, which vLLM, the server of llama.cpp and LocalAI speak too; `tei` that
-    of Text Embeddings Inference. Either answer is understood in both: a list, or one under `results`, of an `index` and
-    a `relevance_score` or `score`.
+    `cohere` is the protocol of Cohere and Jina, also supported by vLLM, the llama.cpp server and LocalAI. `tei` is that
+    of Text Embeddings Inference. Both accept either answer: a list, or one under `results`, of an `index` and a
+    `relevance_score` or `score`.
     """
 
     def __init__(self, settings: RerankerSettings, egress: Egress) -> None:
@@ -99,7 +99,8 @@ class HttpReranker:
         self._breaker = CircuitBreaker("reranker", trips_on=RerankerUnavailable)
 
     async def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One score for each text, within the configured time; after repeated failures it is not asked for a while."""
+        """One score for each text, within the configured time. After repeated failures, the server is not called for a
+        while."""
         try:
             async with self._breaker.guard():
                 found = await self._asked(query, [text[:LONGEST] for text in texts])
@@ -114,7 +115,7 @@ class HttpReranker:
             raise
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Closes its connections."""
         await self._breaker.close()
         await self._client.aclose()
 
@@ -125,7 +126,7 @@ class HttpReranker:
         except TimeoutError:
             raise self._failed(f"no answer within {self._settings.timeout:g} s") from None
         except httpx.HTTPError as error:
-            # Only what kind of failure: words of others may quote the key.
+            # Only the kind of failure: the message of a library may quote the key.
             said = str(error) if isinstance(error, EgressRefused) else type(error).__name__
             raise self._failed(said) from None
         except (ValueError, RecursionError):
@@ -139,11 +140,11 @@ class HttpReranker:
         else:
             body |= {"documents": texts, "top_n": len(texts), "return_documents": False}
             body |= {"model": self._settings.model} if self._settings.model else {}
-        # Uncompressed, because a megabyte may unfold to a gigabyte.
+        # Uncompressed, because a megabyte may expand to a gigabyte.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Content-Type": "application/json"}
         if key := self._settings.api_key.get_secret_value():
             headers["Authorization"] = f"Bearer {key}"
-        # A lone surrogate, which JSON can carry, is escaped and does no harm.
+        # Lone surrogates, which JSON can contain, are escaped and do no harm.
         content = json.dumps(body).encode()
         async with self._client.stream("POST", self._url, content=content, headers=headers) as response:
             if response.status_code != 200:
@@ -176,20 +177,20 @@ class HttpReranker:
 
 
 class Reranked(NamedTuple):
-    """What the second stage made of the first: the hits in their new order, and what it said of each that it read."""
+    """The result of the second stage: the hits in their new order, and its score for each that it read."""
 
     hits: list[Fused]
     arms: Mapping[UUID, Arm]
 
 
 def reranked(hits: Sequence[Fused], scores: Sequence[float], weight: float, labelled: Iterable[UUID]) -> Reranked:
-    """The hits of the first stage, best first and not lowered yet, with the `scores` of the first of them.
+    """Blends the `scores` of the first hits into the hits of the first stage, which are best first and not lowered yet.
 
         score = (1 - weight) · score + weight · (said - min(said)) / (max(said) - min(said))
 
-    within 0 and 1, and what is `labelled` keeps its share of that. The ends are those of what is not labelled, or a
-    planted text could make all others look alike. What was not read has nothing of the second part, and so stays behind
-    what was.
+    The second part is limited to 0 and 1, and a `labelled` hit keeps its share of the sum. The ends are those of hits
+    that are not labelled; otherwise a planted text could make all others look alike. A hit that was not read gets
+    nothing from the second part, and so stays behind those that were.
     """
     said = dict(zip((hit.id for hit in hits), scores, strict=False))
     lowered = set(labelled)

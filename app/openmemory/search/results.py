@@ -1,4 +1,4 @@
-"""What a search has found so far, and whether that can be the answer."""
+"""The state of a running search, and the checks that decide whether it is complete."""
 
 from __future__ import annotations
 
@@ -14,52 +14,55 @@ from openmemory.search.lexical import LexicalHit
 
 @dataclass(slots=True)
 class Found:
-    """What a search has read back so far: rows that the caller may read by id, and every id that was `tried`.
+    """The rows that the caller may read, by id, and every id that was `tried`.
 
-    `fused` are the scores by id. What is labelled is known, and lowered, only when it has been read back.
+    `fused` contains the scores by id. Flagged memories are known, and ranked lower, only after they were read back.
     """
 
     limit: int
-    """How many are to be read."""
+    """The number of rows to read."""
     logged: bool = False
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)
     fused: dict[UUID, Fused] = field(default_factory=dict)
     rounds: dict[UUID, Round] = field(default_factory=dict)
-    """Which round the scores are from, where they are to be explained."""
+    """The round of each score, if scores are to be explained."""
 
     def ranked(self, hits: list[Fused], of: Round | None) -> None:
-        """Take what a round ranked. Scores are relative to the lists of a round, so those of the last one hold."""
+        """Adds the hits of a round. Scores are relative to the lists of a round, so those of the last round replace
+        earlier ones."""
         self.fused |= {hit.id: hit for hit in hits}
         if of is not None:
             self.rounds |= dict.fromkeys((hit.id for hit in hits), of)
 
     def best(self) -> list[Fused]:
-        """The best of what was read back, by the scores that they end up with, in order."""
+        """The best of the rows that were read back, in the order of their final scores."""
         hits = [self.fused[id_].lowered() if LABEL in row.labels else self.fused[id_] for id_, row in self.rows.items()]
         return sorted(hits, key=lambda hit: -hit.score)[: self.limit]
 
     def lowered(self) -> list[Fused]:
-        """Those of the best that were lowered."""
+        """Those of the best hits that were ranked lower."""
         if not any(LABEL in row.labels for row in self.rows.values()):
             return []
         return [hit for hit in self.best() if hit.penalty]
 
     def wanted(self, score: float) -> int:
-        """How many more may be among the best, if none has a higher score than this before it is lowered."""
+        """The number of further hits that may be among the best, if none of them scores above `score` before a
+        penalty."""
         return max(0, self.limit - len(self.rows)) + sum(hit.score < score for hit in self.lowered())
 
     @property
     def enough(self) -> bool:
-        """Whether there are as many as were asked for."""
+        """Returns True if the requested number of rows was read."""
         return len(self.rows) >= self.limit
 
     def doubtful(self, words: list[LexicalHit], *, cut: bool) -> bool:
-        """Whether lowered ones may be among the best only because they fill the lists; `cut`: more hold the words."""
+        """Returns True if flagged hits may be among the best only because they fill the lists. `cut`: more memories
+        match the words."""
         if not (lowered := self.lowered()):
             return False
         unlisted = 0.0
         if cut and (listed := [self.fused[hit.id] for hit in words if hit.id in self.fused]):
-            # What is not listed was not compared token by token, which takes a part of the words' share.
+            # Unlisted memories were not compared token by token, which takes a part of the words' share.
             unlisted = min(hit.lexical / hit.scale for hit in listed) * max(hit.scale for hit in listed)
         return len(lowered) == self.limit or lowered[-1].score < unlisted

@@ -28,20 +28,22 @@ def _none(values: list[Any]) -> bool:
 
 
 class Method(StrEnum):
-    """How an answer was found, from the best to the last resort."""
+    """The retrieval method of an answer, from the best to the last resort."""
 
     HYBRID = "hybrid"
     """By meaning and by words."""
     LEXICAL = "database_text"
     """By words only: the embedder or the vector index does not answer."""
     TIME = "time"
-    """By when it was written: the query holds nothing but a time."""
+    """By creation time: the query contains only a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """What to look for, and where. Empty means anywhere. Times bound `created_at`, both ends included; `filter` holds
-    besides."""
+    """The search text, and the filters. An empty filter matches everything.
+
+    Times limit `created_at`, both ends included. `filter` applies in addition.
+    """
 
     text: str
     limit: int | None = None
@@ -54,16 +56,18 @@ class SearchQuery:
     created_to: datetime | None = None
     filter: Node | None = None
     as_of: datetime | None = None
-    """Answer as if asked at this time; see `openmemory.search.as_of`."""
+    """Answers as of this time; see `openmemory.search.as_of`."""
     explain: bool = False
-    """Tell of every result why it has its score. What is ranked is then looked through beforehand for what the caller
-    may read, so that no rank tells of anything else."""
+    """Explains the score of each result. Candidates are then first limited to those that the caller may read, so that
+    ranks reveal nothing about other memories."""
 
 
 @dataclass(slots=True)
 class ScoreParts:
-    """Why a result stands where it stands: its score is the sum of `dense`, `lexical`, `beside`, `thread`, `time`,
-    `late`, `recency` and `reranked`, less `penalty`. The last three are there only where they add something.
+    """The parts of a result's score.
+
+    The score is the sum of `dense`, `lexical`, `beside`, `thread`, `time`, `late`, `recency` and `reranked`, less
+    `penalty`. `late`, `recency` and `reranked` are present only if they add something.
     """
 
     dense: Annotated[float, Field(description="What the meaning contributes, 0 to 1.")]
@@ -97,7 +101,8 @@ class ScoreParts:
 
 @dataclass(slots=True)
 class SearchResult:
-    """One memory that was found. A plain dataclass: a search makes many, of values that the database has checked."""
+    """One memory that was found. A plain dataclass: a search creates many, from values that the database has
+    validated."""
 
     id: UUID
     memory: str
@@ -122,7 +127,7 @@ class SearchResult:
 
 @dataclass(slots=True)
 class SearchAnswer:
-    """What was found, and how."""
+    """The results, and how they were found."""
 
     results: list[SearchResult]
     search_method: Method

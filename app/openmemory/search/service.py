@@ -1,4 +1,5 @@
-"""Searching: candidates by meaning and by words, fused, read back through `readable_by`, and logged."""
+"""The search service: finds candidates by meaning and by words, fuses them, reads them back through `readable_by`, and
+logs the access."""
 
 from __future__ import annotations
 
@@ -41,20 +42,20 @@ from openmemory.search.time_only import written
 log = logging.getLogger(__name__)
 
 SPARE = 5
-"""Candidates that are read back beyond the limit at first, for those that the caller may not read."""
+"""Extra candidates in the first read-back, in place of those that the caller may not read."""
 
 WIDENING = 4
-"""How many times more candidates are asked for while the caller may read too few of those that were found."""
+"""The factor by which the number of candidates grows while the caller may read too few of those found."""
 
 MANY_WORDS = f"The query is long: at most its {SLOTS[-1]} rarest words are looked for"
 MANY_TIMES = f"The query names many times: only the first {periods.MOST} words for a time are read"
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-"""The earliest time as of which a search may be answered."""
+"""The earliest time that `as_of` accepts."""
 
 FLOOD = 500
-"""Candidates beyond which no more are asked for because labelled memories fill the lists: who plants a memory must not
-make every search read everything."""
+"""The candidate count above which flagged memories in the lists no longer widen the search. Otherwise an attacker who
+plants memories could make every search read everything."""
 
 
 class Search:
@@ -74,15 +75,15 @@ class Search:
         self._rates = rates
         self._means = Means(database, spaces, settings, Rulebook())
         self.answered: Counter[tuple[Method, str | None]] = Counter()
-        """Answers since the start, by method and note."""
+        """The number of answers since the start, by method and note."""
 
     async def search(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
-        """The memories nearest to the query that the caller may read, best first, each access logged.
+        """Returns the memories nearest to the query that the caller may read, best first, and logs each access.
 
-        A caller who may read k relevant memories gets k of them, however many others had to be passed over. One that
-        is labelled as giving orders to assistants is put lower, and displaces no better one. Without the embedder or
-        the index the answer comes from text search, and says so. A query that holds nothing but a time is answered
-        with what was written then, newest first.
+        A caller who may read k relevant memories gets k of them, no matter how many others are skipped. A memory that
+        is flagged as a prompt injection ranks lower and does not displace a better one. Without the embedder or the
+        index, the answer comes from text search and says so. A query that contains only a time returns the memories
+        written then, newest first.
 
         Raises:
             Invalid: the query or a filter cannot be used.
@@ -147,8 +148,8 @@ class Search:
         return answer
 
     async def _read_again(self, query: SearchQuery, found: Found) -> tuple[Reranked, str | None]:
-        """The best of what was found in the order of the second stage, if there is one that answers; else in the first
-        one's, and why."""
+        """The best hits in the order of the reranker if there is one and it answers. Otherwise the hits in their
+        original order, and the reason."""
         hits, reranker = found.best(), self._reranker
         if reranker is None or not hits:
             return Reranked(hits, {}), None
@@ -164,7 +165,7 @@ class Search:
     def _answer(
         self, found: Found, method: Method, best: Sequence[Fused], arms: Mapping[UUID, Arm] | None = None
     ) -> SearchAnswer:
-        """These hits with what was read of them, and with their explanations if there are some."""
+        """Builds the answer from the hits and the rows read for them, with explanations if there are any."""
         results = []
         for hit in best:
             results.append(_result(found.rows[hit.id], hit))
@@ -173,13 +174,16 @@ class Search:
         return SearchAnswer(results, method, conflicts=conflicts(results))
 
     async def _log(self, caller: Caller, method: Method) -> None:
-        """Note a search that read nothing: one that did has noted it where it read."""
+        """Logs a search that read nothing. A search that read something was logged with the read."""
         async with self._database.statement() as tx:
             await audit_log.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
 
     async def _then(self, caller: Caller, query: SearchQuery, times: list[Period], limit: int) -> SearchAnswer | None:
-        """What was written at a time, newest first. All of it is as near to the question: no arm is asked. None if
-        nothing was: a memory may still tell of that time in its words."""
+        """Returns the memories written at a time, newest first, or None if there are none.
+
+        All of them match the question equally well, so no retrieval arm runs. If there are none, a memory may still
+        mention that time in its text.
+        """
         async with self._database.statement() as tx:
             some = await written(tx, caller, query, times, limit)
         if not some:
@@ -200,7 +204,7 @@ class Search:
     async def _read(
         self, caller: Caller, query: SearchQuery, ranked: list[Fused], method: Method, found: Found
     ) -> None:
-        """Read hits that were not tried yet back, best first, until none of the rest can be among the best."""
+        """Reads back hits that were not tried yet, best first, until none of the rest can be among the best."""
         hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
         start, count = 0, found.limit + SPARE
         while start < len(hits) and (wanted := found.wanted(hits[start][1])):
@@ -210,7 +214,7 @@ class Search:
             if query.as_of is not None:
                 rows = await asyncio.to_thread(self._labelled, rows)
             found.rows |= {row.id: row for row in rows}
-            # The statement stopped at the last of as many as it was asked for.
+            # The statement stopped as soon as it had the requested number of rows.
             tried = rows[-1].position if len(rows) == wanted else len(some)
             found.tried.update(id_ for id_, _ in some[:tried])
             start, count = start + tried, len(hits)
@@ -223,7 +227,7 @@ class Search:
             return await readback(tx, caller, query, some, limit=limit, method=method)
 
     def _labelled(self, rows: Sequence[Any]) -> list[Any]:
-        """Rows with labels of texts that may be earlier ones: those that are stored are of today's."""
+        """Labels rows whose text may be an earlier version. The stored labels belong to the current text."""
         if self._settings.capture.injection == "store":
             return [row._replace(labels=[]) for row in rows]
         orders = (instructs(row.content) or anywhere(row.metadata_) for row in rows)
@@ -239,7 +243,7 @@ class Search:
 
 
 def _unranked(query: SearchQuery, times: Sequence[Period] = ()) -> AnswerExplanation:
-    """What there is to say of an answer for which no arm was asked."""
+    """The explanation of an answer for which no retrieval arm ran."""
     return AnswerExplanation(
         embedded=None,
         left_out=[],
@@ -253,7 +257,7 @@ def _unranked(query: SearchQuery, times: Sequence[Period] = ()) -> AnswerExplana
 
 
 def _earlier(query: SearchQuery, as_of: datetime) -> SearchQuery:
-    """A query that is answered as of a time looks at nothing that was written later."""
+    """Limits a query with `as_of` to memories created no later than that time."""
     as_of = as_of.replace(tzinfo=UTC) if as_of.tzinfo is None else as_of
     if not EARLIEST <= as_of <= datetime.now(UTC):
         raise Invalid("as_of", "must lie between 1970 and now")
@@ -263,7 +267,7 @@ def _earlier(query: SearchQuery, as_of: datetime) -> SearchQuery:
 
 
 def _result(row: Any, hit: Fused) -> SearchResult:
-    """A row read back as a result. The database has checked it already."""
+    """Converts a row that was read back to a result. The database has already validated it."""
     return SearchResult(
         id=row.id,
         memory=row.content,

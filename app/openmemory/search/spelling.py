@@ -1,5 +1,5 @@
-"""What is read in a query before PostgreSQL reads it: phrases in quotes, how many lexemes it may have, and which words
-a misspelt one may mean. Pure."""
+"""Analyses a query before PostgreSQL does: quoted phrases, the maximum number of lexemes, and corrections of misspelt
+words. Has no side effects."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 SHORTEST = 5
-"""Letters of the shortest word that is taken for a misspelt one: shorter ones are like too many others."""
+"""The minimum length of a word that may be misspelt. Shorter words are similar to too many others."""
 
 LONGEST = 32
-"""Letters of the longest: longer runs of letters are no words, or are written without spaces."""
+"""The maximum length of such a word. Longer runs of letters are not words, or are written without spaces."""
 
 MOST_PHRASES = 4
-"""Phrases of a query that are heeded."""
+"""The maximum number of phrases in a query; others are ignored."""
 
 _STOP_WORDS = """
 a about after all am an and any are as at be been before but by can did do does for from had has have he her him his
@@ -22,7 +22,7 @@ how i if in is it its me more my no not of on or our out over she should so some
 these they this to under up was we were what when where which who why will with you your
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Words of which English makes no lexeme, those that questions are full of: they need no slot of a statement."""
+"""English stop words, the most common ones in questions. They produce no lexeme and need no slot of a statement."""
 
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»')
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -32,34 +32,36 @@ _ADDED_BY_DATE = 5
 
 
 def quoted(query: str) -> list[str]:
-    """The phrases that stand in double quotes, of two words and more."""
+    """The phrases of at least two words in double quotes."""
     found = (next(filter(None, groups)) for groups in _QUOTED.findall(query))
     return [phrase for phrase in found if len(_PIECE.findall(phrase)) > 1 or _UNSPACED.search(phrase)][:MOST_PHRASES]
 
 
 def lexemes(query: str) -> int:
-    """How many lexemes a query has at most: its words but for stop words, their parts, and what is added to them."""
+    """The maximum number of lexemes of a query: its words without stop words, their parts, and what is added to
+    them."""
     count = 0
     for token in query.split():
         pieces = _PIECE.findall(token)
         count += sum(piece.lower() not in STOP_WORDS for piece in pieces)
-        # As a whole; of a version also the first two numbers.
+        # The token as a whole; for a version, also its first two numbers.
         count += (len(pieces) > 1) + (len(pieces) > 2) + ("+" in token or "#" in token)
         count += 0 if token.isascii() else len(pieces) + len(_UNSPACED.findall(token))
     return count + _ADDED_BY_DATE * len(_DATE.findall(query))
 
 
 def unknown(query: str) -> list[str]:
-    """The words of a query that may be misspelt if no memory holds them."""
+    """The words of a query that may be misspelt if no memory contains them."""
     words = dict.fromkeys(word.lower() for word in re.findall(r"[^\W\d_]+", query))
     return [word for word in words if SHORTEST <= len(word) <= LONGEST and word not in STOP_WORDS]
 
 
 def meant(candidates: Iterable[tuple[str, str, str, int]]) -> list[str]:
-    """For each word the lexemes that are nearest to it: (word, its lexeme, another lexeme, memories that hold that).
+    """The nearest lexeme for each word. The candidates are (word, its lexeme, another lexeme, memories that contain
+    that).
 
-    One slip is forgiven, two in words of eight letters and more: a letter too many, missing, wrong, or two swapped. The
-    first letter is right. Of lexemes that are equally near, the one in most memories.
+    One error is allowed, two in words of eight letters or more: an extra, missing or wrong letter, or two swapped
+    letters. The first letter must match. Of equally near lexemes, the one in most memories is chosen.
     """
     near: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for word, said, other, memories in candidates:
@@ -70,7 +72,7 @@ def meant(candidates: Iterable[tuple[str, str, str, int]]) -> list[str]:
 
 
 def _distance(one: str, other: str) -> int:
-    """Optimal string alignment: Levenshtein's distance where two swapped neighbours are one slip."""
+    """Optimal string alignment: Levenshtein's distance, with a swap of two neighbours as one error."""
     before: list[int] = []
     last = list(range(len(other) + 1))
     for i, a in enumerate(one, 1):

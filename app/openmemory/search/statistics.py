@@ -1,9 +1,9 @@
-"""Document frequencies of large scopes, so that common words need not be counted while somebody waits.
+"""Document frequencies of large scopes, so that a search need not count common words.
 
-A scope is all of a user's active memories (namespace '') or those of one namespace. For each scope of `LARGE` memories
-or more `lexical_statistics` holds a row per term that at least one memory in a thousand holds, and one row for the
-empty term with the scope's totals. A term without a row is rare, a scope without rows is small: the search counts
-those itself. The figures may lag behind the memories; they only weigh words, and never decide what exists.
+A scope is all active memories of a user (namespace '') or those of one namespace. For each scope of at least `LARGE`
+memories, `lexical_statistics` contains one row per term that at least one memory in a thousand contains, and one row
+for the empty term with the scope's totals. A term without a row is rare, and a scope without rows is small: the search
+counts those itself. The figures may lag behind the memories. They only weigh words, and never decide what exists.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from sqlalchemy import String, Uuid, bindparam, text
 from openmemory.database.engine import Tx
 
 LARGE = 2_000
-"""Active memories from which on a scope has statistics."""
+"""The minimum number of active memories in a scope with statistics."""
 RARE = 0.001
-"""A term that a smaller share of a scope's memories holds has no row, nor has one in fewer than ten memories."""
+"""A term in a smaller share of a scope's memories has no row. Neither has a term in fewer than ten memories."""
 DRIFT = 0.05
-"""Statistics are due when the number of memories has changed by more than this share."""
+"""Statistics are due if the number of memories has changed by more than this share."""
 
 _DUE = text(f"""
 select m.user_id from (
@@ -75,9 +75,9 @@ async def due(tx: Tx) -> list[UUID]:
 
 
 async def refresh(tx: Tx, user: UUID) -> int:
-    """Count the terms of a user's large scopes again; how many rows were written. About 2 s for 100,000 memories.
+    """Recounts the terms of a user's large scopes. Returns the number of written rows. About 2 s for 100,000 memories.
 
-    None are, while another process does it: two would wait for each other's rows, crosswise.
+    Writes nothing while another process does the same: the two could deadlock on each other's rows.
     """
     if not await tx.scalar(_ALONE, {"user": str(user)}):
         return 0

@@ -1,8 +1,8 @@
-"""What a thread tells of its memories: what answers a question often stands beside what repeats its words.
+"""Scores memories by their threads: the answer to a question often stands next to the memory that repeats its words.
 
-Somebody asks, somebody else answers; and a thread in which all words of a question fall is the one that it is about,
-even if no single memory holds them together. So a memory gains from its neighbours in its thread, by their scores, and
-from the words of the whole thread.
+In a conversation, one person asks and another answers. A thread that contains all words of a question is probably about
+it, even if no single memory contains them all. A memory therefore gains from its neighbours in its thread, by their
+scores, and from the words of the whole thread.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from openmemory.search.fusion import Fused, within_one
 from openmemory.search.lexical import LexicalHit, Thread
 
 BESIDE = (0.3, 0.15)
-"""Which share of its score a hit adds to those next to it, and to those after them."""
+"""The share of its score that a hit adds to the adjacent memories, and to those one step further."""
 
 THREAD = 0.5
-"""What the words of a whole thread add at most: to the memories of the thread that holds most of them."""
+"""The maximum that the words of a whole thread add. Memories of the thread that contains most of them get it."""
 
 HEARD = 15
-"""Hits, from the best on, that their neighbours gain from, and that gain from their threads."""
+"""The number of top hits that add to their neighbours and gain from their threads."""
 
 
 class Link(NamedTuple):
-    """A hit in a thread and one that stands `step` memories from it there; without a neighbour `step` is 0."""
+    """A hit in a thread and a memory `step` positions away from it there. Without a neighbour, `step` is 0."""
 
     hit: UUID
     thread: Thread
@@ -61,12 +61,12 @@ class Link(NamedTuple):
 
 
 def heard(ranked: Sequence[Fused], links: Iterable[Link], words: Iterable[LexicalHit]) -> list[Fused]:
-    """The hits and their neighbours, with what their threads add, best first; equal scores keep their order.
+    """The hits and their neighbours with the scores from their threads, best first. Equal scores keep their order.
 
         score = fused + Σ over neighbours of BESIDE[distance - 1] · their fused + THREAD · together / max(together)
 
-    and all divided by the best of these scores if that is above 1. What is labelled as giving orders adds what it keeps
-    of its score. Neighbours that neither arm found come in with what is added alone.
+    All scores are then divided by the best one if that is above 1. A hit that is flagged as a prompt injection adds
+    only what it keeps of its score. A neighbour that neither retrieval arm found has only the added score.
     """
     known = {hit.id: hit for hit in ranked}
     thread_of: dict[UUID, Thread] = {}
@@ -93,13 +93,13 @@ def heard(ranked: Sequence[Fused], links: Iterable[Link], words: Iterable[Lexica
 
 
 async def links(tx: Tx, caller: Caller, hits: Sequence[UUID]) -> list[Link]:
-    """The neighbours of those hits that stand in a thread, as far as the caller may read both."""
+    """Returns the thread neighbours of the hits. The caller must be able to read both."""
     rows = await _links(caller.owner, caller.default).rows(tx, {**caller.parameters, "hits": array_of(hits)})
     return [link(row) for row in rows]
 
 
 def link(row: Sequence[Any]) -> Link:
-    """A row of `linked`."""
+    """Converts a row of `linked` to a `Link`."""
     hit, namespace, thread, labels, neighbour, step = row
     return Link(hit, Thread(namespace, thread), LABEL in labels, neighbour, step or 0)
 
@@ -110,7 +110,7 @@ def _links(owner: bool, default: Default) -> Prepared:
 
 
 def linked(owner: bool, default: Default) -> Select[Any]:
-    """The columns of `Link`, with namespace and thread apart and the labels, of what is bound as `hits`."""
+    """Selects the columns of `Link` for the ids bound as `hits`, with namespace and thread separate, and the labels."""
     caller = Caller.anyone(owner=owner, default=default)
     hits = (
         func.unnest(cast(bindparam("hits", type_=Text), ARRAY(Uuid)))
@@ -128,7 +128,7 @@ def linked(owner: bool, default: Default) -> Select[Any]:
 
 
 def _near(caller: Caller, backwards: bool) -> Select[Any]:
-    """Those just before a memory of a thread, or just after it, with their distances."""
+    """Selects the memories just before or just after a memory of a thread, with their distances."""
     other = aliased(Memory)
     here, there = tuple_(Memory.created_at, Memory.id), tuple_(other.created_at, other.id)
     order: list[Any] = [other.created_at, other.id]

@@ -1,4 +1,4 @@
-"""What was written at a time: the answer to a question that holds nothing else ("what happened last week?")."""
+"""Finds the memories written at a time, for questions that contain only a time ("what happened last week?")."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ _TIMES: Any = ARRAY(DateTime(timezone=True))
 
 
 class Written(NamedTuple):
-    """A memory, and when it was written."""
+    """A memory and its creation time."""
 
     id: UUID
     at: datetime
 
 
 async def written(tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int) -> list[Written]:
-    """What was written at one of the times, meets the query's filters and may be read by the caller, newest first, at
-    most `limit`. What is labelled as giving orders comes last, however new: it displaces nothing."""
+    """The memories written at one of the times that match the filters and that the caller may read, newest first, at
+    most `limit`.
+
+    Flagged prompt injections come last, no matter how new, and displace nothing.
+    """
     plain = await _written(tx, caller, query, times, limit, labelled=False)
     if len(plain) == limit:
         return plain
@@ -62,7 +65,7 @@ async def _written(
 
 @by_shape
 def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Prepared:
-    """The newest of each time, which an index gives in that order."""
+    """The newest memories of each time, in the order of an index."""
     caller = Caller.anyone(owner=owner, default=default)
     when = DateTime(timezone=True)
     times = (

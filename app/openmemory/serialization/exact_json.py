@@ -1,7 +1,7 @@
-"""JSON with every number as it was written, whether or not 64 bits hold it.
+"""JSON that preserves every number exactly as written, even if it exceeds 64 bits.
 
-orjson makes a rounded float of a longer whole number without a word, and PostgreSQL writes 1e30 as a whole number of 31
-digits. Here whole numbers stay whole and exact, and floats stay floats. What has no such number takes orjson's way.
+orjson silently turns a longer integer into a rounded float, and PostgreSQL writes 1e30 as an integer of 31 digits. Here
+integers stay exact integers and floats stay floats. Documents without such numbers use orjson's fast path.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import orjson
 
 _DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _LONG = b"0" * 19
-"""What a number has in it that 64 bits may not hold, all digits taken for one; those of up to 18 digits they do."""
+"""Part of any number that may exceed 64 bits, with all digits mapped to 0. Up to 18 digits always fit."""
 _POWER = re.compile(r'"(?:[^"\\]|\\.)*+"|-?[0-9.]+e\+[0-9]+')
 
 
 def has_long_number(raw: bytes) -> bool:
-    """Whether a number, or a text, in it has more digits than orjson is to be trusted with."""
-    # Ten times as fast as a regular expression, which looks at every byte by itself.
+    """Returns True if `raw` contains more consecutive digits, in a number or a text, than orjson handles safely."""
+    # Ten times as fast as a regular expression, which looks at every byte separately.
     return len(raw) >= len(_LONG) and _LONG in raw.translate(_DIGITS)
 
 
 def loads(raw: str | bytes) -> Any:
-    """The value that JSON says.
+    """Returns the value of a JSON document.
 
     Raises:
-        ValueError: it is no JSON, such as NaN, or has a whole number of more than 4,300 digits or a float over 1.8e308.
+        ValueError: it is not JSON (such as NaN), or has an integer of more than 4,300 digits or a float over 1.8e308.
     """
     if len(raw) < len(_LONG) or not has_long_number(raw.encode() if isinstance(raw, str) else raw):
         return orjson.loads(raw)
@@ -37,10 +37,10 @@ def loads(raw: str | bytes) -> Any:
 
 
 def dumps(value: Any, *, indented: bool = False) -> bytes:
-    """A value as JSON, compact or `indented` for people; keys must be strings, as JSON has them.
+    """Returns a value as JSON, compact or `indented` for people. Keys must be strings, as in JSON.
 
     Raises:
-        TypeError: it is none that JSON can say.
+        TypeError: JSON cannot represent it.
     """
     option = orjson.OPT_INDENT_2 if indented else None
     try:
@@ -59,17 +59,18 @@ def dumps(value: Any, *, indented: bool = False) -> bytes:
 
 
 def for_jsonb(value: Any) -> str:
-    """The same for PostgreSQL, which keeps the point of a float as long as it is written without an exponent.
+    """Like `dumps`, for PostgreSQL, which keeps the decimal point of a float only if it is written without an exponent.
 
     Raises:
-        TypeError: it is none that JSON can say.
+        TypeError: JSON cannot represent it.
     """
     text = dumps(value).decode()
     return _POWER.sub(_written_out, text) if "e+" in text else text
 
 
 def finite(value: Any) -> tuple[Any, int]:
-    """A value with null for every number in it that JSON cannot say, and how many those were; the same one if none."""
+    """Returns the value with null for every number that JSON cannot represent, and their count. Without such numbers
+    it returns the same object."""
     if isinstance(value, float):
         return (value, 0) if math.isfinite(value) else (None, 1)
     if isinstance(value, list):
@@ -84,10 +85,10 @@ def finite(value: Any) -> tuple[Any, int]:
 
 
 def _finite_float(text: str) -> float:
-    """The number that a text in JSON says, for decoders that would make infinity of it.
+    """Parses a JSON number as a float, for decoders that would otherwise return infinity.
 
     Raises:
-        ValueError: no float is that large.
+        ValueError: the number is too large for a float.
     """
     number = float(text)
     if not math.isfinite(number):
@@ -96,7 +97,7 @@ def _finite_float(text: str) -> float:
 
 
 def no_number(name: str) -> NoReturn:
-    """What the standard library's decoder is to do with NaN and infinity, which it would take.
+    """Rejects NaN and infinity, which the standard library's decoder would accept.
 
     Raises:
         ValueError: always.
@@ -110,7 +111,7 @@ def _written_out(found: re.Match[str]) -> str:
         return token
     mantissa, _, power = token.partition("e+")
     whole, _, fraction = mantissa.partition(".")
-    return f"{whole}{fraction.ljust(int(power), '0')}.0"  # from 1e16 on, so that no digit stands behind the point
+    return f"{whole}{fraction.ljust(int(power), '0')}.0"  # from 1e16 on, so no digit remains after the point
 
 
 def _has_long_integer(value: Any) -> bool:
@@ -127,5 +128,5 @@ def _has_long_integer(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """What orjson writes and the standard library does not: ids, times."""
+    """Converts values that orjson serializes and the standard library does not: ids, times."""
     return orjson.loads(orjson.dumps(value))

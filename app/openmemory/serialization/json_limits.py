@@ -1,4 +1,4 @@
-"""How many JSON values a body has, before any of them is made: eight MB of `{},` become 170 MB of Python objects."""
+"""JSON limits: counts the values of a body before parsing it, as 8 MB of `{},` become 170 MB of Python objects."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _STRING_OR_MARK = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
 
 
 def more_than(limit: int, body: bytes) -> bool:
-    """Whether a body has more values than that, keys of objects not counted.
+    """Returns True if a body has more than `limit` values, not counting the keys of objects.
 
-    A value is the first one, or it follows an opening bracket or a comma; those within strings are told apart only when
-    there are too many in all. What is no JSON is found out by whoever reads it.
+    A value is either the first one or follows an opening bracket or a comma. Brackets and commas within strings
+    are excluded only if the total exceeds the limit. Invalid JSON is detected by the parser later.
     """
     if len(body) <= limit or body.count(b",") + body.count(b"[") + body.count(b"{") < limit:
         return False
@@ -21,7 +21,7 @@ def more_than(limit: int, body: bytes) -> bool:
             strings += 1
         else:
             values += 1
-        # In JSON each string is a value or the key of one.
+        # In JSON every string is a value or the key of one.
         if values >= limit or strings > 2 * limit:
             return True
     return False

@@ -1,4 +1,4 @@
-"""Times as the OpenMemory contract writes them: epoch seconds here, naive ISO there."""
+"""Times in the formats of the OpenMemory contract: epoch seconds in some places, naive ISO in others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def naive_iso(moment: datetime) -> str:
-    """A time as OpenMemory wrote it: UTC, ISO 8601, no offset. Its page appends the Z itself."""
+    """Returns a time as OpenMemory wrote it: UTC, ISO 8601, no offset. Its web page appends the Z itself."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat()
 
 
 def epoch_seconds(moment: datetime) -> int:
-    """Whole seconds since 1970, rounded down: exact, where a float of the year 9999 would round up into the next."""
+    """Returns whole seconds since 1970, rounded down. Exact: a float of the year 9999 would round up into the next."""
     return (moment - _EPOCH) // timedelta(seconds=1)
 
 

@@ -18,7 +18,7 @@ from openmemory.telemetry.exposition import Metrics
 
 
 def create_app(services: Services) -> FastAPI:
-    """Every door over one set of services. The services are opened and closed by whoever calls this."""
+    """Returns the application with all endpoints over one set of services. The caller opens and closes the services."""
     metrics = Metrics(services)
     authenticator = Authenticator(
         services.settings,

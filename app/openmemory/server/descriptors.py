@@ -1,4 +1,4 @@
-"""How many files and sockets this process may have open."""
+"""Limits how many files and sockets this process may have open."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 log = logging.getLogger(__name__)
 
 _OTHERS = 256
-"""Descriptors for everything that is no client: the index, both pools of PostgreSQL, providers, the log."""
+"""Descriptors for everything except clients: the index, both pools of PostgreSQL, providers, the log."""
 _FEWEST = 64
 
 
 def room_for(connections: int) -> int:
-    """Raise the limit of the process as far as it goes; how many of the connections then fit.
+    """Raises the limit of the process as far as possible and returns how many of the connections then fit.
 
-    Without a descriptor left, connections could not even be refused, and the stores could not open their files.
+    Without a free descriptor, connections could not even be refused, and the stores could not open their files.
     """
     if sys.platform == "win32":
         return connections
@@ -28,7 +28,7 @@ def room_for(connections: int) -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
             soft = raised
-        except (ValueError, OSError) as error:  # macOS has a lower limit than it tells
+        except (ValueError, OSError) as error:  # macOS has a lower limit than it reports
             log.debug("the limit of open files stays at %d: %s", soft, error)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return connections

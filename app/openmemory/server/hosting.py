@@ -1,4 +1,4 @@
-"""The built-in index for several processes: the one that owns the data folder serves it to its workers."""
+"""The built-in index for several processes: the owner of the data folder serves it to its workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _PURPOSE = "-index"
 
 @asynccontextmanager
 async def hosted_index(stores: Stores) -> AsyncIterator[Stores]:
-    """Serve the index of the data folder on a private unix socket while the block runs; the stores, which name it."""
+    """Serves the index of the data folder on a private unix socket while the block runs. Yields the stores, which name
+    the socket."""
     from openmemory.index.engine.rest_api import Front
 
     front = Front(stores.folder / INDEX_FOLDER)
@@ -50,7 +51,7 @@ def _socket_folder(data_folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _listening(path: Path) -> Iterator[socket.socket]:
-    path.unlink(missing_ok=True)  # of an owner that was killed
+    path.unlink(missing_ok=True)  # left by an owner that was killed
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as opened:
         opened.bind(str(path))
         path.chmod(0o600)

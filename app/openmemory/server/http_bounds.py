@@ -1,6 +1,6 @@
-"""The public server's HTTP protocol: uvicorn's, with bounds on what a client may send, hold open and leave unread.
+"""The public server's HTTP protocol: uvicorn's, with limits on what a client may send, hold open and leave unread.
 
-Here rather than in the application, which sees a request only when its head is complete and an answer only until the
+The limits are here because the application sees a request only when its head is complete, and an answer only until the
 transport has it. A request that comes in one piece starts no timer.
 """
 
@@ -21,22 +21,24 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 log = logging.getLogger(__name__)
 
 TARGET = 8 * 1024
-"""Bytes of a request target: path and query."""
+"""The maximum bytes of a request target: path and query."""
 HEAD = 32 * 1024
-"""Bytes of a request's head: its target and headers."""
+"""The maximum bytes of a request's head: its target and headers."""
 HEADERS = 100
 
 _PIPELINED = 32
-"""Requests of one connection that wait for the answer to an earlier one. Few clients send even a second one."""
+"""The maximum number of requests on one connection that wait for an earlier answer. Few clients send even a second one.
+"""
 _SLOWEST = 1024
-"""Bytes per second below which a transfer counts as held up: slower than any network that people still use."""
+"""Bytes per second below which a transfer counts as stalled: slower than any network still in use."""
 _LINGER_SECONDS, _LINGER_BYTES = 2.0, 1024 * 1024
-"""How long, and how much, is still read and dropped after a refusal: closing on unread bytes would take it back."""
+"""Seconds and bytes for which input is still read and dropped after a refusal. Closing with unread bytes would take the
+refusal back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a connection may take: seconds for a head, a body and an unread answer; connections of the process."""
+    """The limits of a connection: seconds for a head, a body and an unread answer; and connections of the process."""
 
     header_timeout: float
     body_timeout: float
@@ -45,12 +47,12 @@ class Bounds:
 
 
 _Part = Literal["start", "head", "body"]
-"""What has to come next of a request: its first byte, more of its head, or more of its body."""
+"""The next expected part of a request: its first byte, more of its head, or more of its body."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """An answer without the application, in the shape of all failures; the connection ends with it."""
+    """An error response sent without the application, in the common format. The connection ends with it."""
 
     status: int
     code: str
@@ -73,7 +75,7 @@ class _Refusal:
 
 
 class _Refused(Exception):
-    """Ends the parsing of a request that was refused."""
+    """Stops the parsing of a refused request."""
 
 
 _NOT_HTTP = _Refusal(400, "bad_request", "This is not a valid HTTP/1.1 request.")
@@ -87,7 +89,7 @@ _TARGET = _Refusal(400, "bad_request", "The request target must be a path, or na
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. `bounded` makes the class that a server takes."""
+    """One connection. `bounded` creates the class that a server takes."""
 
     bounds: Bounds
 
@@ -109,7 +111,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Wait for a head; refuse a connection that is one too many."""
+        """Waits for a head, or refuses the connection if there are too many."""
         super().connection_made(transport)  # type: ignore[arg-type]
         if len(self.connections) > self.bounds.connections:
             self._refuse(
@@ -125,16 +127,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything, and tell the request that is being answered."""
+        """Stops the timers and notifies the request that is being answered."""
         for timer in (self._reading, self._writing):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
-        # uvicorn tells only the last of pipelined requests; an event stream before it would never end.
+        # uvicorn notifies only the last of pipelined requests; an event stream before it would never end.
         _disconnect(self._answering)
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sends."""
+        """Handles data from the client."""
         if self._over:
             self._dropped += len(data)
             if self._dropped > _LINGER_BYTES:
@@ -153,8 +155,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(self._refusal or _NOT_HTTP)
             return
         if self._part is not None:
-            # Of what came together with an older request, or with some of the body, it is not known how much belongs to
-            # the head, or to the trailers. Neither are told of before they are complete.
+            # If data came together with an older request, or with part of the body, it is unknown how much of it
+            # belongs to the head or to the trailers. The parser reports both only when they are complete.
             moved = self._body != body if self._part == "body" else self._messages - before > alone
             self._unparsed = 0 if moved else self._unparsed + len(data)
             if self._unparsed > HEAD:
@@ -164,22 +166,22 @@ class BoundedProtocol(HttpToolsProtocol):
         self._await()
 
     def on_message_begin(self) -> None:
-        """Begin to count."""
+        """Starts to count."""
         super().on_message_begin()
         self._messages += 1
         self._part = "head"
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take one header. The blanks around its value are not part of it (RFC 9110, section 5.5)."""
+        """Adds one header. The blanks around its value are not part of it (RFC 9110, section 5.5)."""
         super().on_header(name, value.strip(b" \t"))
 
     def on_headers_complete(self) -> None:
-        """Hand the request to the application."""
+        """Checks the head and passes the request to the application."""
         if len(self.url) > TARGET:
             self._stop(_LONG_TARGET)
         if len(self.headers) > HEADERS:
             self._stop(_MANY_HEADERS)
-        # Only what came in a large piece has to be counted.
+        # Counting is needed only if a large piece came in.
         if self._unparsed + self._piece > HEAD and self._length() > HEAD:
             self._stop(_LONG_HEAD)
         hosts = [value for name, value in self.headers if name == b"host"]
@@ -191,38 +193,38 @@ class BoundedProtocol(HttpToolsProtocol):
             self._stop(_NOT_HTTP)
         super().on_headers_complete()
         self._part, self._body, self._unparsed = "body", 0, 0
-        self.headers = []  # the application has the others; what comes behind the body is none
+        self.headers = []  # the application has these; what follows the body is not a header
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Handles a piece of the body."""
         self._body += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Nothing more has to come."""
+        """Expects nothing more."""
         super().on_message_complete()
         self._part, self._unparsed = None, 0
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as we write."""
+        """Watches a client that reads more slowly than we write."""
         super().pause_writing()
         self._watch_writing()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Stops watching a client that reads fast enough again."""
         super().resume_writing()
         if self._writing is not None and not self.transport.is_closing():
             self._writing.cancel()
             self._writing = None
 
     def on_response_complete(self) -> None:
-        """An answer is written; what the transport holds of it may still wait for the client."""
+        """Watches a closing connection: the transport may still hold part of the answer."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch_writing()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection that is idle."""
+        """Closes an idle connection."""
         super().timeout_keep_alive_handler()
         self._watch_writing()
 
@@ -231,7 +233,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _await(self) -> None:
-        """Keep a timer for what is still to come, and none if that is nothing."""
+        """Sets a timer for what is still expected, and none if nothing is."""
         wanted = None if self._part is None else (self._messages, self._part)
         if wanted == self._timed:
             return
@@ -252,12 +254,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._part != "body":
             seconds = self.bounds.header_timeout
             if self.cycle is not None and not self.cycle.response_complete:
-                self._wait(seconds)  # we may not have read on ourselves
+                self._wait(seconds)  # we may have paused reading ourselves
             elif self._part == "head":
                 detail = f"The headers did not come within {seconds:g} seconds (http.header_timeout)."
                 self._refuse(_Refusal(408, "request_timeout", detail))
             else:
-                self._end()  # nothing was asked
+                self._end()  # no request was begun
             return
         allowed = self.bounds.body_timeout + self._body / _SLOWEST
         left = self._since + allowed - self.loop.time()
@@ -275,7 +277,7 @@ class BoundedProtocol(HttpToolsProtocol):
         raise _Refused
 
     def _refuse(self, refusal: _Refusal) -> None:
-        """Answer in place of the application and close; after the answers to earlier requests, if they are not done."""
+        """Answers in place of the application and closes, after pending answers to earlier requests."""
         self._over = True
         self._part = None
         self._await()
@@ -283,10 +285,10 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         log.debug("refused: %s", refusal.detail)
         if cycle is not None and not cycle.response_complete and not cycle.more_body:
-            cycle.keep_alive = False  # whoever sent more behind it sees the connection end after its answer
+            cycle.keep_alive = False  # a client that sent more sees the connection end after this answer
             return
         if cycle is not None and cycle.more_body:
-            # It is this request whose body went wrong.
+            # The body of this request is the wrong one.
             if cycle.response_started or self.pipeline:
                 self._end()
                 return
@@ -307,7 +309,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._writing = self.loop.call_later(self.bounds.write_timeout, self._stalled)
 
     def _stalled(self) -> None:
-        """Go on if enough was read since the last look."""
+        """Continues if enough was read since the last check; otherwise aborts."""
         self._writing = None
         unread = self.transport.get_write_buffer_size()
         if self._unread - unread < _SLOWEST * self.bounds.write_timeout:
@@ -318,12 +320,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded(bounds: Bounds) -> type[BoundedProtocol]:
-    """The protocol with these bounds."""
+    """Returns the protocol with these limits."""
     return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds})
 
 
 def _names_host(target: bytes, hosts: list[bytes]) -> bool:
-    """Whether a target in absolute form, which goes before Host, names the same host."""
+    """Returns True if a target in absolute form, which takes precedence over Host, names the same host."""
     scheme, _, rest = target.partition(b"://")
     authority = rest.partition(b"/")[0].partition(b"?")[0]
     return scheme.lower() in (b"http", b"https") and [authority.lower()] == [host.lower() for host in hosts]

@@ -1,4 +1,4 @@
-"""The running service: one event loop, the stores, the application and the web server around each other."""
+"""The running service: one event loop with the stores, the application and the web server."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from openmemory.telemetry import logging as logs
 log = logging.getLogger(__name__)
 
 _PATIENCE_WITH_CLIENTS = 1
-"""Seconds that open requests get to finish. Server-sent events never do."""
+"""Seconds that open requests get to finish. Event streams never finish."""
 _YOUNG = 20_000
-"""New objects after which the collector looks through them. One search makes some thousands, so that Python's own 700
-would mean several looks in each: 3 % of its time."""
+"""New objects after which the garbage collector runs. One search creates some thousands, so Python's own 700 would mean
+several runs in each search: 3 % of its time."""
 
 
 def run(settings: Settings, sockets: list[socket]) -> None:
-    """Serve on the sockets until a signal.
+    """Serves on the sockets until a signal.
 
     Raises:
         SetupError: the stores cannot be opened as configured.
@@ -43,18 +43,18 @@ def run(settings: Settings, sockets: list[socket]) -> None:
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(settings, sockets))
-    except SystemExit:  # uvicorn's, with a code of its own, after it has logged why the application did not start
+    except SystemExit:  # raised by uvicorn, with its own code, after it has logged why the application did not start
         sys.exit(Exit.FAILED)
 
 
 def tell_inherited(settings: Settings) -> None:
-    """Log which variables of the old OpenMemory count, and which are set in vain."""
+    """Logs which variables of the old OpenMemory are used, and which have no effect."""
     for line in settings.inherited.lines():
         log.info("%s", line)
 
 
 def loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    """The event loop of the service; None for Python's own."""
+    """Returns the event loop of the service; None for Python's own."""
     if sys.platform == "win32":
         return None
     import uvloop
@@ -78,9 +78,9 @@ async def _serve(settings: Settings, sockets: list[socket]) -> None:
 async def serve_stores(
     settings: Settings, stores: Stores, sockets: list[socket], stopping: Stopping, ready: Callable[[], None]
 ) -> None:
-    """Serve what is stored on the sockets until told to stop; `ready` is called when requests are answered."""
+    """Serves the stores on the sockets until told to stop. Calls `ready` when requests are answered."""
     async with open_services(settings, stores=stores) as services:
-        # The application takes a second to import: in a thread, beside the model's and the index's opening.
+        # Importing the application takes a second, so a thread does it while the model and the index open.
         warming = asyncio.create_task(services.warm())
         app = (await asyncio.to_thread(_application))(services)
         logs.set_up(settings.log)  # again: the MCP SDK has installed a handler of its own
@@ -99,14 +99,14 @@ def _application() -> Callable[[Services], ASGIApp]:
 
 
 class _Server(Server):
-    """The web server; it tells when it is ready."""
+    """The web server. Calls `ready` when it is ready."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
 
     def stop(self) -> None:
-        """End in good order, soon."""
+        """Stops gracefully and soon."""
         self.should_exit = True
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
@@ -116,7 +116,7 @@ class _Server(Server):
 
 
 def settle() -> None:
-    """What exists now stays for good: the collector need not look at it again and again, 100 ms each time."""
+    """Exempts existing objects from garbage collection: they stay for good, and each pass over them takes 100 ms."""
     gc.enable()
     gc.collect()
     gc.freeze()
@@ -124,13 +124,13 @@ def settle() -> None:
 
 
 def _is_failure(record: logging.LogRecord) -> bool:
-    """False for what is said about event streams and jobs that stopping cuts off."""
+    """Returns False for log records about event streams and jobs that stopping cuts off."""
     cancelled = record.exc_info is not None and isinstance(record.exc_info[1], asyncio.CancelledError)
     return not cancelled and not str(record.msg).startswith("Cancel %s running task")
 
 
 def doors(settings: Settings, folder: Path, url: str) -> list[str]:
-    """What is told when the service is ready."""
+    """Returns the lines that are printed when the service is ready."""
     postgres = "PostgreSQL on a server" if settings.database.url.get_secret_value() else "PostgreSQL built in"
     qdrant = f"Qdrant at {settings.qdrant.url.rpartition('@')[2]}" if settings.qdrant.url else "Qdrant built in"
     workers = f", {settings.workers} workers" if settings.workers > 1 else ""
@@ -146,10 +146,10 @@ def doors(settings: Settings, folder: Path, url: str) -> list[str]:
 
 
 def say(lines: list[str]) -> None:
-    """Print for whoever still reads; the service outlives the reader of its output."""
+    """Prints the lines if anybody still reads them; the service outlives the reader of its output."""
     try:
         print("\n".join(lines), flush=True)
     except OSError:
-        # What is left in the buffer would fail again, and change the exit code, when the interpreter ends.
+        # Data left in the buffer would fail again when the interpreter ends, and change the exit code.
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The sockets that the service listens on: bound before anything else is opened, so that a taken port costs nothing."""
+"""The listening sockets, bound before anything else is opened, so that a taken port costs nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _Address = tuple[socket.AddressFamily, str]
 
 
 class PortTaken(SetupError):
-    """Another process listens there."""
+    """Raised when another process listens on the port."""
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets on every address of the host, all with the same port; port 0 takes a free one.
+    """Returns listening sockets on every address of the host, all with the same port; port 0 takes a free one.
 
     Connections that come before the service is ready wait in the backlog instead of being refused.
 
@@ -51,7 +51,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
 
 
 def url_of(host: str, sockets: Sequence[socket.socket]) -> str:
-    """Where clients on this machine reach the sockets."""
+    """Returns the URL under which clients on this machine reach the sockets."""
     port = sockets[0].getsockname()[1]
     host = _WILDCARDS.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -66,7 +66,7 @@ def _resolve(host: str) -> list[_Address]:
 
 
 def _open(family: socket.AddressFamily, address: str, port: int, *, only_v6: bool) -> socket.socket:
-    # By its protocol asyncio knows that Nagle's algorithm is to be off; with it an answer takes 40 ms more.
+    # The explicit protocol makes asyncio turn Nagle's algorithm off; with it an answer takes 40 ms longer.
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":

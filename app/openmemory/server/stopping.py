@@ -1,4 +1,4 @@
-"""What signals ask for: the first ends everything in good order, the next one at once."""
+"""Signal handling: the first signal stops the process gracefully, the next one at once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from contextlib import contextmanager
 log = logging.getLogger(__name__)
 
 PATIENCE = 4.5
-"""Seconds after which the process ends, whatever has not closed. Nothing that was acknowledged depends on closing."""
+"""Seconds after which the process ends, even if not everything has closed. Nothing that was acknowledged depends on
+closing."""
 _SAME_KEYSTROKE = 0.5
-"""Seconds within which signals count once: a terminal and a wrapper such as `uv run` both pass on one Ctrl-C."""
+"""Seconds within which signals count as one: a terminal and a wrapper such as `uv run` both pass on one Ctrl-C."""
 
 
 class Stopping:
-    """Make it in the task that is to end: until `end` says better, stopping cancels it."""
+    """Stops a task on a signal. Create it in that task: until `end` is called, stopping cancels the task."""
 
     def __init__(self) -> None:
         self.asked: float | None = None
@@ -30,10 +31,10 @@ class Stopping:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Obey signals while the block runs, and swallow the cancellation that one asked for."""
+        """Handles signals while the block runs, and suppresses the cancellation that a signal requested."""
         loop = asyncio.get_running_loop()
         numbers = [signal.SIGINT, signal.SIGTERM]
-        # Under nohup a closed terminal is to be ignored; else it is a reason to stop like the others.
+        # Under nohup a closed terminal is ignored; otherwise it stops the process like the other signals.
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             numbers.append(signal.SIGHUP)
         for number in numbers:
@@ -48,7 +49,7 @@ class Stopping:
                 loop.remove_signal_handler(number)
 
     def end(self, how: Callable[[], object], *, at_last: Callable[[], object] | None = None) -> None:
-        """From now on, stopping means to call `how`. `at_last` is called when the process ends without more ado."""
+        """Makes stopping call `how` from now on. `at_last` is called when the process is forced to end."""
         self._end, self._last = how, at_last
         if self.asked is not None:
             how()

@@ -1,4 +1,4 @@
-"""How every web server of ours is set up."""
+"""The configuration of our web servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from openmemory.server.http_bounds import Bounds, bounded
 
 
 def public(app: ASGIApp, settings: Settings, *, patience: int) -> uvicorn.Config:
-    """For clients of any kind: nobody holds the server up, and proxies are believed only if they are named."""
+    """Returns the configuration for clients of any kind: no client can hold the server up, and only named proxies are
+    trusted."""
     proxies = list(settings.http.trusted_proxies)
     bounds = Bounds(
         settings.http.header_timeout,
@@ -27,12 +28,12 @@ def public(app: ASGIApp, settings: Settings, *, patience: int) -> uvicorn.Config
 
 
 def private(app: ASGIApp, *, patience: int) -> uvicorn.Config:
-    """For our own processes."""
+    """Returns the configuration for our own processes."""
     return _quiet(app, patience, http="httptools", proxy_headers=False)
 
 
 def _quiet(app: ASGIApp, patience: int, **more: Any) -> uvicorn.Config:
-    """Quiet, and with `patience` seconds for open requests when it is to end."""
+    """Returns a configuration with little logging and `patience` seconds for open requests when the server stops."""
     return uvicorn.Config(
         app,
         log_config=None,
@@ -49,7 +50,7 @@ def _quiet(app: ASGIApp, patience: int, **more: Any) -> uvicorn.Config:
 
 
 class Server(uvicorn.Server):
-    """A web server that leaves signals to us."""
+    """A web server that does not handle signals itself."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

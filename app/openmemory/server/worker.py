@@ -1,4 +1,4 @@
-"""One of the processes of `openmemory serve --workers N`: serves on sockets and stores that its parent has opened."""
+"""A worker of `openmemory serve --workers N`: serves on sockets and stores that its parent has opened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STANDARD_INPUT = 0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a worker is told. `sockets` and `ready` are descriptors that it inherits."""
+    """The instructions for a worker. `sockets` and `ready` are descriptors that it inherits."""
 
     settings: Settings
     stores: Stores
@@ -38,11 +38,11 @@ class Order:
     ready: int
 
     def to_json(self) -> bytes:
-        """As one line, with the secrets: for a pipe, not for a log or an argument."""
+        """Returns one line that includes the secrets: for a pipe, not for a log or an argument."""
         stores = self.stores
         return json.dumps(
             {
-                # What is not set stays so: a default is nobody's wish.
+                # Unset fields stay unset: a default is nobody's choice.
                 "settings": _plain(self.settings.model_dump(exclude_unset=True)),
                 "folder": str(stores.folder),
                 "database": stores.database,
@@ -56,7 +56,7 @@ class Order:
 
     @classmethod
     def from_json(cls, line: bytes) -> Order:
-        """What `to_json` wrote."""
+        """Returns the instructions that `to_json` wrote."""
         told = json.loads(line)
         stores = Stores(
             folder=Path(told["folder"]),
@@ -70,7 +70,7 @@ class Order:
 
 
 def main() -> None:
-    """Serve until told to stop, or until the parent is gone."""
+    """Serves until told to stop, or until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to stop
     order = Order.from_json(_line())
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
@@ -82,7 +82,7 @@ def main() -> None:
     except OpenMemoryError as error:
         print(f"openmemory: {one_line(error)}", file=sys.stderr)
         sys.exit(exit_of(error))
-    except SystemExit:  # uvicorn's, with a code of its own, after it has logged why the application did not start
+    except SystemExit:  # raised by uvicorn, with its own code, after it has logged why the application did not start
         sys.exit(Exit.FAILED)
 
 
@@ -99,7 +99,8 @@ async def _serve(order: Order) -> None:
 
 
 def _line() -> bytes:
-    """The first line of standard input. Nothing is buffered: the buffer's lock would outlive a thread that reads."""
+    """Returns the first line of standard input. The read is unbuffered, because the lock of a buffer would outlive the
+    thread that reads."""
     found = b""
     while not found.endswith(b"\n"):
         more = os.read(_STANDARD_INPUT, 1 << 16)
@@ -110,7 +111,8 @@ def _line() -> bytes:
 
 
 def _end_with_parent() -> None:
-    """Standard input ends when the parent does. By then nobody would end this process if it hung."""
+    """Stops this process when standard input ends, which happens when the parent is gone. Then nobody would end this
+    process if it hung."""
     while os.read(_STANDARD_INPUT, 1):
         continue
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,7 +1,8 @@
-"""`openmemory serve --workers N`: one process owns the stores and the sockets, and keeps N others that serve.
+"""Runs `openmemory serve --workers N`: a parent process owns the stores and the sockets and keeps N workers that serve.
 
-The parent answers no request. It owns the data folder, runs the built-in stores, and hands its workers the listening
-sockets: the kernel gives each connection to one that is idle. A worker that dies is replaced; they end with the parent.
+The parent answers no request. It owns the data folder, runs the built-in stores, and passes the listening sockets to
+its workers: the kernel gives each connection to an idle one. A worker that dies is replaced; workers end with the
+parent.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from openmemory.telemetry import logging as logs
 log = logging.getLogger(__name__)
 
 _STABLE = 60.0
-"""Seconds of life after which a death is no longer counted as a failed restart."""
+"""Seconds after which the death of a worker no longer counts as a failed restart."""
 _LONGEST_PAUSE = 30.0
 _PATIENCE = 2.5
-"""Seconds that the workers get to stop; what the parent has to close needs the rest of its time."""
+"""Seconds that the workers get to stop. The parent needs the rest of its time to close its own resources."""
 
 
 def run(settings: Settings, sockets: list[socket]) -> None:
-    """Serve on the sockets with `settings.workers` processes until a signal.
+    """Serves on the sockets with `settings.workers` processes until a signal.
 
     Raises:
         SetupError: the stores cannot be opened as configured, or a worker does not start.
@@ -82,15 +83,15 @@ class Crew:
         self._started = False
 
     async def work(self) -> None:
-        """Keep the workers until `stop`.
+        """Keeps the workers running until `stop`.
 
         Raises:
-            SetupError: one does not start, at the first time.
+            SetupError: a worker does not start the first time.
         """
         places = [asyncio.create_task(self._keep(place)) for place in range(1, self._settings.workers + 1)]
         stopped = asyncio.create_task(self._stopping.wait())
         try:
-            # Before that a place ends only by failing.
+            # Before that, a worker's task ends only by failing.
             await asyncio.wait([*places, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.stop()
@@ -101,25 +102,26 @@ class Crew:
             raise failed[0]
 
     def stop(self) -> None:
-        """Tell the workers to stop in good order."""
+        """Tells the workers to stop gracefully."""
         self._stopping.set()
         for child in self._children.values():
             child.signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End those that still live."""
+        """Kills the workers that are still alive."""
         for child in self._children.values():
             child.signal(signal.SIGKILL)
 
     async def _keep(self, place: int) -> None:
-        """One worker after the other: the next at once if the last one lived long, else after a growing pause."""
+        """Keeps one worker running. The next one starts at once if the last one lived long, otherwise after a growing
+        pause."""
         loop = asyncio.get_running_loop()
         pause = 0.0
         while not self._stopping.is_set():
             since = loop.time()
             try:
                 ended = f"exit status {await self._one(place)}"
-            except OSError as error:  # no process, no pipe: the machine may have one later
+            except OSError as error:  # no process or pipe is available: the machine may have one later
                 ended = str(error)
             if self._stopping.is_set():
                 return
@@ -135,7 +137,7 @@ class Crew:
                 pause = min(max(0.2, 2 * pause), _LONGEST_PAUSE)
 
     async def _one(self, place: int) -> int:
-        """Run one worker to its end; its exit code."""
+        """Runs one worker to its end and returns its exit code."""
         child = self._start()
         self._children[place] = child
         noting = asyncio.create_task(self._note_ready(place, child))

@@ -1,4 +1,4 @@
-"""All metrics of one application as Prometheus reads them."""
+"""Exposes all metrics of one application in the Prometheus format."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from openmemory.telemetry.traffic import Traffic
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-# A third as many series again, which tell nothing that the start of the process does not.
+# They would add a third more series and tell nothing that the start time of the process does not.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """What one application counts, in a registry of its own, and what it reads when it is scraped."""
+    """The metrics of one application: counters in their own registry, and values that are read on each scrape."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -37,7 +37,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     async def exposition(self) -> bytes:
-        """Every metric in the text format 0.0.4."""
+        """Returns every metric in the text format 0.0.4."""
         stored = await self._stored.families()
         read = CollectorRegistry(auto_describe=False)
         read.register(_Read([*state(self._services), *stored]))
@@ -45,15 +45,15 @@ class Metrics:
 
 
 class _Read(Collector):
-    """Metrics that have been read already."""
+    """Metrics that were already read."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing beforehand: the registry is as old as what it holds."""
+        """Returns nothing: the registry is created together with its metrics."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """As they were read."""
+        """Returns the metrics as they were read."""
         return iter(self._families)

@@ -13,7 +13,7 @@ from openmemory.config.settings import Log
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
     code: f"\\u{code:04x}" for code in (0x2028, 0x2029)
 }
-"""A client's path must not begin a line of its own, nor drive the screen of whoever reads the log."""
+"""Escapes for control characters: a client's path must not start a new line or control the screen of a reader."""
 
 
 class _Text(logging.Formatter):
@@ -36,7 +36,7 @@ class _Json(logging.Formatter):
 
 
 def set_up(settings: Log) -> None:
-    """Send every logger to standard error; call after importing libraries that install handlers of their own."""
+    """Sends every logger to standard error. Call it after importing libraries that install their own handlers."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         _Json() if settings.format == "json" else _Text("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -44,7 +44,7 @@ def set_up(settings: Log) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
-    # At debug the SDKs of providers write what they send: the texts of memories.
+    # At debug level the SDKs of providers log what they send: the texts of memories.
     for name in ("openai", "qdrant_client", "mem0"):
         logging.getLogger(name).setLevel(max(logging.INFO, root.level))
     for name in ("mcp", "httpx", "httpcore", "apscheduler", "uvicorn.access", "sse_starlette", "alembic"):
@@ -52,5 +52,5 @@ def set_up(settings: Log) -> None:
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(max(logging.WARNING, root.level))
-    # Whatever it says is about a message that a client was refused, and repeats parts of that.
+    # It only logs messages that were refused, and repeats parts of them.
     logging.getLogger("mcp.server.sse").setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What this process knows of itself, read when somebody asks."""
+"""Metrics of this process, read on each scrape."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REASONS = {
 
 
 def state(services: Services) -> Iterator[Metric]:
-    """Counts and states of this process; asks no other."""
+    """Yields the counts and states of this process; asks no other."""
     build = GaugeMetricFamily(
         "openmemory_build_info", "Always 1; the labels say what runs.", labels=("version", "python")
     )

@@ -1,4 +1,4 @@
-"""What PostgreSQL knows: one statement, asked when somebody asks us, and given up soon."""
+"""Metrics from PostgreSQL: one statement, run on a scrape, with a short deadline."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ _ASK = text(
 
 
 class Stored:
-    """Asks PostgreSQL once for all who scrape at the same time."""
+    """Asks PostgreSQL once for all scrapes that run at the same time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._asking: asyncio.Task[Any] | None = None
 
     async def families(self) -> list[Metric]:
-        """What is known; without an answer in time only that PostgreSQL is not up."""
+        """Returns the metrics; without an answer in time, only that PostgreSQL is not up."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask(), name="scrape")
-        # Not cancelled when it is late: taking a statement back from a server that hangs takes longer still.
+        # A late query is not cancelled: cancelling a statement on a server that hangs takes longer still.
         done, _ = await asyncio.wait([self._asking], timeout=DEADLINE)
         row = self._asking.result() if done else None
         up = GaugeMetricFamily(
@@ -152,7 +152,7 @@ def _kept_runs(row: Any) -> Iterator[Metric]:
 
 
 def _numbers(statistics: dict[str, Any] | None) -> Iterator[tuple[str, float]]:
-    """Every number but the duration, which is told in seconds of its own."""
+    """Yields every number except the duration, which has its own metric in seconds."""
     for name, value in (statistics or {}).items():
         if isinstance(value, int | float) and name != "seconds":
             yield name, float(value)

@@ -1,4 +1,4 @@
-"""What comes in through the doors: requests and calls of tools, counted and timed in this process."""
+"""Counts and times requests and tool calls in this process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 
 UNMATCHED = "unmatched"
-"""The route of a request that reached none: unknown paths, and what was refused before."""
+"""The route of requests that reached none: unknown paths, and requests that were refused before."""
 
 
 class Traffic:
-    """Counts requests by the template of their route and calls by the tool's name: never by what a client chose."""
+    """Counts requests by route template and calls by tool name, never by a value that a client chose."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -43,12 +43,12 @@ class Traffic:
             buckets=_BUCKETS,
             registry=registry,
         )
-        # Finding a child by its labels costs more than counting.
+        # Looking up a child by its labels costs more than counting.
         self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._call_children: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request. `route` is a template such as `/api/v1/memories/{memory_id}`."""
+        """Counts a request."""
         if method not in _METHODS:
             method = "other"
         key = (route, method, status)
@@ -62,7 +62,7 @@ class Traffic:
         found[1].observe(seconds)
 
     def call(self, tool: str, outcome: str, seconds: float) -> None:
-        """Count a call of a tool that exists."""
+        """Counts a call of a tool that exists."""
         key = (tool, outcome)
         found = self._call_children.get(key)
         if found is None:

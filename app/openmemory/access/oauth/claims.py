@@ -1,4 +1,4 @@
-"""What an access token says: who, through which client, what for, until when. Pure."""
+"""Validates the claims of access tokens: the user, the client, the scopes and the expiry. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from openmemory.errors import Unauthenticated
 SCOPES = frozenset({"read", "write", "admin"})
 
 _DOORS = ("/mcp", "/api")
-"""Paths under the resource that are ours: a client may ask for a token for the very address that it calls."""
+"""Our paths under the resource: a client may request a token for the exact address that it calls."""
 
 _LAST_TIME = 253_402_300_799
 """The last second of the year 9999."""
@@ -21,10 +21,10 @@ _LAST_TIME = 253_402_300_799
 
 @dataclass(frozen=True, slots=True)
 class TokenClaims:
-    """A token that was verified.
+    """A verified token.
 
-    `owner`: the client speaks as the user themself, and `app` is None. Every other client is bound to `app`, which is
-    its name. `subject` is the issuer's name of the user, which may be another than `user`.
+    `owner`: the client acts as the user themself, and `app` is None. Every other client is bound to `app`, which is
+    its name. `subject` is the issuer's name of the user, which may differ from `user`.
     """
 
     user: str
@@ -38,14 +38,14 @@ class TokenClaims:
 
 
 class Rules:
-    """Holds the claims of a token whose signature is right against the settings."""
+    """Checks the claims of a token with a valid signature against the settings."""
 
     def __init__(self, settings: OAuth, limits: Limits) -> None:
         self._settings = settings
         self._longest = limits.name
 
     def check_issuer(self, claims: Mapping[str, Any]) -> None:
-        """Refuse a token of somebody else before its keys are looked for.
+        """Reject a token of another issuer before its keys are fetched.
 
         Raises:
             Unauthenticated: the issuer is another one.
@@ -54,10 +54,10 @@ class Rules:
             raise refused("iss: the token is of another issuer")
 
     def checked(self, claims: Mapping[str, Any], now: float) -> TokenClaims:
-        """What the token says.
+        """Returns the validated claims of a token.
 
         Raises:
-            Unauthenticated: a claim is missing or wrong; names it.
+            Unauthenticated: a claim is missing or wrong; the message names it.
         """
         self.check_issuer(claims)
         self._check_audience(claims.get("aud"))
@@ -118,7 +118,7 @@ class Rules:
         return value
 
     def _scopes(self, claims: Mapping[str, Any], user: str) -> frozenset[str]:
-        """Those of ours. Entra and Okta name the claim `scp`; the admin scope is of use to administrators alone."""
+        """Returns the scopes that we know. Entra and Okta name the claim `scp`; only administrators keep `admin`."""
         value = claims.get("scope", claims.get("scp", ""))
         named = value.split() if isinstance(value, str) else value
         if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
@@ -129,7 +129,7 @@ class Rules:
 
 
 def refused(what: str, *, hint: str | None = None) -> Unauthenticated:
-    """The failure of a token."""
+    """Returns the error for a rejected token."""
     return Unauthenticated(f"The access token is not valid: {what}", code="invalid_token", hint=hint)
 
 

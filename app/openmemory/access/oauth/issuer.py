@@ -1,4 +1,4 @@
-"""What an authorization server publishes about itself: where its keys are, and the keys."""
+"""Fetches the metadata that an authorization server publishes: the address of its keys, and the keys."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.errors import SetupError
 
 DEADLINE = 10.0
-"""Seconds for all the requests that one look at the keys takes."""
+"""Seconds for all the requests that one fetch of the keys takes."""
 
 
 class NotFetched(Exception):
-    """The keys cannot be had now; the message says why."""
+    """The keys cannot be fetched now; the message says why."""
 
 
 class Issuer:
-    """Asks the configured authorization server. Its address and that of its keys are trusted as they were written.
+    """A client of the configured authorization server. Its address and that of its keys are trusted as configured.
 
     Raises:
-        SetupError: one of them is no address of the web.
+        SetupError: one of them is not a web URL.
     """
 
     def __init__(self, settings: OAuth, egress: Egress) -> None:
@@ -37,10 +37,10 @@ class Issuer:
             raise SetupError(f"{'oauth.jwks_url' if settings.jwks_url else 'oauth.issuer'}: {error}") from None
 
     async def keys(self) -> dict[str, Any]:
-        """The published keys, as a JSON Web Key Set.
+        """Returns the published keys, as a JSON Web Key Set.
 
         Raises:
-            NotFetched: they cannot be had now.
+            NotFetched: they cannot be fetched now.
         """
         try:
             async with asyncio.timeout(DEADLINE):
@@ -55,7 +55,8 @@ class Issuer:
         await self._http.aclose()
 
     async def _keys_url(self) -> str:
-        """Where the metadata says that the keys are; the first document that is there and is the issuer's counts."""
+        """Returns the address of the keys from the metadata. The first available document decides, and must be the
+        issuer's."""
         failures: list[str] = []
         for url in metadata_urls(self._settings.issuer):
             try:
@@ -68,7 +69,7 @@ class Issuer:
 
     def _checked(self, document: dict[str, Any]) -> str:
         if document.get("issuer") != self._settings.issuer:
-            # Otherwise one tenant of a server could speak for another.
+            # Otherwise one tenant of a server could issue tokens for another.
             raise NotFetched(f"the metadata is of another issuer than {self._settings.issuer} (oauth.issuer)")
         url = document.get("jwks_uri")
         if not isinstance(url, str):
@@ -79,7 +80,7 @@ class Issuer:
 
 
 def metadata_urls(issuer: str) -> list[str]:
-    """Where RFC 8414 and OpenID Connect put the metadata of an issuer, which may have a path."""
+    """Returns the metadata URLs that RFC 8414 and OpenID Connect define for an issuer, which may have a path."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
 

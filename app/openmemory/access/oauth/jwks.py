@@ -1,4 +1,4 @@
-"""The keys of the authorization server: kept, renewed, and never more often than it can bear."""
+"""The keys of the authorization server: cached, and refreshed at a limited rate."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from openmemory.errors import Unavailable
 log = logging.getLogger(__name__)
 
 FRESH = 600.0
-"""Seconds after which keys are fetched anew."""
+"""Seconds after which keys are fetched again."""
 STALE = 86_400.0
-"""Seconds for which old keys serve while new ones cannot be fetched."""
+"""Seconds for which old keys are used while new ones cannot be fetched."""
 PAUSE = 10.0
-"""Seconds between two looks, however many tokens name keys that nobody knows."""
+"""The minimum number of seconds between two fetches, however many tokens name unknown keys."""
 
 MOST_KEYS = 100
 SMALLEST_RSA = 2048
@@ -35,7 +35,7 @@ _TYPES = {name: {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}[name[:2]] fo
 
 
 class _Unusable(ValueError):
-    """A published key that cannot check a signature here."""
+    """A published key that cannot verify a signature here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Key:
     algorithms: frozenset[str]
 
     def signed(self, algorithm: str, content: bytes, signature: bytes) -> bool:
-        """Whether the signature is of this key. `algorithm` is one of `algorithms`."""
+        """Returns True if this key made the signature. `algorithm` is one of `algorithms`."""
         return _ALGORITHMS[algorithm].verify(content, self.public, signature)
 
 
 class Keys:
-    """The keys of one issuer. `clock` counts seconds, from anywhere."""
+    """The keys of one issuer. `clock` counts seconds from any starting point."""
 
     def __init__(self, issuer: Issuer, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer = issuer
@@ -63,13 +63,13 @@ class Keys:
         self._failure = ""
         self._fetching: asyncio.Task[None] | None = None
         self.generation = 0
-        """Another number whenever the keys are other ones: what was found with the old ones holds no more."""
+        """Changes whenever the keys change. Results obtained with the old keys are then invalid."""
 
     async def fitting(self, id_: str | None, algorithm: str) -> list[Key]:
-        """The keys that a token with this header may be signed with; none, if the issuer has no such key.
+        """Returns the keys that may have signed a token with this header; empty if the issuer has no such key.
 
         Raises:
-            Unavailable: the keys cannot be fetched and none are kept.
+            Unavailable: the keys cannot be fetched and none are cached.
         """
         await self._renew_old()
         found = self._matching(id_, algorithm)
@@ -95,7 +95,7 @@ class Keys:
         return [key for key in self._keys or () if (id_ is None or key.id == id_) and algorithm in key.algorithms]
 
     async def _renew_old(self) -> None:
-        """Fetch keys that are not fresh. Whoever comes while the server is known to fail does not wait for it."""
+        """Refresh keys that are not fresh. While the server is known to fail, callers do not wait for it."""
         if self._keys is None or self._clock() - self._fetched < FRESH:
             return
         if self._clock() - self._fetched > STALE:
@@ -110,7 +110,7 @@ class Keys:
         return self._fetching is not None or self._tried is None or self._clock() - self._tried >= PAUSE
 
     async def _look(self) -> None:
-        """Fetch, or wait for whoever does. One that gives up waiting does not end it for the others."""
+        """Fetch the keys, or wait for a fetch in progress. A cancelled caller does not cancel it for the others."""
         await asyncio.shield(self._begin())
 
     def _begin(self) -> asyncio.Task[None]:
@@ -134,10 +134,10 @@ class Keys:
 
 
 def parse(document: Mapping[str, Any]) -> list[Key]:
-    """The keys of a JSON Web Key Set that can check signatures; others are left out, and the log says why.
+    """Returns the keys of a JSON Web Key Set that can verify signatures. Others are skipped, and the log says why.
 
     Raises:
-        NotFetched: it is no such set.
+        NotFetched: it is not such a set.
     """
     listed = document.get("keys")
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:

@@ -1,4 +1,4 @@
-"""Access tokens of the configured authorization server: JSON Web Tokens, verified here."""
+"""Verifies the access tokens (JSON Web Tokens) of the configured authorization server."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from openmemory.egress.clients import Egress
 from openmemory.serialization.exact_json import no_number
 
 LARGEST = 16_384
-"""Bytes of a token that is looked at."""
+"""The largest accepted token in bytes."""
 REMEMBERED = 1_024
 REMEMBERED_SECONDS = 60.0
 MOST_TRIED = 4
-"""Keys that one signature is tried with, where the token or the keys have no id."""
+"""The maximum number of keys to try for one signature, if the token or the keys have no id."""
 
 SLOW = frozenset({"ES384", "ES512"})
-"""Signatures that take a millisecond. They are checked in a thread; the others cost less than the way there."""
+"""Signatures that take a millisecond. They are verified in a thread; the others cost less than the switch to one."""
 
 _TYPES = ("jwt", "at+jwt", "application/at+jwt", "application/jwt")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-]+")
@@ -48,8 +48,8 @@ class _Remembered:
 class Tokens:
     """Verifies access tokens. `now` is the time in seconds since 1970.
 
-    Whatever a token's header says of where keys are (`jku`, `x5u`, `jwk`, `x5c`) is not looked at. A token that was
-    verified is remembered for a minute, unless the issuer's keys change.
+    Key locations in a token's header (`jku`, `x5u`, `jwk`, `x5c`) are ignored. A verified token is cached for a minute,
+    unless the issuer's keys change.
     """
 
     def __init__(self, settings: OAuth, limits: Limits, keys: Keys, *, now: Callable[[], float] = time.time) -> None:
@@ -62,19 +62,19 @@ class Tokens:
 
     @classmethod
     def of(cls, settings: OAuth, limits: Limits, egress: Egress) -> Self:
-        """The verification that the settings ask for; they name an issuer.
+        """Returns a verifier for settings that name an issuer.
 
         Raises:
-            SetupError: an address in them is none of the web.
+            SetupError: an address in them is not a web URL.
         """
         return cls(settings, limits, Keys(Issuer(settings, egress)))
 
     async def verify(self, token: str) -> TokenClaims:
-        """What a token says, if it is valid.
+        """Returns the claims of a valid token.
 
         Raises:
-            Unauthenticated: it is not; the message says why, and never repeats the token.
-            Unavailable: the keys to verify it with cannot be fetched.
+            Unauthenticated: it is not valid; the message says why, and never repeats the token.
+            Unavailable: the keys to verify it cannot be fetched.
         """
         if (remembered := self.remembered(token)) is not None:
             return remembered
@@ -90,7 +90,7 @@ class Tokens:
         return claims
 
     def remembered(self, token: str) -> TokenClaims | None:
-        """What a token says that was verified within the last minute."""
+        """Returns the claims of a token that was verified within the last minute; None for others."""
         known = self._known.get(_digest(token)) if len(token) <= LARGEST else None
         valid = known is not None and self._now() < known.until and known.generation == self._keys.generation
         return known.claims if known is not None and valid else None
@@ -100,7 +100,7 @@ class Tokens:
         await self._keys.close()
 
     async def _verified(self, token: str, now: float) -> tuple[TokenClaims, int]:
-        """What the token says, and the generation of the keys that it was verified with."""
+        """Returns the claims of a token, and the generation of the keys that verified it."""
         segments = token.split(".")
         if len(segments) == 5:
             raise refused("it is encrypted (JWE); only signed tokens (JWS) are taken")
@@ -141,7 +141,7 @@ def _digest(token: str) -> bytes:
 
 
 def _object(segment: str, what: str) -> dict[str, Any]:
-    """The JSON object of a segment. One that names a member twice says two things, and is none."""
+    """Returns the JSON object of a segment. An object with a duplicate member is ambiguous and rejected."""
     try:
         found = json.loads(_decoded(segment, what).decode("utf-8"), object_pairs_hook=_unique, parse_constant=no_number)
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""How Qdrant's own engine is called in this process, and what measurements say about it.
+"""Calls Qdrant's own engine in this process, with limits from measurements.
 
-The engine holds the GIL in every call: nothing else of Python goes on beside one, whatever thread it runs in. So they
-are kept short: writes are cut into pieces, flushes are frequent, and `optimize()`, which takes seconds, is never
-called. Instead a shard keeps 4-bit codes of its vectors beside them; a search scans the codes and scores the best of
-them again with the vectors: exact scores for a third of the price of a scan.
+The engine holds the GIL in every call, so no other Python code runs meanwhile, in any thread. Calls are therefore kept
+short: writes are split, flushes are frequent, and `optimize()`, which takes seconds, is never called. Instead, a shard
+keeps 4-bit codes of its vectors. A search scans the codes and scores the best of them again with the vectors: exact
+scores for a third of the cost of a full scan.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from openmemory.index.port import IndexUnavailable, Vector
 T = TypeVar("T")
 
 READERS = max(2, min(4, os.cpu_count() or 1))
-"""Searches at once: more than there are cores gains nothing, a single one would queue short scans behind long ones."""
+"""The number of concurrent searches: more than the number of cores gains nothing, and a single one would queue short
+scans behind long ones."""
 
 CHUNK = 250
-"""Vectors of one engine write, which takes about 6 ms."""
+"""The number of vectors in one engine write, which takes about 6 ms."""
 
 _CANDIDATES = 100
 _OVERSAMPLING = 4.0
@@ -34,10 +35,10 @@ _OVERSAMPLING = 4.0
 
 
 async def in_thread(pool: ThreadPoolExecutor, call: Callable[..., T], *args: object) -> T:
-    """Call the engine in a thread.
+    """Calls the engine in a thread.
 
     Raises:
-        IndexUnavailable: whatever the engine raised.
+        IndexUnavailable: the engine raised any error.
     """
     with guarded():
         return await asyncio.get_running_loop().run_in_executor(pool, call, *args)
@@ -45,10 +46,10 @@ async def in_thread(pool: ThreadPoolExecutor, call: Callable[..., T], *args: obj
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Around calls of the engine, which raises plain exceptions, and panics that are not even `Exception`s.
+    """Wraps calls of the engine, which raises plain exceptions, and panics that are not even `Exception`s.
 
     Raises:
-        IndexUnavailable: whatever the engine raised.
+        IndexUnavailable: the engine raised any error.
     """
     try:
         yield
@@ -61,17 +62,17 @@ def guarded() -> Iterator[None]:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether an engine call died of a panic."""
+    """Returns True if an engine call panicked."""
     # The engine's own panics derive from BaseException, in a module that cannot be imported.
     return type(error).__name__ == "PanicException"
 
 
 def buffer(vector: Vector) -> list[float]:
-    """The fastest form that the engine takes: a buffer is read in two thirds of the time of a list or an array."""
+    """The fastest form for the engine: a buffer is read in two thirds of the time of a list or an array."""
     return cast(list[float], np.ascontiguousarray(vector, dtype=np.float32).data)
 
 
 def with_codes(limit: int) -> edge.SearchParams:
-    """How to search for `limit` points by their codes."""
+    """The parameters to search for `limit` points by their codes."""
     codes = edge.QuantizationSearchParams(rescore=True, oversampling=max(_OVERSAMPLING, _CANDIDATES / limit))
     return edge.SearchParams(quantization=codes)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FLUSH_AFTER = 5.0
-"""Seconds after which acknowledged points are made to survive a power cut, as a server does by itself."""
+"""The seconds after which acknowledged points are flushed to disk, as a server does by itself."""
 
 _ALIASES = "aliases.json"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
@@ -39,13 +39,13 @@ _RESERVED = frozenset({"aliases", _ALIASES, f"{_ALIASES}.new", "current", "curre
 
 
 class Shard:
-    """One open collection. It is closed when nobody reads it any more; whoever comes later is told that it is gone."""
+    """One open collection. It is closed after the last reader is done; later calls fail because it no longer exists."""
 
     def __init__(self, name: str, engine: edge.EdgeShard, shape: Shape) -> None:
         self.name = name
         self.shape = shape
         self.long = LongTexts(engine)
-        """Among which of its points several vectors are looked for; to be asked within `read`."""
+        """The points to search for multi-vectors. To be used within `read`."""
         self.dirty = False
         self.operations = 0
         self._engine = engine
@@ -54,7 +54,7 @@ class Shard:
         self._turn = threading.Condition()
 
     def read(self, call: Callable[[edge.EdgeShard], T]) -> T:
-        """Call the engine while the shard cannot be closed."""
+        """Calls the engine. The shard cannot be closed meanwhile."""
         with self._turn:
             if self._gone:
                 raise _missing(self.name)
@@ -67,7 +67,7 @@ class Shard:
                 self._turn.notify_all()
 
     def write(self, operation: edge.UpdateOperation) -> int:
-        """Apply an operation; returns its number."""
+        """Applies an operation and returns its number."""
         self.dirty = True
         self.read(lambda engine: engine.update(operation))
         self.long.written()
@@ -75,7 +75,7 @@ class Shard:
         return self.operations
 
     def close(self) -> None:
-        """Wait for the readers, and release the files."""
+        """Waits for the readers, and releases the files."""
         with self._turn:
             self._gone = True
             self._turn.wait_for(lambda: self._reading == 0)
@@ -83,10 +83,10 @@ class Shard:
 
 
 class Served:
-    """Opens collections when they are first asked for. One thread changes them, others search.
+    """Opens collections on first use. One thread changes them, others search.
 
-    One process owns the folder. Every collection has vectors without a name, compared by their cosine, may have `more`
-    of them, and has an index of the payload keys that the product filters by, whoever made it.
+    One process owns the folder. Every collection has vectors without a name, compared by their cosine, and may have
+    `more`. It has an index of the payload keys that the product filters by, no matter who created it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -103,21 +103,21 @@ class Served:
         return await self._change(self._names)
 
     async def aliases(self) -> dict[str, str]:
-        """Alias → collection."""
+        """A mapping of alias to collection."""
         return dict(await self._change(self._read_aliases))
 
     async def shard(self, name: str) -> Shard:
         """The collection of a name or an alias.
 
         Raises:
-            Refused: there is none (404).
-            IndexUnavailable: it is there and cannot be opened.
+            Refused: it does not exist (404).
+            IndexUnavailable: it exists and cannot be opened.
         """
         known = self._shards.get((self._aliases or {}).get(name, name))
         return known if known is not None else await self._change(self._open, name)
 
     async def create(self, name: str, shape: Callable[[], Shape]) -> None:
-        """Make an empty collection. Like a server, this looks at the name before it reads the `shape`.
+        """Creates an empty collection. Like a server, checks the name before it reads the `shape`.
 
         Raises:
             Refused: the name cannot be used or is an alias (400), or is that of a collection (409).
@@ -125,26 +125,26 @@ class Served:
         await self._change(self._create, name, shape)
 
     async def drop(self, name: str) -> bool:
-        """Remove a collection with its aliases; whether there was one."""
+        """Removes a collection with its aliases. Returns False if it did not exist."""
         return await self._change(self._drop, name)
 
     async def realias(self, actions: Sequence[Mapping[str, Any]]) -> None:
-        """Change aliases, all or none: `create_alias` (which also moves one) and `delete_alias`."""
+        """Changes aliases, all or none: `create_alias` (which also moves one) and `delete_alias`."""
         await self._change(self._realias, actions)
 
     async def read(self, shard: Shard, call: Callable[[edge.EdgeShard], T]) -> T:
-        """Ask a collection."""
+        """Reads from a collection."""
         return await self._answer(self._readers, shard.read, call)
 
     async def write(self, shard: Shard, operation: edge.UpdateOperation, *, size: int = 0) -> int:
-        """Change a collection by about `size` bytes; returns the number of the operation."""
+        """Changes a collection by about `size` bytes; returns the number of the operation."""
         done = await self._change(self._write, shard, operation, size)
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush_later(), name="front-flush")
         return done
 
     async def close(self) -> None:
-        """Flush what can be flushed and release everything; calling it twice is fine."""
+        """Flushes everything possible and releases all resources. May be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -273,7 +273,7 @@ class Served:
                 found = orjson.loads(file.read_bytes()) if file.exists() else {}
                 self._aliases = {str(alias): str(target) for alias, target in dict(found).items()}
             except ValueError as error:
-                # Aliases are a courtesy to other readers, and their writers set them again.
+                # Aliases are only a convenience for other readers, and their writers set them again.
                 log.error("the aliases in %s cannot be read and are forgotten: %s", file, error)
                 self._aliases = {}
         return self._aliases
@@ -293,7 +293,7 @@ def _missing(name: str) -> Refused:
 
 
 def _outcome(call: Callable[..., T], *args: object) -> T | Refused:
-    """What a call returns, or the refusal that it raises: no failure of the engine."""
+    """Returns the result of a call, or the `Refused` that it raises, since that is not a failure of the engine."""
     try:
         return call(*args)
     except Refused as refusal:

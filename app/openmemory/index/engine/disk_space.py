@@ -1,4 +1,4 @@
-"""Whether the disk has room for what the engine is about to write."""
+"""Checks the free disk space before the engine writes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from openmemory.index.port import IndexUnavailable
 
 RESERVE = 64 * 1024 * 1024
-"""Bytes that must stay free. The engine writes through mappings of files with holes: the first page that the disk has
-no room for ends the process with SIGBUS, which nobody can catch, and does so again when the folder is next opened."""
+"""The bytes that must stay free. The engine writes through mappings of sparse files. The first page that does not fit
+on the disk ends the process with SIGBUS, which cannot be caught, and again when the folder is next opened."""
 
 COPIES = 4
-"""How often the engine writes what it is given: log, storage, what it indexes of it, and zeros where a point has no
-second vector."""
+"""The number of times the engine writes its input: log, storage, index data, and zeros for points without a second
+vector."""
 
 
 def check_room(folder: Path, writing: int = 0) -> None:
-    """Ask before every write of `writing` bytes; others fill the disk too.
+    """Checks the free space. To be called before every write of `writing` bytes, since others fill the disk too.
 
     Raises:
-        IndexUnavailable: too little is free. Searches need nothing and go on.
+        IndexUnavailable: too little is free. Searches need no space and continue.
     """
     free = shutil.disk_usage(folder).free
     needed = RESERVE + COPIES * writing

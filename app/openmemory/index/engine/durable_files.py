@@ -1,4 +1,4 @@
-"""Small files that are either the old or the new one, whatever happens while they are written."""
+"""Replaces small files atomically: a file is either the old or the new one, even after a crash."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def replace_file(file: Path, content: bytes) -> None:
-    """Put `content` in place of the file, in one step and durably."""
+    """Replaces the file with `content`, atomically and durably."""
     draft = file.with_name(file.name + ".new")
     with draft.open("wb") as written:
         written.write(content)

@@ -1,7 +1,7 @@
 """The embedded index: Qdrant's own engine in this process, one shard in one folder.
 
-What opens, flushes and removes runs in a thread. Searching, reading and writing do not: as the engine holds the GIL,
-nothing would go on beside them, and handing it over and back costs a tenth of the time.
+Opening, flushing and removing run in a thread. Searching, reading and writing do not: the engine holds the GIL, so
+nothing would run in parallel, and switching threads costs a tenth of the time.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ T = TypeVar("T")
 
 
 SLICE = 64
-"""Points that are converted before others get their turn on the event loop, 1 to 3 ms."""
+"""The number of points that are converted before the event loop continues, 1 to 3 ms."""
 
 RELEASE_AFTER = 5_000
-"""Points after whose writing the pages that they were written to are given back, 3 ms of work for 10 MB."""
+"""The number of written points after which their pages are released, 3 ms of work for 10 MB."""
 
 FLUSH_AFTER = 20_000
-"""Points after which what was written is flushed, 100 ms of work that stops everything else of the process."""
+"""The number of written points after which they are flushed, 100 ms of work that blocks the whole process."""
 
 
 class EdgeIndex:
     """A `VectorIndex` in `<folder>/<collection>`; `<folder>/current` names the collection that is in use.
 
-    One process owns the folder: another one that opens it is refused.
+    One process owns the folder. Another process cannot open it.
     """
 
     def __init__(self, folder: Path, *, collection: str, dimension: int, on_connected: Connected | None = None) -> None:
@@ -90,7 +90,8 @@ class EdgeIndex:
         self._thread = ThreadPoolExecutor(1, "index")
 
     async def open(self) -> None:
-        """Load the shard, or create it; one that cannot be loaded is moved aside and an empty one takes its place."""
+        """Loads the shard, or creates it. A shard that cannot be loaded is moved aside, and an empty one replaces
+        it."""
         if await self._run(self._open) and self._on_connected is not None:
             beginning = await self._on_connected(await self.watermark())
             if beginning is not None:
@@ -112,7 +113,7 @@ class EdgeIndex:
         await self._tidy(sum(map(windows_of, points)))
 
     async def _tidy(self, written: int) -> None:
-        """Keep short what a flush has to do later, and small what the process holds of what it wrote."""
+        """Limits the work of the next flush, and the memory for written data."""
         self._unreleased += written
         self._unflushed += written
         if self._unflushed >= FLUSH_AFTER:
@@ -182,7 +183,7 @@ class EdgeIndex:
         )
 
     async def activate(self) -> None:
-        """Make this the collection that `current` names."""
+        """Makes this the collection that `current` names."""
         await self._opened()
         await self._run(self._write_current)
 
@@ -200,7 +201,7 @@ class EdgeIndex:
             try:
                 await self._run(self._flush_and_close)
             except IndexUnavailable as error:
-                # No reason to fail a shutdown: what is not on disk is missed and repaired by the next sync.
+                # Not a reason to fail a shutdown: the next sync finds and repairs what is not on disk.
                 log.warning("the index could not be flushed: %s", error)
             finally:
                 await asyncio.to_thread(self._thread.shutdown)
@@ -216,8 +217,9 @@ class EdgeIndex:
         return await in_thread(self._thread, call, *args)
 
     def _open(self) -> bool:
-        """Open the shard; False if it was open."""
-        # Runs to its end even if who asked for it was cancelled, so the shard is kept here and not where it is awaited.
+        """Opens the shard. Returns False if it was open."""
+        # This runs to its end even if the caller was cancelled, so the shard is stored here and not where it is
+        # awaited.
         if self._closed:
             raise IndexUnavailable("the index is closed")
         if self._shard is not None:
@@ -254,10 +256,10 @@ class EdgeIndex:
 
 
 async def _converted(points: Sequence[Point], plain: bool) -> list[edge.Point]:
-    """The points in the engine's form.
+    """Converts the points to the engine's form.
 
-    Converting one lets go of the GIL several times: each string of the payload is tried as three other types first. In
-    a thread of its own it would wait for the event loop's thread each time.
+    Converting a point releases the GIL several times: each string of the payload is first tried as three other types.
+    In a separate thread, it would wait for the event loop's thread each time.
     """
     made: list[edge.Point] = []
     for start in range(0, len(points), SLICE):
@@ -303,7 +305,7 @@ def _page(
         offset=after, limit=limit, filter=_owned_by(user), with_payload=list(RECONCILED), with_vector=False
     )
     records, following = shard.scroll(request)
-    # Every look at a record's id makes it anew.
+    # Every access to a record's id creates it anew.
     found = cast(list[tuple[UUID | int, Any]], [(record.id, record.payload) for record in records])
     return Entries(b"".join([entry_of(*one) for one in found if one[0] != WATERMARK])), following
 
@@ -324,6 +326,6 @@ def _filter(where: Filter, only: Sequence[edge.ConditionType] = ()) -> edge.Filt
 
 @lru_cache(maxsize=64)
 def _readable(rules: Rules) -> tuple[list[edge.ConditionType], list[edge.ConditionType]]:
-    """Kept, because turning a thousand ids into the engine's form takes a millisecond."""
+    """Cached, because converting a thousand ids to the engine's form takes a millisecond."""
     must, must_not = readable(rules)
     return [one_condition(it) for it in must], [one_condition(it) for it in must_not]

@@ -1,4 +1,4 @@
-"""Memory that a process holds only because it has read files through a mapping of them."""
+"""Releases memory that a process occupies only because it has read mapped files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SHARED = re.compile(r"([0-9a-f]+)-([0-9a-f]+) ..[-x]s \S+ \S+ \d+ +(/.*)")
 
 
 def release_mapped(folder: Path) -> None:
-    """Give back the resident pages of files below `folder` that this process has mapped shared.
+    """Releases the resident pages of files below `folder` that this process has mapped shared.
 
-    Their content stays in the kernel's page cache, changed pages included, and is mapped again where it is next
-    touched, 16 pages at a time. Nothing may unmap such a file meanwhile: its addresses could have become those of
-    something else. Does nothing where there is no `/proc`.
+    Their content stays in the kernel's page cache, including changed pages, and is mapped again on the next access, 16
+    pages at a time. No such file may be unmapped meanwhile: its addresses could be reused for something else. Does
+    nothing without `/proc`.
     """
     if sys.platform != "linux":
         return

@@ -1,4 +1,4 @@
-"""Among which points of a shard several vectors are looked for."""
+"""Selects the points of a shard that a multi-vector search reads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import qdrant_edge as edge
 from openmemory.index.conditions import LABELS, LONG
 
 FEW = 0.01
-"""Share of long texts up to which beginning with them is quicker than a scan that passes over the others."""
+"""The share of long texts up to which starting with them is faster than a scan that skips the others."""
 
 
 class LongTexts:
-    """Among which points of a shard a search for `more` looks: it remembers how many there are until some are written.
+    """Selects the points of a shard for a search of `more`, and caches the result until the next write.
 
-    Points are known by the label that ours carry.
+    Such points are identified by the label that our points carry.
     """
 
     def __init__(self, shard: edge.EdgeShard) -> None:
@@ -22,11 +22,11 @@ class LongTexts:
         self._stale = True
 
     def written(self) -> None:
-        """Points were written that may have several vectors."""
+        """To be called after a write of points that may be multi-vector."""
         self._stale = True
 
     def conditions(self) -> list[edge.ConditionType] | None:
-        """What to filter by; None: there are no long texts."""
+        """The conditions to filter by. None: there are no long texts."""
         if self._stale:
             self._stale = False
             self._known = self._look()
@@ -36,7 +36,7 @@ class LongTexts:
         label = edge.FieldCondition(key=LABELS, match=edge.MatchValue(LONG))
         only = edge.Filter(must=[label])
         found = self._shard.count(edge.CountRequest(exact=False, filter=only))
-        # It is an estimate: only what was counted is known not to be there.
+        # This is an estimate: only an exact count proves that there are none.
         if not found and not self._shard.count(edge.CountRequest(exact=True, filter=only)):
             return None
         return [label] if found <= FEW * self._shard.info().points_count else []

@@ -1,6 +1,6 @@
-"""Qdrant's REST protocol over the built-in engine: the part of it that the product and mem0's client speak.
+"""Qdrant's REST protocol over the built-in engine: the part that the product and mem0's client use.
 
-A plain ASGI application, for processes that share one index which only one of them can own.
+A plain ASGI application, for processes that share one index that only one of them can own.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MOST_SEARCHES = 100
-"""Searches of one request, which nothing else comes between."""
+"""The maximum number of searches in one request, which run without interruption."""
 
 LONGEST_BODY = 32 * 1024 * 1024
-"""Bytes of one request, as a server takes by default."""
+"""The maximum size of a request in bytes, the default of a server."""
 
 
 class Front:
-    """Serves the collections below `folder`, which nobody else may have open. With `api_key` only who sends it."""
+    """Serves the collections below `folder`, which no other process may have open. With `api_key`, requests must send
+    it."""
 
     def __init__(self, folder: Path, *, api_key: str = "") -> None:
         self._served = Served(folder)
         self._key = api_key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the lifespan of the server around it."""
+        """Handles one request, or the lifespan of the server."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
@@ -57,7 +58,7 @@ class Front:
             await send({"type": "websocket.close", "code": 1008})
 
     async def close(self) -> None:
-        """Flush and release the collections; calling it twice is fine."""
+        """Flushes and releases the collections. May be called twice."""
         await self._served.close()
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -94,7 +95,7 @@ class Front:
         content = orjson.dumps(answer)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
         if status == 413:
-            headers.append((b"connection", b"close"))  # what is left of the body is not read
+            headers.append((b"connection", b"close"))  # the rest of the body is not read
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
 
@@ -175,7 +176,7 @@ async def _index(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
 
 async def _upsert(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"points"}, "upsert")
-    # In threads, because a large request takes a while to turn into points.
+    # In threads, because a large request takes a while to convert to points.
     written = await to_thread(rest_format.points, body.get("points"), shard.shape)
     size = len(await to_thread(orjson.dumps, body["points"]))
     done: Any = {"operation_id": shard.operations, "status": "completed"}
@@ -219,14 +220,14 @@ async def _batch(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
 
 
 async def _found(served: Served, shard: Shard, searches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What each of the searches finds, one after the other in one turn."""
+    """The results of each search, all within one call of the engine."""
     asked = [rest_format.query(one, shard.shape) for one in searches]
 
     def find(engine: edge.EdgeShard) -> list[list[edge.ScoredPoint]]:
         hits: list[list[edge.ScoredPoint]] = []
         for one in asked:
             only = shard.long.conditions() if one.using else []
-            # None: nothing has several vectors.
+            # None: no point is multi-vector.
             hits.append([] if only is None else engine.search(one.among(only)))
         return hits
 
@@ -262,11 +263,11 @@ _CALLS: Mapping[tuple[str, str], Callable[[Served, Shard, Mapping[str, Any]], Aw
     ("POST", "points/scroll"): _scroll,
     ("POST", "points/count"): _count,
 }
-"""What may be asked of a collection, by method and path below it."""
+"""The supported operations on a collection, by method and path below it."""
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The body of a request; None if the client went away."""
+    """The body of a request. None if the client disconnected."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -295,7 +296,7 @@ def _aliases(aliases: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _info(shard: Shard, info: edge.ShardInfo) -> dict[str, Any]:
-    """A collection as Qdrant describes it. There is no graph, so nothing is ever left to optimise."""
+    """A collection in Qdrant's description format. There is no graph, so there is never anything left to optimise."""
     return {
         "status": "green",
         "optimizer_status": "ok",

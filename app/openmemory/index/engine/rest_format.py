@@ -1,6 +1,6 @@
-"""Qdrant's JSON, as its REST API takes and gives it, and the engine's objects.
+"""Converts between the JSON of Qdrant's REST API and the engine's objects.
 
-What is not understood is refused rather than passed over: a condition that were left out would widen a filter.
+Unknown input is rejected rather than ignored: a dropped condition would widen a filter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF_A_QUERY = frozenset(
 
 
 class Refused(Exception):
-    """A request that cannot be served: an HTTP status, and why in Qdrant's words where it has some."""
+    """A request that cannot be served: an HTTP status, and the reason, in Qdrant's words if it has some."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 def wrong(words: str) -> Refused:
-    """The request is not as it must be."""
+    """The error for an invalid request."""
     return Refused(400, f"Wrong input: {words}")
 
 
@@ -54,7 +54,7 @@ def identifiers(values: Any) -> list[edge.PointId]:
 
 
 def shape(value: Any) -> Shape:
-    """What the vectors of a new collection are to be: one without a name, or that and `more` of them, by MaxSim."""
+    """The vectors of a new collection: one without a name, or that one and `more`, compared by MaxSim."""
     given = mapping(value, "vectors")
     parts = {"": given} if "size" in given else {name: mapping(part, f"vectors.{name}") for name, part in given.items()}
     if set(parts) not in ({""}, {"", MORE}):
@@ -74,7 +74,7 @@ def shape(value: Any) -> Shape:
 
 
 def points(values: Any, of: Shape) -> list[tuple[edge.Point, int]]:
-    """The points of an upsert, and how many vectors each has."""
+    """The points of an upsert, and the number of vectors of each."""
     made = []
     for value in array(values, "points"):
         given = mapping(value, "point")
@@ -90,7 +90,7 @@ def points(values: Any, of: Shape) -> list[tuple[edge.Point, int]]:
 
 
 class Query(NamedTuple):
-    """The points nearest to a vector, as somebody asked for them. `using`: among which vectors, "" or `more`."""
+    """A request for the points nearest to a vector. `using`: the vectors to search, "" or `more`."""
 
     using: str
     request: edge.SearchRequest
@@ -98,7 +98,7 @@ class Query(NamedTuple):
     besides: dict[str, Any]
 
     def among(self, conditions: Sequence[edge.ConditionType]) -> edge.SearchRequest:
-        """The same of the points that meet a few more conditions."""
+        """The same request, limited to points that meet some further conditions."""
         if not conditions:
             return self.request
         where = edge.Filter(must=[*conditions, *([self.where] if self.where is not None else ())])
@@ -106,7 +106,7 @@ class Query(NamedTuple):
 
 
 def query(body: Mapping[str, Any], of: Shape) -> Query:
-    """Read a query. Of `params` only `exact` means something: there is no graph."""
+    """Parses a query. Only `exact` of `params` has an effect, since there is no graph."""
     only(body, _OF_A_QUERY, "query")
     asked = body.get("query")
     if isinstance(asked, Mapping):
@@ -119,7 +119,7 @@ def query(body: Mapping[str, Any], of: Shape) -> Query:
     exact = body.get("params") is not None and bool(mapping(body["params"], "params").get("exact"))
     using = _using(body, of)
     if using == MORE and isinstance(asked, list) and len(asked) == 1 and of.dimension > 1:
-        [asked] = asked  # a multivector of one
+        [asked] = asked  # a multi-vector of one
     where = condition(body.get("filter"))
     besides: dict[str, Any] = {
         "query": edge.Query.Nearest(_vector(asked, of.dimension), using=using),
@@ -173,7 +173,7 @@ def one_condition(value: Any) -> edge.ConditionType:
 
 
 def selector(value: Any) -> edge.WithPayloadType:
-    """Which part of a payload to return: all, none, or the keys that are named."""
+    """The part of a payload to return: all, none, or the named keys."""
     if value is None or isinstance(value, bool):
         return bool(value)
     if isinstance(value, Mapping):
@@ -185,7 +185,7 @@ def selector(value: Any) -> edge.WithPayloadType:
 
 
 def record(found: edge.Record | edge.ScoredPoint) -> dict[str, Any]:
-    """A point as it is returned; parts that were not asked for are left out."""
+    """A point in the response format, without parts that were not requested."""
     told: dict[str, Any] = {"id": plain(found.id)}
     if isinstance(found, edge.ScoredPoint):
         told |= {"version": found.version, "score": found.score}
@@ -202,21 +202,21 @@ def plain(id: edge.PointId | None) -> int | str | None:
 
 
 def mapping(value: Any, name: str) -> Mapping[str, Any]:
-    """`value` if it is a JSON object."""
+    """Returns `value` if it is a JSON object."""
     if not isinstance(value, Mapping):
         raise wrong(f"{name} must be an object")
     return value
 
 
 def array(value: Any, name: str) -> Sequence[Any]:
-    """`value` if it is a JSON array."""
+    """Returns `value` if it is a JSON array."""
     if not isinstance(value, list):
         raise wrong(f"{name} must be an array")
     return value
 
 
 def number(value: Any, name: str, default: int, *, least: int = 0) -> int:
-    """`value` if it is a whole number of at least `least`; the default if it is missing."""
+    """Returns `value` if it is a whole number of at least `least`, or the default if it is missing."""
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**32:
@@ -225,14 +225,14 @@ def number(value: Any, name: str, default: int, *, least: int = 0) -> int:
 
 
 def flag(value: Any, name: str) -> bool:
-    """`value` if it is true or false."""
+    """Returns `value` if it is true or false."""
     if not isinstance(value, bool):
         raise wrong(f"{name} must be true or false here")
     return value
 
 
 def only(given: Mapping[str, Any], known: set[str] | frozenset[str], name: str) -> None:
-    """Refuse keys that mean something to Qdrant and nothing here."""
+    """Rejects keys that Qdrant supports and this server does not."""
     if unknown := sorted(key for key, value in given.items() if key not in known and value is not None):
         raise wrong(f"{name}: {', '.join(unknown)} is not supported here")
 
@@ -246,7 +246,7 @@ def _vector(value: Any, dimension: int) -> list[float]:
 
 
 def _vectors(value: Any, of: Shape) -> tuple[Any, int]:
-    """The vectors of a point in the engine's form, and how many there are."""
+    """The vectors of a point in the engine's form, and their number."""
     if not isinstance(value, Mapping) or of.plain:
         return _vector(value, of.dimension), 1
     only(value, {"", MORE}, "vector")

@@ -1,4 +1,4 @@
-"""The folder of one embedded shard: created, loaded, found damaged, moved aside."""
+"""The folder of one embedded shard: creates it, loads it, detects damage, and moves it aside."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from openmemory.index.port import IndexUnavailable
 log = logging.getLogger(__name__)
 
 KEPT_BROKEN = 2
-"""Damaged folders that are kept for whoever wants to look; older ones are removed."""
+"""The number of damaged folders that are kept for inspection. Older ones are removed."""
 
 _MACHINE = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
     errno.EAGAIN, errno.EINTR,
 }  # fmt: skip
-"""Failures of the machine, not of the data: the folder is left as it is."""
+"""Failures of the machine, not of the data: the folder is left unchanged."""
 
 
 class Shape(NamedTuple):
-    """What the vectors of a shard are like: how many numbers each has, and whether a point has one of them only."""
+    """The format of a shard's vectors: how many numbers each has, and whether a point has only one of them."""
 
     dimension: int
     plain: bool
 
 
 def open_shard(home: Path, shape: Shape, *, shared: bool = False) -> edge.EdgeShard:
-    """Load the shard, or create it. One that cannot be loaded is moved aside and an empty one takes its place.
+    """Loads the shard, or creates it. A shard that cannot be loaded is moved aside, and an empty one replaces it.
 
-    `shared`: others write to it too, so that points without what ours carry are no sign of damage.
+    `shared`: other programs write to it too, so points without our payload are not a sign of damage.
 
     Raises:
-        IndexUnavailable: the folder is sound but cannot be used; see `_load`. Or the disk is full.
+        IndexUnavailable: the folder is intact but cannot be used; see `_load`. Or the disk is full.
     """
     check_room(home.parent)
     shard = _load(home, shape, shared) if holds_a_shard(home) else None
@@ -58,12 +58,12 @@ def open_shard(home: Path, shape: Shape, *, shared: bool = False) -> edge.EdgeSh
 
 
 def holds_a_shard(home: Path) -> bool:
-    """Whether there is a shard, sound or not."""
+    """Returns True if there is a shard, intact or not."""
     return (home / "edge_config.json").exists() or (home / "segments").exists()
 
 
 def shape_of(home: Path) -> Shape | None:
-    """The vectors of a shard; None if there is no shard of ours that says so."""
+    """The format of a shard's vectors. None if there is no shard of ours with a valid configuration."""
     try:
         vectors = dict(orjson.loads((home / "edge_config.json").read_bytes())["vectors"])
         first, more = vectors.pop(""), vectors.pop(MORE, None)
@@ -91,10 +91,10 @@ def _configuration(shape: Shape) -> edge.EdgeConfig:
 
 
 def _load(home: Path, shape: Shape, shared: bool) -> edge.EdgeShard | None:
-    """The shard of a folder; None if it is damaged.
+    """Loads the shard of a folder. Returns None if it is damaged.
 
     Raises:
-        IndexUnavailable: it is sound but not ours to use: another process has it, it holds vectors of another
+        IndexUnavailable: it is intact but cannot be used: another process has it, it contains vectors of another
             dimension, or the machine has no room, rights or file handles.
     """
     shard = None
@@ -107,7 +107,7 @@ def _load(home: Path, shape: Shape, shared: bool) -> edge.EdgeShard | None:
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         if shard is not None:
-            with suppress(Exception):  # Closing flushes, which damage may prevent; the files are released all the same.
+            with suppress(Exception):  # Closing flushes, which damage may prevent; the files are released in any case.
                 shard.close()
         words = str(error)
         system = re.search(r"(?:os error|code:) (\d+)", words)
@@ -122,9 +122,9 @@ def _load(home: Path, shape: Shape, shared: bool) -> edge.EdgeShard | None:
 
 
 def _probe(shard: edge.EdgeShard, shape: Shape, shared: bool) -> None:
-    """Read everything once: a shard may load with parts missing, and then answer with errors, or with nothing.
+    """Reads everything once: a shard may load with parts missing, and then answer with errors, or with nothing.
 
-    The payload is read by a condition on a key that has no index, the codes and the vectors by a search over all.
+    A condition on a key without an index reads the payload. A search over all points reads the codes and the vectors.
     """
     points = _counted(shard)
     has_payload = edge.FieldCondition(key="revision", match=edge.MatchExcept([-1]))

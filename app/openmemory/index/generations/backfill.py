@@ -1,5 +1,7 @@
-"""What an older version made of texts: vectors of windows that were cut in another way than now, and none of tokens.
-They are made anew, a few at a time, while searches go on with what there is."""
+"""The backfill of data from older versions: vectors of texts that were cut differently, and missing token vectors.
+
+They are recomputed, a few at a time, while searches use the existing ones.
+"""
 
 from __future__ import annotations
 
@@ -28,26 +30,27 @@ from openmemory.resilience.circuit_breaker import State
 log = logging.getLogger(__name__)
 
 LOCK = 0x6F6D6375
-"""Key of the advisory lock of the one replica that does it."""
+"""The key of the advisory lock for the one replica that runs the backfill."""
 
 PAGE = 500
-"""Vectors that are looked at at once."""
+"""The number of vectors in a page."""
 
 TOGETHER = 16
-"""Long texts that are embedded before others get their turn: what is added meanwhile waits for these, a few seconds."""
+"""The number of long texts that are embedded before others get their turn. New memories wait for these, a few
+seconds."""
 
 
 LOOK_AGAIN = 3_600.0
-"""Seconds after all kept vectors were walked through until it is looked again whether some lack tokens: those that an
-archive brought do. A hundred thousand take a second."""
+"""The seconds between two full scans for vectors without tokens, which a restored archive may add. A hundred thousand
+take a second."""
 
 
 class Recut:
-    """Finds the kept vectors whose `cut` is not that of the model in use, and then those that lack tokens.
+    """Finds the stored vectors whose `cut` differs from that of the model in use, and then those that lack tokens.
 
-    Those of a text that has one window now are right and only get the new name. Those of longer texts are forgotten,
-    and their items marked, in one transaction: delivery embeds them anew. In the index they stand until then. Tokens
-    are only added to what is kept, where the model in use tells of tokens.
+    The vectors of a text that now has one chunk are valid and only get the new name. Those of longer texts are deleted,
+    and outbox entries for their items written, in one transaction: delivery embeds them again. They stay in the index
+    until then. Tokens are only added to stored vectors, if the model in use returns token vectors.
     """
 
     def __init__(
@@ -58,13 +61,13 @@ class Recut:
         self._deliverer = deliverer
         self._sources = sources
         self._walked = Key()
-        """The last of the kept vectors that were looked at for tokens; a new process begins anew."""
+        """The last stored vector that was checked for tokens. A new process starts over."""
         self._not_before = 0.0
 
     async def run(self) -> int:
-        """Go on until nothing is left, or until the model or the index does not answer; returns how many were marked.
+        """Runs until nothing is left, or until the model or the index does not answer.
 
-        While another collection is built it waits.
+        Returns the number of outbox entries that it wrote. Waits while another collection is built.
 
         Raises:
             Unavailable: Postgres does not answer.
@@ -75,7 +78,7 @@ class Recut:
                 while (some := await self._step()) is not None:
                     marked += some
                 await self._complete()
-        except SyncRunning:  # another replica does it
+        except SyncRunning:  # another replica runs it
             return 0
         except EmbedderUnavailable as error:
             log.debug("texts are cut anew later: %s", error)
@@ -84,7 +87,7 @@ class Recut:
         return marked
 
     async def _idle(self) -> Space | None:
-        """The space that serves, if nothing else is to be done for it now: what somebody waits for goes first."""
+        """The serving space, if it has no other work now. Work that somebody waits for goes first."""
         space = self._spaces.serving
         if self._spaces.building is not None or not space.collection or is_plain(space.collection):
             return None
@@ -95,7 +98,7 @@ class Recut:
         return None if due is not None and due <= 0 else space
 
     async def _complete(self) -> None:
-        """Give tokens to kept vectors that lack them, page by page, from where the last run ended."""
+        """Adds tokens to stored vectors that lack them, page by page, from the end of the last run."""
         made = 0
         while time.monotonic() >= self._not_before and (space := await self._idle()) and space.embedder.tokenwise:
             async with self._database.statement() as tx:
@@ -111,7 +114,7 @@ class Recut:
             log.info("%d texts got vectors of their tokens", made)
 
     async def _tell(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> int:
-        """Embed the texts of items again and keep the tokens; the vectors are those that there are."""
+        """Embeds the texts of items again and stores the tokens. The stored vectors stay unchanged."""
         if not ids:
             return 0
         async with self._database.statement() as tx:
@@ -123,7 +126,8 @@ class Recut:
             return await tokens.keep(tx, kind, space.model, hashes, told)
 
     async def _step(self) -> int | None:
-        """One page: how many items were marked and delivered; None when there is nothing to do, or not now."""
+        """Processes one page: writes outbox entries for its long texts and delivers them. Returns their number, or None
+        if there is nothing to do, or not now."""
         if (space := await self._idle()) is None:
             return None
         cut = stored_as(space.embedder.cutting, await space.dimension())
@@ -143,7 +147,7 @@ class Recut:
         async with self._database.statement() as tx:
             texts = await self._sources[kind].texts(tx, list(kept))
         ids = [id_ for id_, text in texts.items() if text.hash == kept[id_].text_hash]
-        # The vectors of a text that is not there any more are of no use.
+        # The vectors of a text that no longer exists are useless.
         useless = kept.keys() - set(ids)
         short: list[UUID] = []
         long: list[UUID] = []
@@ -173,7 +177,7 @@ _OTHERWISE = text(
     WHERE model = :model AND (cut < :cut OR cut > :cut) LIMIT :limit
     """
 )
-# Only as they were seen: a delivery may have written them meanwhile.
+# Only rows that are unchanged: a delivery may have written them meanwhile.
 _SEEN = """
     (e.id, e.text_hash) IN (SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[])))
     AND e.kind = :kind AND e.model = :model AND e.cut <> :cut

@@ -1,4 +1,4 @@
-"""Changing the model: its collection is filled beside the one in use and takes over; the old one is removed later."""
+"""Changes the model: fills its collection beside the one in use, switches over, and removes the old one later."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from openmemory.index.sync.runs import REBUILD, RunLog
 log = logging.getLogger(__name__)
 
 LOCK = 0x6F6D6270
-"""Key of the advisory lock of the one replica that builds."""
+"""The key of the advisory lock for the one replica that builds."""
 
 ENOUGH = 100
-"""Items that may differ in the last comparison before a collection takes over: they were repaired in it. What changes
-while it runs is delivered to both collections."""
+"""The number of items that may differ in the last comparison before a collection takes over. That comparison repaired
+them, and changes during it are delivered to both collections."""
 
 PASSES = 10
-"""Comparisons after which a collection takes over however much is being written meanwhile."""
+"""The number of comparisons after which a collection takes over, no matter how much is written meanwhile."""
 
 TOLERATED = 0.01
-"""Share of the items that the new model may refuse. They stay marked, and are found by their words."""
+"""The share of the items that the new model may reject. They keep their outbox entries, and are found by their
+words."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
-"""Seconds between two attempts when the new model does not answer: the pause doubles from the first to the last."""
+"""The seconds between two attempts if the new model does not answer. The pause doubles from the first to the last."""
 
 
 class Rebuild:
-    """Brings the generations forward, step by step; every step may be cut off and goes on where it was."""
+    """Advances the generations step by step. Every step may be interrupted and continues where it stopped."""
 
     def __init__(self, database: Database, keeper: Keeper, reconciler: Reconciler, *, keep: float) -> None:
         self._database = database
@@ -46,10 +47,10 @@ class Rebuild:
         self._pause = FIRST_PAUSE
         self._not_before = 0.0
         self._told: set[str] = set()
-        """Expired collections that could not be removed, of which the log has heard."""
+        """Expired collections that could not be removed, which were already logged."""
 
     async def step(self) -> None:
-        """Say what is wanted, follow what the table says, build what is wanted, remove what was kept long enough.
+        """Registers the configured model, follows the table, builds the new collection, and removes expired ones.
 
         Raises:
             Unavailable: Postgres does not answer.
@@ -94,7 +95,7 @@ class Rebuild:
             await self._name(space)
 
     async def _fill(self, space: Space, run: RunLog) -> bool:
-        """Compare and repair until little differs; False when it is not wanted any more."""
+        """Compares and repairs until little differs. Returns False if the collection is no longer wanted."""
         for number in range(PASSES):
             missed, errors = space.missed, run.statistics.errors
             run.statistics.total_memories = run.statistics.unchanged = 0
@@ -123,7 +124,7 @@ class Rebuild:
             await self._remove(generation)
 
     async def _remove(self, generation: Generation) -> None:
-        """Remove a retired collection and its vectors; cut off anywhere, the next step begins anew."""
+        """Removes a retired collection and its vectors. If interrupted, the next step starts over."""
         spaces = self._keeper.spaces
         space = next((one for one in spaces.retired if one.collection == generation.collection), None)
         if space is None:
@@ -137,7 +138,7 @@ class Rebuild:
         try:
             await self._name(spaces.serving)
             async with self._database.transaction() as tx:
-                # Nobody may want it again between the two.
+                # Under this lock, no other process can reactivate it meanwhile.
                 if not await registry.locked(tx, generation.collection):
                     return
                 self._keeper.forget(space)

@@ -1,7 +1,7 @@
-"""Generations: which collections there are, the vectors of which model each holds, and which one searches use.
+"""Generations: the collections that exist, the model of each, and the one that searches use.
 
-PostgreSQL says it (`index_generations`), so that every replica agrees. What is configured is what is wanted: if it is
-another model than the one in use, its collection is filled beside the old one, and takes over when it is complete.
+PostgreSQL stores them (`index_generations`), so that all replicas agree. The configured model is the wanted one. If it
+differs from the model in use, its collection is filled beside the old one, and takes over when it is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOCK = text("SELECT pg_advisory_xact_lock(1869443436)")
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One collection. `embedder` holds the settings by which its model is asked, without secrets."""
+    """One collection. `embedder` contains the settings to use its model, without secrets."""
 
     collection: str
     model: str
@@ -44,10 +44,10 @@ async def everyone(tx: Tx) -> list[Generation]:
 
 
 async def want(tx: Tx, collection: str, model: str, dimension: int, embedder: dict[str, Any]) -> GenerationState:
-    """Say that this is the collection that is to be used; returns what it is now.
+    """Registers the collection that should be used; returns its current state.
 
-    Without an active one it becomes active at once; beside another one it is built, anew or again. What was being
-    built for another model is not wanted any more, and retires.
+    If none is active, it becomes active at once. Otherwise it is built, for the first time or again. A collection that
+    was being built for another model is no longer wanted, and retires.
     """
     await tx.execute(_LOCK)
     active = await tx.scalar(select(IndexGeneration.collection).where(_is(GenerationState.ACTIVE)))
@@ -63,7 +63,7 @@ async def want(tx: Tx, collection: str, model: str, dimension: int, embedder: di
 
 
 async def activate(tx: Tx, collection: str) -> bool:
-    """Let a complete collection take over; False if it is not being built any more."""
+    """Makes a complete collection active. Returns False if it is no longer being built."""
     await tx.execute(_LOCK)
     building = await tx.scalar(
         select(IndexGeneration.collection).where(
@@ -80,29 +80,29 @@ async def activate(tx: Tx, collection: str) -> bool:
 
 
 async def expired(tx: Tx, keep: float) -> list[Generation]:
-    """Those that retired more than `keep` seconds ago."""
+    """The generations that retired more than `keep` seconds ago."""
     over = IndexGeneration.retired_at <= func.now() - func.make_interval(0, 0, 0, 0, 0, 0, keep)
     found = await tx.execute(_GENERATIONS.where(_is(GenerationState.RETIRED), over))
     return [_generation(row) for row in found]
 
 
 async def locked(tx: Tx, collection: str) -> bool:
-    """Whether a collection is retired, which stays so until the transaction ends."""
+    """Returns True if a collection is retired, and keeps it so until the transaction ends."""
     await tx.execute(_LOCK)
     state = select(IndexGeneration.state).where(IndexGeneration.collection == collection)
     return await tx.scalar(state) == GenerationState.RETIRED
 
 
 async def forget(tx: Tx, collection: str) -> None:
-    """Remove what is known of a retired collection that was dropped."""
+    """Removes the record of a retired collection that was dropped."""
     one = IndexGeneration.collection == collection
     await tx.execute(delete(IndexGeneration).where(one, _is(GenerationState.RETIRED)))
 
 
 async def forget_vectors(tx: Tx, retired: Generation, after: Vectors | None, limit: int = 2_000) -> Vectors | None:
-    """Remove the vectors kept for the model of a retired generation and of no other: a page from `after` on.
+    """Removes a page of vectors, from `after` on, stored for the model of a retired generation and of no other.
 
-    Returns where the page ended; None when there is no more.
+    Returns the end of the page, or None if there is no more.
     """
     values = {"model": retired.model, "collection": retired.collection, "limit": limit}
     values |= {"kind": "", "id": UUID(int=0), "of": ""}
@@ -113,14 +113,14 @@ async def forget_vectors(tx: Tx, retired: Generation, after: Vectors | None, lim
 
 
 class Vectors(NamedTuple):
-    """The key of a kept vector."""
+    """The key of a stored vector."""
 
     kind: str
     id: UUID
     model: str
 
 
-# A walk along the primary key: by model alone every page would be looked for from the start of the table.
+# A scan along the primary key: by model alone, every page would be searched for from the start of the table.
 _FORGET_VECTORS = text(
     """
     WITH page AS (

@@ -1,4 +1,4 @@
-"""Keeping the spaces of this process as the generations in PostgreSQL are."""
+"""Keeps the spaces of this process in line with the generations in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Wanted(NamedTuple):
-    """The embedder that is to be used, and its settings without secrets."""
+    """The embedder that should be used, and its settings without secrets."""
 
     embedder: CachedEmbedder
     recorded: dict[str, Any]
@@ -34,12 +34,12 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What spaces are made of, as configured.
+    """The configured components of spaces.
 
-    `alias` begins the names of new collections. `wanted` is the embedder at first; `configured` returns another one
-    once it is configured; `embedder` opens one of which only the recorded settings are known. `index` makes the index
-    of a collection, given its name and dimension, without opening it; the index calls its third argument whenever it
-    has connected.
+    `alias` begins the names of new collections. `wanted` is the initial embedder. `configured` returns another one
+    after the configuration changed. `embedder` opens one from its recorded settings. `index` creates the index of a
+    collection, given its name and dimension, without opening it. The index calls its third argument whenever it has
+    connected.
     """
 
     alias: str
@@ -52,7 +52,7 @@ class Parts:
 
 
 class _Told(NamedTuple):
-    """The collection of the configured model, and what it is now that the table knows of it."""
+    """The collection of the configured model, and its state in the table."""
 
     collection: str
     dimension: int
@@ -60,7 +60,7 @@ class _Told(NamedTuple):
 
 
 class Keeper:
-    """Owns the spaces: opens what the table says, lets go of what it does not say any more."""
+    """Owns the spaces: opens those in the table, and closes those that are no longer in it."""
 
     def __init__(self, database: Database, parts: Parts) -> None:
         self._database = database
@@ -71,7 +71,7 @@ class Keeper:
         self.spaces = Spaces(self._first())
 
     async def follow(self) -> list[Generation]:
-        """Read the table and change `spaces` to what it says; returns what it says."""
+        """Reads the table and updates `spaces` accordingly; returns the generations."""
         async with self._database.statement() as tx:
             found = await registry.everyone(tx)
         spaces = self.spaces
@@ -92,7 +92,7 @@ class Keeper:
             log.info("searches use %s now", serving.collection)
             if before is not building and before not in retired:
                 known[before.collection] = before
-            # A replica that did not know of this collection yet may have delivered to the old one only.
+            # A replica that did not know this collection yet may have delivered to the old one only.
             spaces.recovered()
         for space in known.values():
             if space is not serving:
@@ -100,10 +100,11 @@ class Keeper:
         return found
 
     async def want(self) -> bool:
-        """Tell the table which model is configured: it takes over when it is complete. Whether it is another one now.
+        """Registers the configured model in the table; it takes over when it is complete. Returns True if the model
+        changed.
 
-        Until it has told its dimension nothing changes, so that one that cannot be used does no harm to the one in
-        use; `spaces.obstacle` says what is wrong with it.
+        Nothing changes until its dimension is known, so that an unusable model does not affect the one in use.
+        `spaces.obstacle` contains the problem.
 
         Raises:
             EmbedderUnavailable: its dimension is not known, and it does not answer.
@@ -128,17 +129,17 @@ class Keeper:
         before, self._wanted, self._told = self._wanted, another, False
         self.spaces.obstacle = None
         first = self.spaces.serving
-        if not first.collection:  # there is none in use yet, and the model that was to be the first is not any more
+        if not first.collection:  # no collection is in use yet, and the initial model is no longer wanted
             self.spaces.serving = self._first()
             await first.close()
         await self._close_unused(before.embedder)
 
     def forget(self, space: Space) -> None:
-        """Know nothing more of a retired space: if the table still says that there is one, it is another."""
+        """Forgets a retired space. If the table still contains one of this name, it is a different one."""
         self.spaces.retired = [one for one in self.spaces.retired if one is not space]
 
     async def close(self) -> None:
-        """Close every index and every model."""
+        """Closes every index and every model."""
         spaces = self._all()
         for space in spaces:
             await space.close()
@@ -152,7 +153,7 @@ class Keeper:
         return [self.spaces.serving, *building, *self.spaces.retired]
 
     async def release(self, space: Space) -> None:
-        """Close a space that nobody uses any more."""
+        """Closes a space that is no longer used."""
         await space.close()
         await self._close_unused(space.embedder, but=space)
 
@@ -168,7 +169,7 @@ class Keeper:
         async with self._database.transaction() as tx:
             state = await registry.want(tx, collection, wanted.embedder.model, dimension, wanted.recorded)
         self._told, self.spaces.obstacle = True, None
-        # Asked in another way than before (a new key, another address), the model goes on in the collection it has.
+        # If only the settings changed (a new key, another address), the model continues with its collection.
         for space in self._all():
             if space.collection == collection and space.embedder is not wanted.embedder:
                 before, space.embedder = space.embedder, wanted.embedder
@@ -176,7 +177,8 @@ class Keeper:
         return _Told(collection, dimension, state)
 
     def _first(self) -> Space:
-        """The space until the table is read, or for the first start of all, which has to ask the model."""
+        """The space until the table is read, or for the very first start, which has to get the dimension from the
+        model."""
 
         async def opening() -> VectorIndex:
             try:

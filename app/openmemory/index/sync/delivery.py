@@ -1,4 +1,4 @@
-"""Delivery: brings the index up to date with the items whose marks are raised."""
+"""Delivery: updates the index for the items in the outbox."""
 
 from __future__ import annotations
 
@@ -24,35 +24,37 @@ from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen, S
 log = logging.getLogger(__name__)
 
 BATCH = 128
-"""Marks of one round: one embedding batch, one write to the index."""
+"""The number of outbox entries in one round: one embedding batch, one write to the index."""
 
 LEASE = 120.0
-"""Seconds after which another process takes over the marks of a round whose process died. While one works it renews."""
+"""The seconds after which another process takes over the outbox entries of a round whose process died. A live process
+renews its lease."""
 
 RENEW_AFTER = 30.0
-"""Seconds between two renewals of a lease: a model or an index may take longer than the lease, never unnoticed."""
+"""The seconds between two renewals of a lease, so that a slow model or index may take longer than the lease."""
 
 ALONE_AFTER = 3
-"""Failed attempts after which the items of a batch are tried one by one."""
+"""The number of failed attempts after which the items of a batch are tried one by one."""
 
 FLUSH_AFTER = 10.0
-"""Seconds after which delivered points are made to survive a power cut, where the engine leaves that to us."""
+"""The seconds after which delivered points are flushed to disk, if the engine leaves that to us."""
 
 FAILURES = (IndexUnavailable, EmbedderUnavailable, ValueError)
-"""What writing to a space may fail with; ValueError is a vector that the index cannot take."""
+"""The possible failures of a write to a space. ValueError is a vector that the index cannot take."""
 
 IDLE = 30.0
-"""Seconds between looks for marks whose deliverer died. What this process marks wakes it at once."""
+"""The seconds between checks for outbox entries whose process died. Entries from this process wake it at once."""
 
 QUIET = 60.0
-"""Seconds between two lines of the log about the same kind of failure."""
+"""The seconds between two log lines about the same kind of failure."""
 
 
 class Deliverer:
-    """Works the marks off: read the rows as they are, embed what has no vector, write the index, lower the flags.
+    """Processes outbox entries: reads the current rows, embeds those without vectors, writes the index, deletes the
+    entries.
 
-    Two rounds of this process never overlap; those of several processes share the marks by their leases. What is
-    delivered goes to the space that serves and to one that is being built; retired ones only forget it.
+    Two rounds of this process never overlap. Several processes share the outbox entries by their leases. Deliveries go
+    to the serving space and to one that is being built. From retired ones, items are only removed.
     """
 
     def __init__(
@@ -78,15 +80,15 @@ class Deliverer:
         )
 
     def wake(self) -> None:
-        """Say that marks were raised and committed."""
+        """To be called after outbox entries were written and committed."""
         self._wake.set()
 
     def start(self) -> None:
-        """Deliver in the background until `stop`."""
+        """Delivers in the background until `stop`."""
         self._task = asyncio.create_task(self._run(), name="deliverer")
 
     async def stop(self) -> None:
-        """Stop; what is unfinished stays marked."""
+        """Stops the delivery. Unfinished items keep their outbox entries."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -95,7 +97,8 @@ class Deliverer:
         await self.breaker.close()
 
     async def drain(self) -> Delivered:
-        """Work off every mark that is due. While the index or the model is known to be away nothing is tried."""
+        """Processes all outbox entries that are due. Tries nothing while the index or the model is known to be
+        unavailable."""
         total = Delivered()
         while True:
             async with self._round:
@@ -105,7 +108,7 @@ class Deliverer:
                 return total
 
     async def ask_again(self) -> None:
-        """If the index or the model is held to be away, find out now whether it still is.
+        """If the index or the model is considered unavailable, checks whether it still is.
 
         Raises:
             IndexUnavailable, EmbedderUnavailable: it is.
@@ -116,7 +119,7 @@ class Deliverer:
         pause: float = 0
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause):  # wait_for may miss that it is stopped when it is woken just before
+                async with asyncio.timeout(pause):  # wait_for may miss a cancellation if it is woken just before
                     await self._wake.wait()
             self._wake.clear()
             try:
@@ -127,10 +130,10 @@ class Deliverer:
                         await outbox.mend_times(tx)
                     due = await outbox.next_due(tx)
                 pause = await self._flush()
-                # While it is known to be away nothing that is due is tried: what ends that wakes this up.
+                # During a known outage, nothing that is due is tried. Its end wakes this loop.
                 if due is not None and self.breaker.state is State.CLOSED and not self._lease.lost:
                     pause = min(pause, max(0.05, due))
-            except Unavailable as error:  # of which the log hears from `database`
+            except Unavailable as error:  # `database` logs this
                 log.debug("delivery waits: %s", error)
                 pause = 1.0
             except IndexUnavailable as error:
@@ -141,7 +144,7 @@ class Deliverer:
                 pause = 1.0
 
     async def _flush(self) -> float:
-        """Flush what was written if it has waited long enough; returns the seconds until it will have."""
+        """Flushes written points if they have waited long enough; returns the seconds until the next check."""
         if self._unflushed_since is None:
             return IDLE
         waited = time.monotonic() - self._unflushed_since
@@ -152,9 +155,10 @@ class Deliverer:
         return IDLE
 
     async def _deliver(self) -> tuple[int, Delivered]:
-        """One round, whose lock the caller holds: how many marks it took, and what became of them.
+        """Runs one round, with the lock held by the caller. Returns the number of claimed outbox entries, and the
+        result.
 
-        While the model is away, what is erased or put aside still leaves the index.
+        While the model is unavailable, erased and archived items still leave the index.
         """
         away = self.breaker.state is not State.CLOSED
         if self._lease.lost or (away and not self._index_answers):
@@ -172,7 +176,7 @@ class Deliverer:
     async def _forget(self, claimed: list[Claimed]) -> Delivered:
         try:
             done = await self._write(claimed)
-        except FAILURES as error:  # not of the index: of something that is wanted again meanwhile
+        except FAILURES as error:  # not of the index: of an item that is wanted again meanwhile
             self._index_answers = not isinstance(error, IndexUnavailable)
             return await self._postpone(claimed, error)
         async with self._database.transaction() as tx:
@@ -189,16 +193,16 @@ class Deliverer:
                 if min(mark.attempts for mark in claimed) >= ALONE_AFTER:
                     return await self._write_alone(claimed)
                 return await self._postpone(claimed, error)
-            except CircuitOpen as refused:  # opened since it was looked at
+            except CircuitOpen as refused:  # opened since the last check
                 return await self._postpone(claimed, refused)
         async with self._database.transaction() as tx:
             await outbox.settle(tx, claimed)
         return done
 
     async def _write_alone(self, claimed: list[Claimed]) -> Delivered:
-        """Deliver one by one what failed together: a text that the model refuses must not hold up the others.
+        """Delivers the items of a failed batch one by one: a text that the model rejects must not block the others.
 
-        What is refused while others are taken says nothing about the model or the index.
+        A rejection while others are accepted is not evidence against the model or the index.
         """
         total = Delivered()
         for mark in claimed:
@@ -209,7 +213,7 @@ class Deliverer:
                 try:
                     async with self.breaker.guard():
                         await self._probe()
-                    # The vector of an older text must not stand for one that is refused.
+                    # The vector of an older text must not represent one that is rejected.
                     await self._spaces.serving.index.delete([mark.id])
                 except (*FAILURES, CircuitOpen) as away:
                     total.add(await self._postpone(claimed[claimed.index(mark) + 1 :], away))
@@ -228,7 +232,7 @@ class Deliverer:
         return done
 
     async def _write_of(self, kind: Kind, ids: list[UUID]) -> Delivered:
-        # As they are before the rows are read: another model may take over at any moment.
+        # Read before the rows: another model may take over at any moment.
         serving, building, retired = self._spaces.serving, self._spaces.building, [*self._spaces.retired]
         batch = await self._writer.read(kind, ids)
         done = await self._writer.deliver(serving, batch)
@@ -239,7 +243,7 @@ class Deliverer:
         return done
 
     async def _write_beside(self, space: Space, batch: Batch) -> None:
-        """Write to the space that is being built. Nobody searches there yet: a failure is left to the comparison."""
+        """Writes to the space that is being built. No search uses it yet, so the comparison handles failures."""
         try:
             await self._writer.deliver(space, batch)
         except FAILURES as error:
@@ -247,9 +251,9 @@ class Deliverer:
             self._warn("what was written does not reach the new vector index yet: %s", error)
 
     async def _forget_beside(self, space: Space, ids: list[UUID]) -> None:
-        """What is rewritten or erased must not live on in a collection that nobody keeps up to date.
+        """Removes rewritten and erased items from a collection that is no longer updated.
 
-        One that is away holds up nobody: the next sync takes out of it what it should not hold.
+        An unavailable one blocks nothing: the next sync removes its unwanted entries.
         """
         try:
             await space.index.delete(ids)
@@ -257,7 +261,7 @@ class Deliverer:
             self._warn("a collection that is kept for a way back does not answer: %s", error)
 
     async def _probe(self) -> None:
-        """Whether the model and the index would take something now."""
+        """Raises if the model or the index does not accept requests now."""
         space = self._spaces.serving
         await space.ask_model()
         await space.index.delete([NOBODY])
@@ -267,7 +271,8 @@ class Deliverer:
         self.wake()
 
     async def _pick_up(self) -> None:
-        """Make due again what waits for an outage that is over, and what a failure of Postgres left claimed."""
+        """Makes entries due again that waited for the end of an outage, or that stayed claimed after a failure of
+        Postgres."""
         if self._dropped:
             async with self._database.transaction() as tx:
                 await outbox.renew(tx, self._dropped, lease=0)
@@ -279,7 +284,7 @@ class Deliverer:
 
     @asynccontextmanager
     async def _holding(self, claimed: list[Claimed]) -> AsyncIterator[None]:
-        """Renew the lease while the block runs."""
+        """Renews the lease while the block runs."""
         renewing = asyncio.create_task(self._renew(claimed), name="lease")
         try:
             yield
@@ -303,7 +308,8 @@ class Deliverer:
         return Delivered(failed=len(claimed))
 
     def _warn(self, what: str, error: Exception) -> None:
-        """Log a failure, one of a kind once a minute: an outage is one event, however often it is met."""
+        """Logs a failure, at most once a minute for each kind: an outage is one event, no matter how often it is
+        noticed."""
         now = time.monotonic()
         if now - self._told.get(what, -QUIET) >= QUIET:
             self._told[what] = now

@@ -1,4 +1,4 @@
-"""Comparing two streams of entries, page by page."""
+"""Compares two streams of entries, page by page."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NONE = Entries(b"")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One stretch of both streams: how many entries were `wanted`, and which ids differ on the two sides.
+    """The result for one section of both streams: the number of `wanted` entries, and the ids that differ.
 
-    `missing` are wanted and absent or there in another revision or for another user, which are `outdated`; `stray` are
-    there and not wanted.
+    `missing` entries are wanted and absent, or present with another revision or user, which are `outdated`. `stray`
+    entries are present and not wanted.
     """
 
     wanted: int
@@ -28,9 +28,9 @@ class Compared:
 async def compare(
     wanted: AsyncIterator[Entries], present: AsyncIterator[Entries], *, full: bool = False
 ) -> AsyncIterator[Compared]:
-    """Merge two streams of pages, each in ascending order of id. No more than a page of each is held at a time.
+    """Merges two streams of pages, each in ascending order of id. Holds at most one page of each.
 
-    With `full` everything that is wanted counts as missing.
+    With `full`, every wanted entry counts as missing.
     """
     left = await anext(wanted, None)
     right = await anext(present, None)
@@ -39,12 +39,12 @@ async def compare(
             here, there = left or _NONE, right or _NONE
             left, right = left and _NONE, right and _NONE
         else:
-            # Both streams are known up to where the shorter one ends.
+            # Both streams are known up to the end of the shorter one.
             reach = min(left.last, right.last)
             here, left = left.split(reach)
             there, right = right.split(reach)
             if not here and not there:
-                # Ids that are no uuids of ours, and out of order: strangers' all of them.
+                # Ids that are not our uuids, and out of order: all of them belong to other programs.
                 there, right = right, _NONE
         yield _compared(here, there, full)
         if left is not None and not left:

@@ -1,4 +1,4 @@
-"""Pages of entries, packed: what the comparison of the stores reads of a hundred thousand items."""
+"""Packed pages of entries, for comparing a hundred thousand items between the stores."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from uuid import UUID
 _ID = 16
 _OWNER = 32
 WIDTH = 36
-"""Bytes of a packed entry: 16 of the id, 16 of the owner's, 4 of the revision, the most significant first."""
+"""The bytes of a packed entry: 16 of the id, 16 of the owner's, 4 of the revision, the most significant first."""
 
 
 class Entry(NamedTuple):
-    """What reconciliation compares: which revision of which item of which user the index holds."""
+    """The data that reconciliation compares: the revision of an item of a user in the index."""
 
     id: UUID
     user: UUID
@@ -22,24 +22,24 @@ class Entry(NamedTuple):
 
 
 def packed(id: UUID, user: UUID, revision: int) -> bytes:
-    """One entry.
+    """Packs one entry.
 
     Raises:
-        AttributeError, OverflowError: the revision is none of ours: no whole number, or one of more than 31 bits.
+        AttributeError, OverflowError: the revision is invalid: not a whole number, or one of more than 31 bits.
     """
     return id.bytes + ending(user, revision)
 
 
 def ending(user: UUID, revision: int) -> bytes:
-    """What follows the id in a packed entry: many have the same."""
+    """The part of a packed entry after the id, which many entries share."""
     return user.bytes + revision.to_bytes(4, "big", signed=True)
 
 
 class Entries:
     """A page of entries in ascending order of id.
 
-    One string of bytes rather than objects: pages that agree are found to do so by one comparison, and PostgreSQL makes
-    them itself, which costs a third of reading rows. Bytes sort as ids do.
+    One byte string rather than objects: one comparison shows that two pages are equal, and PostgreSQL can build them
+    itself, which costs a third of reading rows. Bytes sort as ids do.
     """
 
     __slots__ = ("data",)
@@ -49,7 +49,7 @@ class Entries:
 
     @classmethod
     def of(cls, entries: Iterable[Entry]) -> Entries:
-        """The page of these entries, which are in order."""
+        """The page of these entries, which must be in order."""
         return cls(b"".join([packed(*entry) for entry in entries]))
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Entries:
 
     @property
     def last(self) -> bytes:
-        """The id of the last entry. There has to be one."""
+        """The id of the last entry. The page must not be empty."""
         return self.data[-WIDTH : _ID - WIDTH]
 
     def split(self, id: bytes) -> tuple[Entries, Entries]:
@@ -78,7 +78,7 @@ class Entries:
 
 
 def array_of(ids: Iterable[UUID]) -> str:
-    """Ids as PostgreSQL writes an array: the driver would look into each for characters to quote."""
+    """The ids as a PostgreSQL array literal. The driver would check each for characters to quote."""
     return f"{{{','.join([id_.hex for id_ in ids])}}}"
 
 

@@ -1,4 +1,4 @@
-"""Marks: raising, claiming and lowering the dirty flags of the index."""
+"""The outbox of the index: writes, claims and deletes its entries."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ INSERT INTO index_marks (kind, id) SELECT {kind}, {id} {source}
 ON CONFLICT (kind, id) DO UPDATE SET revision = index_marks.revision + 1, attempts = 0, marked_at = now(),
     due_at = CASE WHEN index_marks.last_error IS NULL THEN index_marks.due_at ELSE now() END
 """
-"""Raising a flag, for use inside a larger statement. The pause after a failure ends; a lease that somebody holds, which
-has no error yet, is left alone: two deliveries of one item must not overlap, or the older text could be written last.
-Its holder finds the revision changed and comes back."""
+"""Writes an outbox entry, for use inside a larger statement. Ends the pause after a failure. An active lease, which has
+no error yet, is left unchanged: two deliveries of one item must not overlap, or the older text could be written last.
+Its holder sees that the revision changed and delivers again."""
 
 _MARK_DIRTY = text(
     RAISE.format(kind="CAST(:kind AS text)", id="ids.id", source="FROM unnest(CAST(:ids AS uuid[])) AS ids(id)")
@@ -81,18 +81,19 @@ _END_PAUSES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() A
 _MEND_TIMES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() + make_interval(secs => :furthest)")
 
 FURTHEST = 3600.0
-"""Seconds: no lease and no pause is as long. What is due later was written while the server's clock was wrong."""
+"""The maximum seconds until an entry is due: no lease or pause is as long. A later time was written while the server's
+clock was wrong."""
 
 LONGEST_PAUSE = 60.0
-"""Seconds of the longest pause after a failure: what a recovered index still lacks is tried within that time."""
+"""The longest pause after a failure in seconds. After a recovery, the remaining items are retried within that time."""
 
 STUCK_AFTER = 8
-"""Failed attempts after which a mark is shown as stuck. It is tried on, at the longest pause."""
+"""The number of failed attempts after which an entry is shown as stuck. It is retried at the longest pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A mark that this process alone works on until its lease ends. `holder` tells this claim from any other."""
+    """An outbox entry that only this process works on until its lease ends. `holder` identifies this claim."""
 
     kind: Kind
     id: UUID
@@ -102,17 +103,17 @@ class Claimed:
 
 
 async def mark_dirty(tx: Tx, kind: Kind, ids: Iterable[UUID]) -> None:
-    """Note, in the transaction that changes the items, that their vectors are out of date."""
+    """Writes outbox entries for items with outdated vectors, in the transaction that changes the items."""
     await tx.execute(_MARK_DIRTY, {"kind": kind.value, "ids": sorted(ids)})
 
 
 async def claim(
     tx: Tx, *, limit: int, lease: float, gone: bool = False, index_lease: str | None = None
 ) -> list[Claimed]:
-    """Take up to `limit` marks that are due, for `lease` seconds: longer than any delivery may take.
+    """Claims up to `limit` outbox entries that are due, for `lease` seconds, which must exceed any delivery.
 
-    With `gone` only those of items that are to leave the index, which needs no model. With `index_lease` none, unless
-    that holder has the lease of the index.
+    With `gone`, claims only entries of items to be removed from the index, which needs no model. With `index_lease`,
+    claims nothing unless that holder has the index lease.
     """
     holder = uuid4()
     values = {"limit": limit, "lease": lease, "holder": holder, "lease_holder": index_lease}
@@ -121,15 +122,16 @@ async def claim(
 
 
 async def renew(tx: Tx, held: Sequence[Claimed], *, lease: float) -> None:
-    """Keep marks for another `lease` seconds. One that somebody else has claimed meanwhile is theirs."""
+    """Keeps outbox entries for another `lease` seconds. An entry that another process has claimed meanwhile is left
+    alone."""
     await tx.execute(_RENEW, _columns(held) | {"holders": [mark.holder for mark in held], "lease": lease})
 
 
 async def settle(tx: Tx, done: Sequence[Claimed]) -> None:
-    """Lower the flags that were delivered; one raised again meanwhile is due at once.
+    """Deletes delivered outbox entries. An entry that was written again meanwhile becomes due at once.
 
-    A mark that is gone was settled by another process: the lease ended while this one still worked, and either of the
-    two may have written last. It is raised again.
+    If an entry is missing, another process settled it: the lease ended during this delivery, and either of the two may
+    have written last. The entry is written again.
     """
     values = _columns(done) | {"revisions": [mark.revision for mark in done]}
     known = {(row.kind, row.id) for row in await tx.execute(_LOWER, values)}
@@ -144,9 +146,9 @@ async def settle(tx: Tx, done: Sequence[Claimed]) -> None:
 async def postpone(
     tx: Tx, failed: Sequence[Claimed], error: str, *, base: float = 0.5, ceiling: float = LONGEST_PAUSE
 ) -> None:
-    """Try again later: after base · 2^attempts seconds, half to one and a half times that, at most `ceiling`.
+    """Schedules a retry after base · 2^attempts seconds, half to one and a half times that, at most `ceiling`.
 
-    What somebody else has claimed meanwhile is theirs.
+    Entries that another process has claimed meanwhile are left alone.
     """
     holders = [mark.holder for mark in failed]
     values = {"holders": holders, "error": error[:500], "base": base, "ceiling": ceiling}
@@ -154,29 +156,29 @@ async def postpone(
 
 
 async def end_leases(tx: Tx) -> None:
-    """Make due at once what a stopped process had claimed. Only for one that knows that it is alone on the database."""
+    """Makes the claims of a stopped process due at once. Only for a process that is certainly alone on the database."""
     await tx.execute(_END_LEASES)
 
 
 async def end_pauses(tx: Tx) -> None:
-    """Make due at once what waits after a failure: whatever failed answers again."""
+    """Makes entries that wait after a failure due at once: the failed service answers again."""
     await tx.execute(_END_PAUSES)
 
 
 async def mend_times(tx: Tx) -> None:
-    """Make due at once what could not be due so late: the server's clock was set back since."""
+    """Makes entries with impossibly late times due at once: the server's clock was set back since."""
     await tx.execute(_MEND_TIMES, {"furthest": FURTHEST})
 
 
 async def waiting(tx: Tx) -> tuple[int, int]:
-    """How many marks there are, and how many of them are stuck."""
+    """The number of outbox entries, and the number of stuck ones."""
     counts = select(func.count(), func.count().filter(IndexMark.attempts >= STUCK_AFTER))
     total, stuck = (await tx.execute(counts)).one()
     return total, stuck
 
 
 async def next_due(tx: Tx) -> float | None:
-    """Seconds until a mark is due (0 or less: now); None when there is none."""
+    """The seconds until an entry is due (0 or less: now), or None if there is none."""
     due: Any = await tx.scalar(select(func.extract("epoch", func.min(IndexMark.due_at) - func.now())))
     return None if due is None else float(due)
 

@@ -1,4 +1,4 @@
-"""Reading ahead in a stream."""
+"""Reads ahead in a stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def ahead(stream: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """The same stream, its next item always being fetched while the last one is looked at. Closing it closes both."""
+    """The same stream, with the next item fetched while the current one is processed. Closing it closes both."""
     coming = asyncio.ensure_future(anext(stream, _END))
     try:
         while (item := await coming) is not _END:
@@ -23,7 +23,7 @@ async def ahead(stream: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
 
 
 class _End:
-    """What a stream gives when it has ended."""
+    """Marks the end of a stream."""
 
 
 _END = _End()

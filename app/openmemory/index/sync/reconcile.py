@@ -1,4 +1,4 @@
-"""The sync: compares what the index holds with what it should hold, and repairs only what differs."""
+"""The sync: compares the index with its expected content, and repairs only the differences."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from openmemory.index.sync.writer import Delivered, Source, Writer
 log = logging.getLogger(__name__)
 
 PAGE = 1_000
-"""Entries that are read at once of the index, 5 ms in the built-in engine."""
+"""The number of entries per read from the index, 5 ms in the built-in engine."""
 
 WANTED = 10_000
-"""Entries that are read at once of Postgres: few round trips, so that they hide behind reading the index."""
+"""The number of entries per read from Postgres: few round trips, which overlap with reading the index."""
 
 CHUNK = 4_000
-"""Items that are repaired at once."""
+"""The number of items per repair."""
 
 LOCK = 0x6F6D656D
-"""Key of the advisory lock that lets one replica sync at a time. It belongs to a connection, so a dead one frees it."""
+"""The key of the advisory lock that allows one sync at a time across replicas. It belongs to a connection, so it is
+released if the process dies."""
 
 
 class SyncRunning(Exception):
@@ -62,14 +63,14 @@ class Reconciler:
     async def sync(
         self, *, trigger: str, user: UUID | None = None, dry_run: bool = False, full: bool = False
     ) -> SyncStatistics:
-        """Deliver what is marked, then compare both stores by id and revision and repair what differs.
+        """Delivers pending outbox entries, then compares both stores by id and revision and repairs the differences.
 
-        `user` restricts it to one user, `full` writes every item anew, `dry_run` only counts what would be done.
-        With nothing changed it embeds nothing and writes nothing to the index.
+        `user` restricts it to one user, `full` rewrites every item, and `dry_run` only counts the changes. If nothing
+        changed, it embeds nothing and writes nothing to the index.
 
         Raises:
             SyncRunning: another run, of this process or another, is not finished.
-            IndexUnavailable, EmbedderUnavailable: the index or the model does not answer. The next run goes on.
+            IndexUnavailable, EmbedderUnavailable: the index or the model does not answer. The next run continues.
                 Or another service has the index lease.
         """
         if self.monitor.lease.lost:
@@ -89,7 +90,7 @@ class Reconciler:
                     await self._weed(space, user)
                 raise
             if different and not dry_run:
-                # What changed while it was repaired was marked: its newer state has to come last.
+                # Items that changed during the repair have outbox entries: their newer state must be written last.
                 _count(run.statistics, await self._deliverer.drain())
             if not dry_run:
                 await self._finish(space, run, user, before)
@@ -110,7 +111,7 @@ class Reconciler:
             await space.index.activate()
 
     async def _weed(self, space: Space, user: UUID | None) -> None:
-        """Take out what should not be there, without asking the model."""
+        """Removes entries that should not be there, without the model."""
         async with self._parts(space, user) as parts:
             found = sum([await self._repair.weed(space, Kind.MEMORY, part) async for part in parts])
         if found:
@@ -119,14 +120,14 @@ class Reconciler:
 
     @asynccontextmanager
     async def run(self, trigger: str, space: Space, user: UUID | None = None) -> AsyncIterator[RunLog]:
-        """A run in the log; the lock is held by whoever calls this."""
+        """A run with a log entry. The caller holds the lock."""
         async with self._database.statement() as tx:
             expected = await self._source.count(tx, user=user)
         run = await RunLog.begin(self._database, trigger, collection=space.collection, expected=expected)
         try:
             yield run
         except BaseException as error:
-            with suppress(Unavailable):  # what failed, or who cancelled, comes first
+            with suppress(Unavailable):  # the original failure or cancellation comes first
                 await run.end(error)
             raise
         await run.end()
@@ -134,7 +135,7 @@ class Reconciler:
     async def bring(
         self, space: Space, run: RunLog, *, user: UUID | None = None, dry_run: bool = False, full: bool = False
     ) -> int:
-        """Compare a space with Postgres and repair it; returns how many items differed."""
+        """Compares a space with Postgres and repairs it; returns the number of items that differed."""
         statistics = run.statistics
         different = 0
         if dry_run:
@@ -146,7 +147,7 @@ class Reconciler:
             return different
         unverified: list[Loaded] = []
         try:
-            # While some items are written, the next are read and those before are verified.
+            # While some items are written, the next ones are read and the previous ones verified.
             async with (
                 aclosing(ahead(self._prepared(space, run, user, full))) as prepared,
                 aclosing(ahead(self._put(space, prepared, unverified))) as put,
@@ -159,7 +160,7 @@ class Reconciler:
                     await run.report()
         finally:
             with suppress(Unavailable):
-                for items in unverified:  # cut off: what was overtaken must be known all the same
+                for items in unverified:  # interrupted: items that changed meanwhile must be recorded in any case
                     await self._repair.verify(items)
         return different
 
@@ -172,17 +173,17 @@ class Reconciler:
             yield items
 
     async def drift(self) -> int:
-        """How many entries differ between the stores now, counting only."""
+        """The number of entries that currently differ between the stores. Changes nothing."""
         async with self._parts(self._spaces.serving) as parts:
             return sum([len(part.missing) + len(part.stray) async for part in parts])
 
     async def runs(self, limit: int) -> list[Run]:
-        """The newest runs, the one that goes on included, newest first."""
+        """The newest runs, including a running one, newest first."""
         async with self._database.statement() as tx:
             return await recent(tx, limit)
 
     async def _prepared(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Loaded, None]:
-        """What differs, in chunks, as it is in Postgres, with vectors."""
+        """The differing items in chunks, as they are in Postgres, with vectors."""
         async with aclosing(self._different(space, run, user, full)) as chunks:
             async for ids in chunks:
                 async with aclosing(self._repair.prepare(space, Kind.MEMORY, ids)) as loaded:
@@ -237,10 +238,10 @@ class Reconciler:
 
 @asynccontextmanager
 async def alone(database: Database, lock: int) -> AsyncIterator[None]:
-    """Hold an advisory lock.
+    """Holds an advisory lock.
 
     Raises:
-        SyncRunning: somebody else holds it.
+        SyncRunning: another process holds it.
     """
     async with database.statement() as connection:
         if not await connection.scalar(select(func.pg_try_advisory_lock(lock))):
@@ -248,7 +249,7 @@ async def alone(database: Database, lock: int) -> AsyncIterator[None]:
         try:
             yield
         except BaseException:
-            with suppress(Exception):  # what failed, or who cancelled, comes first; a broken connection holds no lock
+            with suppress(Exception):  # the failure or cancellation comes first; a broken connection holds no lock
                 await _unlock(connection, lock)
             raise
         await _unlock(connection, lock)

@@ -1,4 +1,4 @@
-"""Repairing what differs: items are written to a space in bulk, beside whatever is being delivered."""
+"""Repairs differences: writes items to a space in bulk, in parallel with deliveries."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Loaded:
-    """Items with their vectors, to be written, and what was `done` with them so far."""
+    """Items with their vectors, ready to be written, and the counts of what was `done` so far."""
 
     batch: Batch
     done: Delivered
 
 
 class Repair:
-    """Writes many items without marks, by `prepare`, `put`, `verify`: nothing is queued, no delivery waits behind them.
+    """Writes many items without outbox entries, by `prepare`, `put` and `verify`. Nothing is queued, so no delivery
+    waits.
 
     A delivery of the same item may run meanwhile, and its newer text could be overwritten with the one that was read
-    here. So every page is looked at again after it was written: what changed since it was read is marked, and delivered
-    after it. A change that is committed later raises its own mark, so that its delivery comes later too.
+    here. So every page is checked again after it was written. Items that changed since they were read get an outbox
+    entry, and are delivered after it. A change that is committed later writes its own outbox entry, so its delivery
+    also comes later.
     """
 
     def __init__(self, database: Database, writer: Writer, deliverer: Deliverer) -> None:
@@ -43,7 +45,8 @@ class Repair:
         self._deliverer = deliverer
 
     async def prepare(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> AsyncGenerator[Loaded, None]:
-        """The rows as they are now, with their vectors, in parts. What the model refuses is marked and counted.
+        """Reads the current rows with their vectors, in parts. Items that the model rejects get an outbox entry and are
+        counted.
 
         Raises:
             IndexUnavailable, EmbedderUnavailable: the index or the model does not answer.
@@ -54,7 +57,7 @@ class Repair:
                 yield loaded
 
     async def put(self, space: Space, loaded: Loaded) -> None:
-        """Make the space hold what was read.
+        """Writes the loaded items to the space.
 
         Raises:
             IndexUnavailable: the index does not answer, or takes no vectors of this size; some may be written.
@@ -62,18 +65,18 @@ class Repair:
         try:
             loaded.done.add(await self._writer.write(space, loaded.batch))
         except ValueError as error:
-            # A vector of another size: the model changed since the collection was made.
+            # A vector of another size: the model changed since the collection was created.
             raise IndexUnavailable(str(error)) from error
 
     async def verify(self, loaded: Loaded) -> None:
-        """Mark what changed since it was read: to be called after it was written."""
+        """Writes outbox entries for items that changed since they were read. To be called after they were written."""
         if changed := await self._writer.changed(loaded.batch):
             await self._mark(loaded.batch.kind, changed)
 
     async def weed(self, space: Space, kind: Kind, part: Compared) -> int:
-        """Take out of a space what it should not hold or holds outdated, which needs no model; returns how many.
+        """Removes unwanted and outdated entries from a space, which needs no model; returns their number.
 
-        What it should hold is marked, be it outdated or wanted again meanwhile.
+        Items that the space should contain get an outbox entry, both outdated ones and those wanted again meanwhile.
 
         Raises:
             IndexUnavailable: the index does not answer.
@@ -85,7 +88,7 @@ class Repair:
         return len(ids)
 
     async def _filled(self, space: Space, batch: Batch) -> AsyncGenerator[Loaded, None]:
-        """The batch with vectors, in parts without what the model refuses."""
+        """The batch with vectors, in parts, without the items that the model rejects."""
         left = {point.id: point for point in batch.points}
         gone = batch.gone
         try:
@@ -101,12 +104,12 @@ class Repair:
             if len(left) == 1:
                 [id_] = left
                 log.warning("no vector could be made of %s %s: %s", batch.kind.value, id_, error)
-                # The vector of an older text must not stand for it meanwhile.
+                # The vector of an older text must not represent it meanwhile.
                 await space.index.delete([id_])
                 await self._mark(batch.kind, [id_])
                 yield Loaded(Batch(batch.kind, [], gone), Delivered(failed=1))
                 return
-        # Some of the texts are refused: halves find them without asking for each alone.
+        # Some texts are rejected: bisection finds them without a request for each.
         points = [*left.values()]
         half = len(points) // 2
         for some in (Batch(batch.kind, points[:half], gone), Batch(batch.kind, points[half:])):

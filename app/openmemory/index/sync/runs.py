@@ -1,4 +1,4 @@
-"""The log of synchronisations: what each found and did, also while it goes on."""
+"""The log of sync runs: the findings and changes of each, updated while it runs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from openmemory.database.engine import Database, Tx
 from openmemory.index.models import SyncRun
 
 REPORT_AFTER = 1.0
-"""Seconds between two reports of how far a run has come."""
+"""The seconds between two progress reports of a run."""
 
 REBUILD = "rebuild"
-"""The trigger of a run that fills the collection of another model; runs under a lock of its own."""
+"""The trigger of a run that fills the collection of another model. It has its own lock."""
 
 
 @dataclass(slots=True)
 class SyncStatistics:
-    """What one run of the sync found and did. `seconds` is its duration."""
+    """The findings and changes of one sync run. `seconds` is its duration."""
 
     total_memories: int = 0
     memories_synced: int = 0
@@ -38,7 +38,7 @@ Status = Literal["running", "success", "partial", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run. `expected` is how many memories it has to compare; `statistics` is what it did so far.
+    """One run. `expected` is the number of memories to compare; `statistics` is the progress so far.
 
     `trigger`: schedule, recovery, retry, rest, mcp, or rebuild for another model's collection.
     """
@@ -55,7 +55,7 @@ class Run:
 
 
 class RunLog:
-    """Writes one run into `sync_runs`, from its begin to its end."""
+    """Writes one run to `sync_runs`, from beginning to end."""
 
     def __init__(self, database: Database, id_: UUID) -> None:
         self._database = database
@@ -66,7 +66,8 @@ class RunLog:
 
     @classmethod
     async def begin(cls, database: Database, trigger: str, *, collection: str, expected: int) -> RunLog:
-        """Note that a run has begun. Who calls this holds the lock of such runs: others without an end were cut off."""
+        """Records the beginning of a run. The caller holds the lock of such runs, so other unfinished ones were
+        interrupted."""
         async with database.transaction() as tx:
             await tx.execute(_CUT_OFF, {"rebuild": trigger == REBUILD})
             await tx.execute(_FORGET_OLD_RUNS)
@@ -75,14 +76,14 @@ class RunLog:
         return cls(database, id_)
 
     async def report(self) -> None:
-        """Note how far it has come, if it is time to."""
+        """Records the progress, if it is time to."""
         now = time.perf_counter()
         if now - self._reported >= REPORT_AFTER:
             self._reported = now
             await self._write({})
 
     async def end(self, error: BaseException | None = None) -> None:
-        """Note that it has ended, and why if it failed."""
+        """Records the end, and the reason if it failed."""
         words = None if error is None else str(error) or type(error).__name__
         await self._write({"finished_at": func.now(), "error": words})
 

@@ -1,4 +1,4 @@
-"""Writing items into a space: the rows as they are now, their kept or fresh vectors, the index."""
+"""Writes items to a space: reads the current rows, their stored or new vectors, and updates the index."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ from openmemory.index.space import Space
 from openmemory.index.sync.entries import Entries, array_of
 
 EMBEDDED_TOGETHER = 128
-"""Texts whose vectors are kept before the next are made: what a failure or the end of the process can cost."""
+"""The number of texts that are embedded before their vectors are stored: the maximum loss after a failure or a stop."""
 
 KEPT_TOGETHER = 32 * 1024 * 1024
-"""Bytes of kept vectors that are read at once: 20,000 vectors of 384 numbers, or one text of 32 windows of 65,536."""
+"""The bytes of stored vectors that are read at once: 20,000 vectors of 384 numbers, or one text of 32 chunks of
+65,536."""
 
 
 class Text(NamedTuple):
-    """What an item says, and the hash by which its vectors are kept."""
+    """The text of an item, and the hash that identifies its vectors."""
 
     hash: str
     text: str
 
 
 class Version(NamedTuple):
-    """What an index holds of a row: its revision and, since filing it under another raises none, its categories."""
+    """The state of a row in an index: its revision, and its categories, since category assignment changes no
+    revision."""
 
     revision: int
     categories: frozenset[UUID]
@@ -46,7 +48,7 @@ class Source(Protocol):
     """A table whose rows are searchable."""
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
-        """Those of the rows that the index should hold now, without vectors and documents; the others are to leave."""
+        """The rows that the index should contain now, without vectors and documents. The others are to be removed."""
         ...
 
     async def documents(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
@@ -54,28 +56,28 @@ class Source(Protocol):
         ...
 
     async def versions(self, tx: Tx, ids: Sequence[UUID]) -> list[Version | None]:
-        """What tells whether each row is as it was, in the order of the ids.
+        """The current version of each row, in the order of the ids, to detect changes.
 
-        None for those that the index should not hold now.
+        None for rows that the index should not contain now.
         """
         ...
 
     async def texts(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Text]:
-        """What the rows say, whether the index should hold them or not."""
+        """The texts of the rows, also of those that the index should not contain."""
         ...
 
     async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> Entries:
-        """A page of what the index should hold, in ascending order of id."""
+        """A page of the entries that the index should contain, in ascending order of id."""
         ...
 
     async def count(self, tx: Tx, *, user: UUID | None) -> int:
-        """How many rows the index should hold now."""
+        """The number of rows that the index should contain now."""
         ...
 
 
 @dataclass(slots=True)
 class Delivered:
-    """What a round, or several, did."""
+    """The counts of one or several delivery rounds."""
 
     written: int = 0
     deleted: int = 0
@@ -91,21 +93,21 @@ class Delivered:
 
 @dataclass(slots=True)
 class Batch:
-    """Rows of one kind as they were read: `points`, without vectors, belong into the index, those of `gone` do not."""
+    """Rows of one kind as they were read. `points`, without vectors, belong into the index; those of `gone` do not."""
 
     kind: Kind
     points: list[Point]
     gone: list[UUID] = field(default_factory=list)
     embedded: int = 0
-    """How many of the points had to be embedded."""
+    """The number of points that had to be embedded."""
 
     @property
     def ids(self) -> list[UUID]:
-        """Those of the points, and then those that are gone."""
+        """The ids of the points, and then those that are gone."""
         return [*(point.id for point in self.points), *self.gone]
 
     def replace(self, old: Sequence[Point], new: Sequence[Point]) -> None:
-        """Put points that were read again in the place of older ones; those that were not found any more are gone."""
+        """Replaces points with those that were read again. Those that no longer exist are gone."""
         found = {point.id: point for point in new}
         stale = {point.id for point in old}
         self.gone += [id_ for id_ in stale if id_ not in found]
@@ -116,14 +118,15 @@ class Batch:
 
 
 class Writer:
-    """Reads items from Postgres and writes them to the index of a space. Network and transactions never overlap."""
+    """Reads items from Postgres and writes them to the index of a space. Network calls and transactions never
+    overlap."""
 
     def __init__(self, database: Database, sources: Mapping[Kind, Source]) -> None:
         self._database = database
         self._sources = sources
 
     async def read(self, kind: Kind, ids: Sequence[UUID], *, documents: bool = True) -> Batch:
-        """The rows as they are now. Without `documents` those of the points that need one are read by `fill`."""
+        """Reads the current rows. Without `documents`, `fill` reads them for the points that need one."""
         source = self._sources[kind]
         async with self._database.statement() as tx:
             points = await (source.documents if documents else source.points)(tx, ids)
@@ -133,12 +136,12 @@ class Writer:
         return Batch(kind, points, [id_ for id_ in ids if id_ not in present])
 
     async def filled(self, space: Space, batch: Batch) -> AsyncGenerator[Batch, None]:
-        """The batch with the vectors of the space's model: in parts, so that a bounded number of vectors is held.
+        """The batch with the vectors of the space's model, in parts, so that a bounded number of vectors is held.
 
-        What is gone comes with the first part, before a model is asked.
+        Rows that are gone come with the first part, before the model is called.
 
         Raises:
-            EmbedderUnavailable: the model does not answer, or refuses a text. What it made before is kept.
+            EmbedderUnavailable: the model does not answer, or rejects a text. Vectors made before are stored.
         """
         left, gone = batch.points, batch.gone
         while left or gone:
@@ -153,9 +156,9 @@ class Writer:
                 yield await self._embedded(space, batch.kind, missing[start : start + EMBEDDED_TOGETHER])
 
     async def _take_kept(self, space: Space, kind: Kind, points: Sequence[Point]) -> int:
-        """Give points the vectors that are kept of their text for the model, those that are not kept `NO_VECTORS`.
+        """Sets the stored vectors of the points' texts for the model, or `NO_VECTORS` if there are none.
 
-        Returns up to which point, when what is held at once does not go beyond.
+        Returns the number of points that were handled, within the limit of vectors to hold at once.
         """
         dimension = await space.dimension()
         size = 4 * dimension
@@ -177,14 +180,14 @@ class Writer:
             vectors, at = np.frombuffer(kept, dtype="<f4").reshape(-1, dimension), 0
             for place, text_hash, length in zip(places, hashes.split(","), lengths, strict=True):
                 windows = length // size
-                # The vectors of an older text are no use.
+                # The vectors of an older text are useless.
                 if (point := points[place - 1]).text_hash == text_hash:
                     point.vectors = vectors[at : at + windows]
                 at += windows
         return len(points) if beyond is None else int(beyond) - 1
 
     async def _embedded(self, space: Space, kind: Kind, points: list[Point]) -> Batch:
-        """Points with fresh vectors, which are kept."""
+        """Embeds the points and stores their vectors."""
         batch = Batch(kind, points)
         if bare := [point for point in points if point.document is None]:
             async with self._database.statement() as tx:
@@ -200,10 +203,10 @@ class Writer:
         return batch
 
     async def write(self, space: Space, batch: Batch) -> Delivered:
-        """Make the space's index hold the filled points of a batch and not what is gone.
+        """Writes the filled points of a batch to the space's index and removes those that are gone.
 
         Raises:
-            IndexUnavailable: the index does not do it; some may be done.
+            IndexUnavailable: the index fails; some changes may be done.
             ValueError: a vector that it cannot take; nothing is written.
         """
         try:
@@ -211,12 +214,13 @@ class Writer:
                 await space.index.delete(batch.gone)
             if batch.points:
                 await space.index.upsert(batch.points)
-        finally:  # what failed may be written in part
+        finally:  # a failed write may be partial
             space.unconfirmed = True
         return Delivered(written=len(batch.points), deleted=len(batch.gone), embedded=batch.embedded)
 
     async def deliver(self, space: Space, batch: Batch) -> Delivered:
-        """`filled` and `write`. What is gone leaves the index before a model is asked, which may be away."""
+        """Calls `filled` and `write`. Rows that are gone leave the index before the model is called, which may be
+        unavailable."""
         done = Delivered()
         async with aclosing(self.filled(space, batch)) as parts:
             async for part in parts:
@@ -224,13 +228,14 @@ class Writer:
         return done
 
     async def wanted(self, kind: Kind, ids: Sequence[UUID]) -> list[UUID]:
-        """Those of the items that the index should hold now."""
+        """Those of the items that the index should contain now."""
         async with self._database.statement() as tx:
             versions = await self._sources[kind].versions(tx, ids)
         return [id_ for id_, version in zip(ids, versions, strict=True) if version is not None]
 
     async def changed(self, batch: Batch) -> list[UUID]:
-        """What is not as it was when the batch was read: a delivery of it may have come before the batch's writing."""
+        """The items that changed since the batch was read: their delivery may have come before the batch was
+        written."""
         ids = batch.ids
         async with self._database.statement() as tx:
             now = await self._sources[batch.kind].versions(tx, ids)
@@ -239,7 +244,7 @@ class Writer:
         return [id_ for id_, version, before in zip(ids, now, then, strict=True) if version != before]
 
     async def _keep(self, kind: Kind, space: Space, points: Sequence[Point], made: Sequence[Codes]) -> None:
-        """Keep the vectors of points, and what was `made` of their tokens: of each, or of none."""
+        """Stores the vectors of points, and the token vectors that were `made`: of each, or of none."""
         async with self._database.transaction() as tx:
             await tx.execute(
                 _KEEP,
@@ -256,8 +261,8 @@ class Writer:
                 await tokens.keep(tx, kind, space.model, [(point.id, point.text_hash) for point in points], made)
 
 
-# One row with all vectors in one value: the server would send thousands in pieces of 8 kB, each of which wakes us up.
-# The aggregates see the rows in one order, whatever it is; but what is within the bound are the first.
+# One row with all vectors in one value: the server would send thousands in pieces of 8 kB, each of which wakes the
+# process. The aggregates see the rows in the same, arbitrary order; but those within the limit are the first.
 _KEPT = Prepared(
     text(
         """
@@ -288,4 +293,5 @@ _KEEP = text(
         SET text_hash = excluded.text_hash, vector = excluded.vector, cut = excluded.cut, created_at = now()
     """
 )
-"""An item erased while it was embedded must not leave its vector behind: the row is held while the vector is kept."""
+"""An item erased while it was embedded must not leave its vector behind: its row is locked while the vector is
+stored."""
