@@ -28,7 +28,7 @@ def _none(values: list[Any]) -> bool:
 
 
 class Method(StrEnum):
-    """The retrieval method of an answer, from the best to the last resort."""
+    """How an answer was found, from the best to the last resort."""
 
     HYBRID = "hybrid"
     """By meaning and by words."""
@@ -64,10 +64,8 @@ class SearchQuery:
 
 @dataclass(slots=True)
 class ScoreParts:
-    """The parts of a result's score.
-
-    The score is the sum of `dense`, `lexical`, `beside`, `thread`, `time`, `late`, `recency` and `reranked`, less
-    `penalty`. `late`, `recency` and `reranked` are present only if they add something.
+    """Why a result stands where it stands: its score is the sum of `dense`, `lexical`, `beside`, `thread`, `time`,
+    `late`, `recency` and `reranked`, less `penalty`. The last three are there only where they add something.
     """
 
     dense: Annotated[float, Field(description="What the meaning contributes, 0 to 1.")]
