@@ -1,9 +1,9 @@
-"""The job that files memories under categories, by their vectors and their words; no language model is asked.
+"""The category assignment job. It uses vectors and words, and calls no language model.
 
-Only what no client has filed is looked at: a category that was given, or taken away, is the last word. What the service
-files is marked as `automatic`. Such a filing finds, lists and counts as any other, and a rule that denies a category
-holds for it; but a rule that allows one does not (`readable_by`), and one that is denied to somebody is never taken
-away again: a guess may keep an app from a memory and never let it in.
+Only memories whose categories no client has set are processed: a category that a client adds or removes is final.
+Assignments of the service are marked as `automatic`. They work like others in searches, lists and counts, and rules
+that deny a category apply to them. Rules that allow a category ignore them (`readable_by`), and an assignment to a
+category that a rule denies is never removed. A guess may therefore hide a memory from an app but never reveal one.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from openmemory.memories import validation
 log = logging.getLogger(__name__)
 
 LOCK = 0x6F6D6361
-"""Key of the advisory lock of the one process that files."""
+"""The key of the advisory lock, which lets only one process assign categories at a time."""
 
 PAGE = 200
-"""Memories of one transaction."""
+"""Memories per transaction."""
 
 LATER = 60.0
-"""Seconds until a memory that could not be filed is looked at again; twice as long after each further time."""
+"""Seconds until the first retry of a memory that could not be processed. Doubles with each further retry."""
 
 LONGEST_PAUSE = 86_400.0
 
 _REMEMBERED = 64
-"""Sets of categories whose vectors are kept: one for all users without categories of their own."""
+"""The number of category sets whose vectors are cached. All users without own categories share one set."""
 
 _IDS = ARRAY(PG_UUID())
 _DUE = text(
@@ -79,7 +79,7 @@ _WHOSE = text(
     JOIN memories AS m ON m.id = k.memory_id
     """
 )
-# After the rows are locked: somebody may have filed them a moment ago.
+# Runs after the rows are locked, because a client may have set categories a moment ago.
 _FILED = text(
     """
     SELECT f.memory_id, array_agg(c.name) AS names, bool_or(NOT f.automatic) AS given
@@ -125,7 +125,8 @@ _POSTPONE = text(
     WHERE memory_id = ANY(:ids) AND due_at < 'infinity'
     """
 ).bindparams(bindparam("ids", type_=_IDS))
-# From what waits, which is little, rather than from what the user has; and what they have where all of it is ordered.
+# Starts from the few waiting memories, not from all memories of the user. If a new assignment of all memories was
+# requested, these are counted too.
 _WAITING = text(
     f"""
     SELECT count(*) + (
@@ -148,7 +149,7 @@ class Waiting(BaseModel):
 
 
 class Filing:
-    """Files what is marked, some memories at a time."""
+    """Assigns categories to waiting memories, in batches."""
 
     def __init__(
         self,
@@ -167,15 +168,17 @@ class Filing:
         self._known: OrderedDict[tuple[str, tuple[Subject, ...]], Known] = OrderedDict()
         self._made = False
         self.filed = 0
-        """Memories that this process has filed since its start."""
+        """Memories whose categories this process has changed since its start."""
         self.start: Callable[[], None] | None = None
-        """Has this run now, not when it is its turn, or once more if it does; None: nobody runs it."""
+        """Starts a run immediately, or another one after the current run. None if no job runs in this process."""
 
     async def run(self) -> int:
-        """File until nothing is due; returns how many memories got or lost a category. Another process is left to it.
+        """Assign categories until nothing is due. Returns the number of memories that gained or lost a category.
+
+        Does nothing while another process runs the job.
 
         Raises:
-            Unavailable: PostgreSQL does not answer. What was filed stays so.
+            Unavailable: PostgreSQL does not answer. Assignments made so far are kept.
         """
         if self._settings.assign == "off":
             return 0
@@ -194,10 +197,10 @@ class Filing:
         return self.filed - before
 
     async def order(self, caller: Caller, *, again: bool) -> Waiting:
-        """Have what waits of a user filed soon, and `again` also what was looked at and no client has filed.
+        """Start the assignment of a user's waiting memories. `again`: also of processed ones that no client has set.
 
         Raises:
-            Forbidden: an app asks, or a credential that reaches only some namespaces, or may not write.
+            Forbidden: the caller is an app, is limited to some namespaces, or may not write.
             Conflict: the service assigns no categories.
         """
         caller.must_be_owner("have their memories filed")
@@ -216,10 +219,10 @@ class Filing:
         return await self.waiting(caller)
 
     async def waiting(self, caller: Caller) -> Waiting:
-        """How many memories of a user wait to be looked at.
+        """The number of a user's memories that wait for category assignment.
 
         Raises:
-            Forbidden: an app asks, or a credential that reaches only some namespaces, or may not read.
+            Forbidden: the caller is an app, is limited to some namespaces, or may not read.
         """
         caller.must_be_owner("see what waits for a category")
         caller.may_read()
@@ -228,12 +231,13 @@ class Filing:
         return Waiting(waiting=row.waiting, failed=row.failed)
 
     async def preview(self, caller: Caller, *, again: bool = False, limit: int = 100) -> Preview:
-        """What would be filed where if the service looked now, and `again` also at what it has looked at before.
-        Nothing is written, and it is told also where the service assigns nothing.
+        """A preview of the assignments that the service would make now. `again`: includes processed memories.
+
+        Writes nothing, and also works if the service assigns no categories.
 
         Raises:
-            Forbidden: an app asks, or a credential that reaches only some namespaces, or may not read.
-            Invalid: the limit cannot be used.
+            Forbidden: the caller is an app, is limited to some namespaces, or may not read.
+            Invalid: the limit is invalid.
             Unavailable: the embedding model does not answer.
         """
         caller.must_be_owner("see what would be filed")
@@ -252,7 +256,7 @@ class Filing:
         return filing_preview.shown(rows, total, chosen)
 
     async def _some(self) -> int:
-        """One page: how many marks were looked at."""
+        """Processes one page. Returns the number of waiting memories that were processed."""
         space = self._spaces.serving
         async with self._database.statement() as tx:
             users = set(await tx.scalars(_WHOSE, {"limit": PAGE}))
@@ -260,14 +264,14 @@ class Filing:
                 return 0
             subjects = await descriptions.subjects(tx, users)
         await self._make()
-        # Before any row is locked: a model may take its time.
+        # Before any row is locked, because a model may be slow.
         known = {user: await self._known_of(space, subjects.get(user, SUBJECTS)) for user in users}
         looked: list[UUID] = []
         try:
             filed, seen = await self._page(space, known, looked)
         except (Unavailable, EmbedderUnavailable):
             raise
-        except Exception as error:  # these wait, the others have their turn
+        except Exception as error:  # postpone these, continue with the others
             log.exception("categories of %d memories could not be assigned; they are tried again", len(looked))
             await self._postpone(looked, f"{type(error).__name__}: {error}"[:500])
             return len(looked)
@@ -277,7 +281,7 @@ class Filing:
         return seen
 
     async def _make(self) -> None:
-        """Make OpenMemory's categories, apart from what files under them, for which others would wait."""
+        """Create OpenMemory's categories in a transaction of their own, so that other transactions need not wait."""
         if self._made:
             return
         values = {"names": list(NAMES), "descriptions": [subject.description for subject in SUBJECTS]}
@@ -287,9 +291,9 @@ class Filing:
 
     @again
     async def _page(self, space: Space, known: Mapping[UUID, Known], looked: list[UUID]) -> tuple[int, int]:
-        """File one page in one transaction; returns how many memories changed, and how many were looked at.
+        """Process one page in one transaction. Returns the number of changed and of processed memories.
 
-        `known`: the categories of each user whose memories are looked at; `looked` is told the ids, should it fail.
+        `known`: the categories of each user on the page. `looked` receives the ids, in case the call fails.
         """
         dimension = await space.dimension()
         async with self._database.transaction() as tx:
@@ -342,7 +346,7 @@ class Filing:
         return len(ids)
 
     async def _known_of(self, space: Space, subjects: tuple[Subject, ...]) -> Known:
-        """What the model makes of these categories, once as long as they are used."""
+        """The vectors of these categories, cached while they are used."""
         key = space.model, subjects
         if (known := self._known.get(key)) is None:
             common = None if subjects is SUBJECTS else await self._known_of(space, SUBJECTS)
@@ -361,7 +365,7 @@ _PRINCIPAL = Principal("categories", "categories", door=Door.JOB)
 
 
 async def learned(embedder: Embedder, subjects: tuple[Subject, ...], common: Known | None) -> Known:
-    """What the model makes of these categories; of those that it knows already it is not asked."""
+    """The vectors of these categories. Only embeds categories that are not in `common`."""
     vectors: dict[Subject, Matrix] = {}
     if common is not None:
         parts = np.split(common.phrases, common.starts[1:])
@@ -371,12 +375,12 @@ async def learned(embedder: Embedder, subjects: tuple[Subject, ...], common: Kno
     for subject in new:
         vectors[subject] = np.stack([classifier.of_windows(next(made).windows) for _ in subject.phrases])
     known = classifier.known(subjects, np.concatenate([vectors[subject] for subject in subjects]))
-    # What is usual is measured on OpenMemory's: it is not for what somebody writes to shift it for the others.
+    # The baseline is measured on OpenMemory's categories only. A user's description must not shift it for the others.
     return known if common is None else known._replace(usual=common.usual, spread=common.spread)
 
 
 def _ready(rows: Sequence[Any], dimension: int) -> list[Any]:
-    """Those whose vectors are of this dimension."""
+    """The rows with vectors of this dimension."""
     return [row for row in rows if row.vector and len(row.vector) % (4 * dimension) == 0]
 
 

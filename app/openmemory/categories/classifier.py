@@ -1,8 +1,9 @@
-"""Which categories a memory belongs to, by its vector and its words. Pure; no model is asked here.
+"""Classifies memories by their vectors and words. Pure functions; no model is called here.
 
-A category is told by some phrases. How near a memory is to it says the nearest of them as well as all together. Models
-differ in what a cosine means, so that it counts in spreads above the mean of cosines between phrases of different
-categories: what is usual between things that have nothing to do with each other. Words of a category add to that.
+A category is defined by some phrases. The similarity of a memory to it depends on the nearest phrase and on the mean of
+all phrases. The scale of cosines differs between models. A cosine is therefore measured in standard deviations above
+the mean cosine between phrases of different categories, which is the usual value for unrelated texts. Indicative words
+of a category add to the score.
 """
 
 from __future__ import annotations
@@ -18,26 +19,27 @@ from openmemory.categories.taxonomy import Subject
 Matrix = npt.NDArray[np.float32]
 
 NEAREST = 0.5
-"""How much the nearest phrase counts, as against the middle of all."""
+"""The weight of the nearest phrase. The mean of all phrases has the rest."""
 
 WORDS = 1.2
-"""What a word of the category adds, in spreads."""
+"""The bonus for a word of the category, in standard deviations."""
 
 SHARPNESS = 1.3
-"""How fast the confidence falls with the distance from the best category, per spread."""
+"""The rate at which the confidence falls with the distance from the best category, per standard deviation."""
 
 LEVEL = 1.6
-"""Spreads at which a memory is as likely about nothing as about a category that it is alone near to."""
+"""The score in standard deviations at which one category alone is as likely as no category."""
 
 READ = 2_000
-"""Characters of a text in which words are looked for."""
+"""The number of characters of a text that are searched for words."""
 
 
 class Known(NamedTuple):
-    """Categories as one model sees them.
+    """The vectors of categories for one model.
 
-    `phrases`: unit vectors, shape (phrases, dimension), category after category, of which `starts` has the first ones;
-    `middles`: shape (categories, dimension). `usual`, `spread`: of cosines between unrelated phrases.
+    `phrases`: unit vectors, shape (phrases, dimension), grouped by category; `starts`: the first phrase of each
+    category; `middles`: mean vectors, shape (categories, dimension). `usual`, `spread`: mean and standard deviation of
+    the cosines between unrelated phrases.
     """
 
     subjects: tuple[Subject, ...]
@@ -49,17 +51,17 @@ class Known(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A category, and how sure it is, 0 to 1."""
+    """A category and its confidence, 0 to 1."""
 
     name: str
     confidence: float
 
 
 def known(subjects: Sequence[Subject], vectors: Matrix) -> Known:
-    """`vectors`: of the phrases of all subjects, in their order, shape (phrases, dimension).
+    """Builds the category vectors. `vectors`: the phrases of all subjects, in order, shape (phrases, dimension).
 
     Raises:
-        ValueError: there are fewer than two categories, or another number of vectors than of phrases.
+        ValueError: there are fewer than two categories, or the numbers of vectors and phrases differ.
     """
     counts = [len(subject.phrases) for subject in subjects]
     if len(counts) < 2 or sum(counts) != len(vectors):
@@ -73,15 +75,15 @@ def known(subjects: Sequence[Subject], vectors: Matrix) -> Known:
 
 
 def of_windows(windows: Matrix) -> Matrix:
-    """One vector, shape (dimension,), for a text of several: what it is about on the whole."""
+    """The normalized mean of the chunk vectors of a text, shape (dimension,)."""
     middle: Matrix = _unit(windows.sum(axis=0, keepdims=True))[0]
     return middle
 
 
 def confidences(vectors: Matrix, texts: Sequence[str], known: Known) -> npt.NDArray[np.float64]:
-    """How sure it is that each text is about each category, shape (texts, categories).
+    """The confidence of each category for each text, shape (texts, categories).
 
-    Each row sums to less than 1; the rest is for what is about none of them.
+    Each row sums to less than 1. The rest is the confidence that no category fits.
     """
     nearest = np.maximum.reduceat(vectors @ known.phrases.T, known.starts, axis=1)
     cosines = NEAREST * nearest + (1 - NEAREST) * (vectors @ known.middles.T)
@@ -93,9 +95,9 @@ def confidences(vectors: Matrix, texts: Sequence[str], known: Known) -> npt.NDAr
 
 
 def choose(row: npt.NDArray[np.float64], known: Known, *, threshold: float, most: int) -> list[Choice]:
-    """The categories of one memory, the surest first: at most `most`, none that is less sure than `threshold`.
+    """The categories of one memory by falling confidence: at most `most`, none below `threshold`.
 
-    A second one is as sure as the first would be without it: what is about two things is not about neither.
+    The confidence of each further category is computed without the ones before, because a memory may have several.
     """
     chosen: list[Choice] = []
     left = 1.0

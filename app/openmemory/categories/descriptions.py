@@ -1,4 +1,4 @@
-"""A user's own descriptions of categories: what the service files their memories under, besides OpenMemory's twenty."""
+"""A user's own category descriptions. The service assigns these categories in addition to OpenMemory's twenty."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from openmemory.memories.models import Category, CategoryDescription
 from openmemory.memories.schemas import MemoryUpdate
 
 OWN = 100
-"""Categories of a user's own that are told apart from OpenMemory's."""
+"""The maximum number of categories of a user's own, besides OpenMemory's."""
 
 LONGEST = 500
-"""Characters of a description."""
+"""The maximum length of a description."""
 
-# What the user says of a name goes before what everybody reads. That counts where the user files under it themself.
+# A user's own description takes precedence over the shared one. The shared one counts only for categories that the
+# user's clients have assigned.
 _OWN = text(
     """
     SELECT u.id AS user_id, c.*
@@ -79,7 +80,7 @@ class DescribedCategories(BaseModel):
 
 
 class Descriptions:
-    """Describing categories, listing what is described, and forgetting it. Only the user may, never an app."""
+    """Sets, lists and deletes category descriptions. Only the user may, never an app."""
 
     def __init__(self, database: Database, *, intake: Intake, limits: Limits) -> None:
         self._database = database
@@ -87,22 +88,22 @@ class Descriptions:
         self._limits = limits
 
     async def describe(self, caller: Caller, name: str, description: str) -> DescribedCategory:
-        """Say what a category is about, also one that nobody has filed under yet, or one of OpenMemory's. Unless that
-        is what was said before, what no client has filed is looked at again in the background.
+        """Describe a category, which may be an unused one or one of OpenMemory's. If the description changed, memories
+        whose categories no client has set are assigned again in the background.
 
         Raises:
-            Forbidden: an app asks.
-            Invalid: the name or the description cannot be used, or holds what `capture` refuses.
-            Conflict: the user describes too many.
+            Forbidden: the caller is an app.
+            Invalid: the name or the description is invalid, or holds what `capture` refuses.
+            Conflict: the user describes too many categories.
         """
         caller.must_be_owner("describe categories")
         caller.may_write()
-        caller.may_read()  # the answer shows what is there
+        caller.may_read()  # the answer shows stored data
         validation.name(name, "name", self._limits)
         return await self._describe(caller, self._clean_name(name), checked(description, self._intake))
 
     async def list(self, caller: Caller) -> DescribedCategories:
-        """What the user's memories are filed under."""
+        """The categories that the service assigns to the user's memories."""
         caller.must_be_owner("see what categories are filed by")
         caller.may_read()
         async with self._database.transaction() as tx:
@@ -116,11 +117,10 @@ class Descriptions:
 
     @again
     async def forget(self, caller: Caller, name: str) -> None:
-        """Take the user's description of a category away. What clients filed under it stays there; what the service
-        has is looked at again.
+        """Delete the user's description of a category. Assignments by clients stay; automatic ones are made again.
 
         Raises:
-            Forbidden: an app asks.
+            Forbidden: the caller is an app.
             NotFound: the user does not describe this category.
         """
         caller.must_be_owner("forget what categories are about")
@@ -141,7 +141,7 @@ class Descriptions:
     @again
     async def _describe(self, caller: Caller, name: str, description: str) -> DescribedCategory:
         async with self._database.transaction() as tx:
-            # One after the other, or two at once would be one too many.
+            # Serialized, because two concurrent requests could exceed the limit.
             await _hold(tx, caller)
             category = (await changes.category_ids(tx, {name}))[name]
             row = insert(CategoryDescription).values(
@@ -175,7 +175,7 @@ class Descriptions:
 
 
 def checked(description: str, intake: Intake) -> str:
-    """A description as it can be stored: without blanks around it, and without what `capture` takes out.
+    """The description as it can be stored: without surrounding blanks, and redacted according to `capture`.
 
     Raises:
         Invalid: it is blank, too long, or holds what `capture` refuses.
@@ -189,7 +189,7 @@ def checked(description: str, intake: Intake) -> str:
 
 
 async def subjects(tx: Tx, users: Collection[UUID]) -> dict[UUID, tuple[Subject, ...]]:
-    """What the memories of those users are filed under who have something of their own: it, and OpenMemory's."""
+    """The categories, own and OpenMemory's, of those users who have categories of their own."""
     rows: dict[UUID, list[Any]] = {}
     for row in await _own(tx, users):
         rows.setdefault(row.user_id, []).append(row)
@@ -201,7 +201,7 @@ async def _own(tx: Tx, users: Collection[UUID]) -> Iterable[Any]:
 
 
 def _with_common(own: Iterable[Any]) -> tuple[Subject, ...]:
-    """OpenMemory's categories, as the user describes them where they do, and then the others of the user."""
+    """OpenMemory's categories, with the user's descriptions where they exist, and then the user's other categories."""
     theirs = {row.name: described(row.name, row.description) for row in own}
     common = [theirs.pop(subject.name, subject) for subject in SUBJECTS]
     return (*common, *theirs.values())

@@ -1,4 +1,4 @@
-"""What would be filed where: the memories that the service would look at for categories, read and not touched."""
+"""Preview of category assignments. Reads the memories that the service would process, and changes nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from openmemory.memories.models import CategoryMark, FilingOrder, Memory, Memory
 from openmemory.memories.repository import CATEGORY_NAMES, KEPT_STATES
 
 MOST = 500
-"""Memories of one preview."""
+"""The maximum number of memories in a preview."""
 
 _NEVER: Any = literal_column("'infinity'::timestamptz")
 
@@ -48,9 +48,9 @@ class Preview(BaseModel):
 
 
 async def read(tx: Tx, caller: Caller, model: str, *, again: bool, limit: int) -> tuple[Sequence[Any], int]:
-    """The newest memories of the user that would be looked at, with their vectors, and how many there are in all.
+    """The newest memories of the user that would be processed, with their vectors, and their total number.
 
-    `again`, or where that is ordered: also those that the service has looked at before. What is deleted is left out.
+    Includes processed memories if `again` is set or a new assignment was requested. Excludes deleted memories.
     """
     given = exists().where(MemoryCategory.memory_id == Memory.id, ~MemoryCategory.automatic)
     marked = exists().where(CategoryMark.memory_id == Memory.id, CategoryMark.due_at < _NEVER)
@@ -77,7 +77,7 @@ async def read(tx: Tx, caller: Caller, model: str, *, again: bool, limit: int) -
 
 
 def shown(rows: Sequence[Any], total: int, chosen: Mapping[UUID, Sequence[Choice]]) -> Preview:
-    """The rows with what was chosen for those that have a vector."""
+    """The preview of the rows, with the chosen categories of those that have a vector."""
     items = [
         PreviewItem(
             memory_id=row.id,

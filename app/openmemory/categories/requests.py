@@ -1,6 +1,7 @@
-"""Users whose memories are to be looked at again for categories: noted together with the reason, taken up by the job.
+"""Requests to assign the categories of a user's memories again. They are stored together with the change that causes
+them, and the job executes them.
 
-So what is asked for costs a row, however many memories there are, and is not lost.
+A request costs one row for any number of memories, and is not lost.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from openmemory.errors import Unavailable
 log = logging.getLogger(__name__)
 
 PAGE = 2_000
-"""Memories that are marked in one transaction."""
+"""Memories that are queued in one transaction."""
 
 _AT_ONCE = 200
-"""Users of one look."""
+"""Users per run."""
 
 _ORDER = text(
     """
@@ -31,7 +32,7 @@ _ORDER = text(
     """
 )
 _ORDERS = text("SELECT user_id, ordered_at FROM filing_orders ORDER BY ordered_at LIMIT :limit")
-# One that came meanwhile stays: what was said with it may have come too late for what was looked at.
+# A request that arrived meanwhile stays, because its change may have come too late for this run.
 _DONE = text("DELETE FROM filing_orders WHERE user_id = :user AND ordered_at = :ordered_at")
 TO_LOOK_AT = """
     EXISTS (SELECT FROM embeddings AS e WHERE e.kind = 'memory' AND e.id = m.id AND e.text_hash = m.hash)
@@ -62,12 +63,12 @@ _FIRST = _After(datetime.min.replace(tzinfo=UTC), UUID(int=0))
 
 
 async def order(tx: Tx, user_id: UUID) -> None:
-    """Have the memories of a user that no client has filed looked at again."""
+    """Request a new assignment of a user's memories, except those whose categories a client has set."""
     await tx.execute(_ORDER, {"user": user_id})
 
 
 async def take_up(database: Database) -> None:
-    """Mark the memories of those who ordered it. One whose memories cannot be marked keeps nobody else waiting.
+    """Queue the memories of the users with a request. A failure for one user does not block the others.
 
     Raises:
         Unavailable: PostgreSQL does not answer.
@@ -93,7 +94,7 @@ async def _take(database: Database, ordered: Any) -> None:
 
 @again
 async def _mark(database: Database, user_id: UUID, after: _After) -> _After | None:
-    """Mark a page of the user's memories; returns the last one of it, None after the last page."""
+    """Queue one page of the user's memories. Returns the last memory of the page, or None after the last page."""
     async with database.transaction() as tx:
         row = (await tx.execute(MARK, {"user": user_id, "limit": PAGE, **after._asdict()})).one_or_none()
     return None if row is None else _After(row.created_at, row.id)

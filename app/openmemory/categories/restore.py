@@ -1,4 +1,4 @@
-"""What the user of an archive says of categories: which of it becomes what the user says."""
+"""Imports a user's category descriptions from an archive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 
 _TO_TELL = text("ALTER TABLE incoming_categories ADD problem text")
-# The user's own stays, and of two of one name the first comes in.
+# The user's existing description stays; of two for one category the first is imported.
 _LIMIT = text(
     """
     UPDATE incoming_categories AS i SET problem = CASE
@@ -36,9 +36,9 @@ _ADD = text(
 
 
 async def take(tx: Tx, caller: Caller) -> int:
-    """Take over what the user does not say themself; returns how much.
+    """Import the descriptions that the user does not have yet. Returns their number.
 
-    Categories must have been found before, and the user be held, as by all who describe categories.
+    The categories must be resolved before, and the user row locked, as in every transaction that describes categories.
     """
     await tx.execute(_TO_TELL)
     await tx.execute(_LIMIT, {"user": caller.user_id, "number": OWN})

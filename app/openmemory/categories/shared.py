@@ -1,7 +1,7 @@
-"""The categories of an archive, made before anything else of it is written.
+"""Creates the categories of an archive before anything else of it is written.
 
-All users share them: one that an import has made and not committed would hold up everybody who files under the same
-name until the whole archive is in.
+All users share the categories. An uncommitted category of an import would block everyone who uses the same name until
+the whole archive is imported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from openmemory.database.engine import Database, Tx
 
 _TOGETHER = 500
 
-# In the order in which others make categories: two that wait for each other would wait in vain.
+# In the same order as every other transaction that creates categories, to prevent deadlocks.
 _NEW = text(
     """
     SELECT i.id, i.name, i.description, i.created_at, i.updated_at
@@ -33,14 +33,14 @@ _ADD = """
     WHERE NOT EXISTS (SELECT FROM categories AS c WHERE c.name = i.name)
     ORDER BY i.name COLLATE "C" ON CONFLICT DO NOTHING
 """
-# With the id that it had if that is free, else with another one.
+# With its id from the archive if that is free, else with a new one.
 _ADDS = (text(_ADD.format(id="i.id")), text(_ADD.format(id="gen_random_uuid()")))
 
 
 async def make(tx: Tx, database: Database) -> int:
-    """Make those that are new, some at a time, each time in a transaction of their own; returns how many there were.
+    """Create the new categories in batches, each in its own transaction. Returns their number.
 
-    `tx` has what came in. If the import fails after this, they stay, as those do whose memories are all erased.
+    `tx` holds the loaded archive. If the import fails later, the categories stay, like those whose memories are erased.
     """
     made, after = 0, ""
     while found := (await tx.execute(_NEW, {"after": after, "some": _TOGETHER})).all():

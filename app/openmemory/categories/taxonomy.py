@@ -1,4 +1,4 @@
-"""OpenMemory's own categories: what each is about, sentences of the sort, and words that speak for it. Pure data."""
+"""OpenMemory's own categories: descriptions, example sentences and indicative words. Pure data."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 
 class Subject(NamedTuple):
-    """A category as the classifier knows it.
+    """A category as the classifier uses it.
 
-    `examples`: sentences as memories have them, which are compared with a memory beside `description`. `words`: what
-    speaks for the category wherever it stands, as one pattern; none for most.
+    `examples`: typical sentences, which are compared with a memory in addition to `description`. `words`: one pattern
+    of words that indicate the category, or None.
     """
 
     name: str
@@ -20,20 +20,21 @@ class Subject(NamedTuple):
 
     @property
     def phrases(self) -> tuple[str, ...]:
-        """What is embedded of it."""
+        """The texts that are embedded for the category."""
         return (self.description, *self.examples)
 
 
 _PARTS = re.compile(r"[,.;:()\n]+")
 _MOST_WORDS = 3
-"""Words of a part of a description that may stand in a memory as they stand there."""
+"""The maximum number of words of a part of a description that is searched for in memories."""
 _MOST_TERMS = 20
 _PLURAL = re.compile(r"(?<=[sxz])es$|(?<=[cs]h)es$|(?<!s)s$")
 
 
 def described(name: str, description: str) -> Subject:
-    """A category by somebody's words. Each line is a phrase too, so that sentences as memories have them may be given;
-    its name and the short parts of an enumeration ("hives, honey") speak for it where a memory has them."""
+    """Builds a category from a user's description. Each line is also a phrase of its own, so that example sentences can
+    be given. The name and the short parts of an enumeration ("hives, honey") indicate the category if a memory contains
+    them."""
     lines = [line.strip() for line in description.splitlines() if line.strip()]
     parts = (" ".join(part.split()) for part in (name, *_PARTS.split(description)))
     terms = list(dict.fromkeys(part.lower() for part in parts if len(part) > 2 and part.count(" ") < _MOST_WORDS))
@@ -43,7 +44,7 @@ def described(name: str, description: str) -> Subject:
 
 
 def _in_any_number(term: str) -> str:
-    """A pattern for an English word in the singular and the plural; words of other languages may have an s too."""
+    """A pattern for the singular and plural of an English word. Words of other languages may match with an s too."""
     return re.escape(_PLURAL.sub("", term)) + "(?:es?|s|'s)?" if len(term) > 3 else re.escape(term)
 
 
@@ -387,6 +388,6 @@ SUBJECTS = (
         r"|by the end of (?:the|this) year|want to become|bucket list",
     ),
 )
-"""In OpenMemory's order, their names in lower case."""
+"""The categories in OpenMemory's order, with names in lower case."""
 
 NAMES = tuple(subject.name for subject in SUBJECTS)

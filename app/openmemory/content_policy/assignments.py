@@ -1,7 +1,7 @@
-"""Values that a text calls a password, a token, a key or a secret, and whether they look like real ones. Pure.
+"""Finds values that a text names as a password, token, key or secret, and that look like real ones. Pure functions.
 
-Memories are sentences: "token limits are 4096" or "the secret: use less salt" give nothing away. A value counts only if
-it follows the name at once, and is no word, no placeholder and no reference to where the real one is kept.
+Memories are sentences: "token limits are 4096" and "the secret: use less salt" contain no secret. A value counts only
+if it directly follows the name, and is not a word, a placeholder or a reference to where the real value is kept.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from openmemory.content_policy import samples
 from openmemory.content_policy.samples import parts
 
 SHORTEST = 8
-"""Characters that a value has at least."""
+"""The minimum length of a value."""
 
 LONGEST = 128
-"""Characters of a value that decide whether it is a real one."""
+"""The number of characters of a value that are checked."""
 
 _NESTED = 8
-"""Names with a value that are looked at within a value of another name."""
+"""The maximum number of named values that are checked within another value."""
 
 _PASSWORDS = r"pass(?:word|wd|phrase|code|wort)|pwd|kennwort|mot\ de\ passe|contrase[ñn]a"
 _OTHERS = (
@@ -33,7 +33,7 @@ _NAME = (
     r"|\d{1,3})){0,3}"
 )
 _IN_NAMES = ("pass", "pwd", "wort", "contrase", "secret", "token", "key", "credential")
-"""Every name holds one of them."""
+"""Every name contains one of these strings."""
 
 _ASSIGNED = re.compile(
     rf"""(?P<name>{_NAME}) \\?["'`*]{{0,3}}
@@ -55,11 +55,11 @@ _TURN = re.compile(r"[a-z][A-Z]")
 _TERMS = samples.words(
     "1password aes128 aes256 argon2id base64url ed25519 hmacsha256 pbkdf2 sha256sum utf8mb4 uuid4 x509"
 )
-"""Words with digits."""
+"""Technical terms with digits."""
 
 
 class Assigned(NamedTuple):
-    """A value that looks like a real secret: what its name says it is, with an article, and where it stands."""
+    """A value that looks like a real secret: its kind by its name, with an article, and its position."""
 
     kind: str
     start: int
@@ -67,7 +67,8 @@ class Assigned(NamedTuple):
 
 
 def find(text: str, lowered: str) -> Iterator[Assigned]:
-    """The values of a text that are called a secret and look like one. `lowered`: the text in lower case, as long."""
+    """The values of a text that are named as a secret and look like one. `lowered`: the text in lower case, with the
+    same length."""
     if not any(part in lowered for part in _IN_NAMES):
         return
     at = run = inside = 0
@@ -101,7 +102,7 @@ def _end_of_run(text: str, at: int) -> int:
 
 
 def kind_of(name: str, before: str = "") -> str:
-    """What something of this name is, with an article; `before`: what is said just before."""
+    """The kind of secret with this name, with an article. `before`: the text just before the name."""
     if "secret" in (whole := before + name) and "aws" in whole:
         return "an AWS secret key"
     for part, kind in (("api", "an API key"), ("key", "a secret key"), ("token", "a token"), ("secret", "a secret")):
@@ -114,7 +115,8 @@ _A_PASSWORD = "a password"  # noqa: S105 - a word
 
 
 def of_name(name: str, value: str) -> str | None:
-    """What a value in a structure is if its name calls it a secret and it looks like one: "an API key"; else None."""
+    """The kind of a value in a JSON object, such as "an API key". None unless its key names it as a secret and it looks
+    like one."""
     called = _CALLED.search(_HUMP.sub("_", name[-LONGEST:]).lower())
     if called is None or any(map(str.isspace, value)):
         return None
@@ -125,12 +127,12 @@ def of_name(name: str, value: str) -> str | None:
 
 
 def worded(value: str) -> bool:
-    """Whether it is made of words and small numbers, as names and versions are."""
+    """Returns True if a value consists of words and small numbers, like names and versions."""
     return value.lower() in _TERMS or all(map(_WORD.fullmatch, parts(value)))
 
 
 def random(value: str) -> bool:
-    """Whether nobody would write it as a word or a name."""
+    """Returns True if a value looks random, not like a word or a name."""
     if any(map(str.isdigit, value)):
         return any(map(str.isalpha, value)) and not worded(value)
     if not value.isascii() or not value.replace("_", "").replace("-", "").isalpha():
@@ -139,7 +141,7 @@ def random(value: str) -> bool:
 
 
 def _real(value: str, kind: str, *, firm: bool, within: bool) -> bool:
-    """Whether a value is a secret. `firm`: it stands as in a program; `within`: as a word of a sentence."""
+    """Returns True if a value is a secret. `firm`: assigned as in a program; `within`: inside a sentence."""
     if len(value) < SHORTEST or samples.placeholder(value):
         return False
     if kind != _A_PASSWORD:
@@ -152,7 +154,7 @@ def _real(value: str, kind: str, *, firm: bool, within: bool) -> bool:
 
 
 def _in_example(text: str, start: int, end: int, kind: str, *, told: bool) -> bool:
-    """Returns True if a value that looks real is a sample. `told`: a sentence says what it is."""
+    """Returns True if a value that looks real is a sample. `told`: a sentence states the value."""
     value = text[start:end]
     if told and any(map(str.isdigit, value)):
         return False

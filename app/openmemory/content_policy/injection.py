@@ -1,7 +1,7 @@
-"""Recognising texts that give orders to the assistant which will read them, instead of saying something. Pure.
+"""Detects prompt injection: texts with instructions to the assistant that will read them. Pure functions.
 
-A guess by published attack patterns, which errs on the side of trust: a text that is taken for an order is only put
-lower in searches and handed over as data. Whoever knows the patterns can write around them.
+A heuristic based on published attack patterns, which prefers false negatives. A flagged text is only ranked lower in
+searches and passed on as data. Anyone who knows the patterns can avoid them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from openmemory.content_policy.injection_patterns.phrases import Phrase, Told
 from openmemory.content_policy.injection_patterns.roles import ROLES
 
 LABEL = "injection"
-"""The label of a memory that holds such a text."""
+"""The label of a memory with such a text."""
 
 _FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{2,6}\U000e007f")
 _INVISIBLE = re.compile("[\u200b-\u200f\u202d\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0000-\U000e01ef]")
 _HIDDEN = re.compile(
-    "[\U000e0000-\U000e007f]"  # tag characters, which spell what no font shows
-    "|[\u202d\u202e]"  # overrides of the direction of writing
-    "|[\u200b\u200c\u200e\u200f\u2060-\u2064\ufeff]{3}"  # runs of nothing
+    "[\U000e0000-\U000e007f]"  # tag characters, which can spell invisible text
+    "|[\u202d\u202e]"  # text direction overrides
+    "|[\u200b\u200c\u200e\u200f\u2060-\u2064\ufeff]{3}"  # runs of invisible characters
     "|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3}"
 )
 _ALIKE = dict(zip(map(ord, "асеіјорѕухԁһνοαιАСЕІЈОРЅУХΝΟΑΙ"), "aceijopsyxdhvoaiACEIJOPSYXNOAI", strict=True))
@@ -42,7 +42,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 _CLAUSE = 120
-"""Characters before a phrase that tell how it stands in its sentence."""
+"""The number of characters before a phrase that are checked for its role in the sentence."""
 _BREAK = re.compile(r"[.!?:;=\"(\[{<>|*#`\n]")
 _OTHERS = _words(
     "i we he she it they who that which this these those the a an some many most all people users models model llms "
@@ -50,7 +50,7 @@ _OTHERS = _words(
     "someone somebody nobody everyone one ich wir er sie es man der die das ein eine je j'ai on il elle ils nous le "
     "la les un une yo el ella nosotros los las"
 )
-"""First words of statements about somebody."""
+"""First words of statements about someone."""
 _YOU = _words("you your you're du dir tu vous")
 _READER = _YOU | _words("assistant ai llm chatbot")
 _NEVER = _words(
@@ -68,7 +68,7 @@ _ASKED = _words("if when why how did whether unless wenn falls si")
 
 
 def instructs(text: str) -> bool:
-    """Whether a text seems to give orders to the assistant that will read it."""
+    """Returns True if a text seems to contain instructions to the assistant that will read it."""
     if not text.isascii():
         if _INVISIBLE.search(text) and _HIDDEN.search(_FLAG.sub("", text)):
             return True
@@ -79,7 +79,7 @@ def instructs(text: str) -> bool:
 
 
 def anywhere(value: Any) -> bool:
-    """Whether a string in a structure, names included, gives orders."""
+    """Returns True if any string in a JSON value, including keys, contains instructions to an assistant."""
     return any(instructs(text) for text in _strings(value))
 
 
@@ -96,7 +96,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """In ASCII: without accents and invisible characters, and with letters that look like Latin ones as those."""
+    """Converts a text to ASCII: drops accents and invisible characters, and replaces letters that look Latin."""
     if _ALIKES.search(text):
         text = text.translate(_ALIKE)
     for sign, plain in _SIGNS:
@@ -105,24 +105,24 @@ def _plain(text: str) -> str:
 
 
 def _flat(lowered: str) -> str:
-    """Words one blank or line break apart."""
+    """Collapses whitespace, so that words are one blank or one line break apart."""
     if "\n" not in lowered:
         return " ".join(lowered.split())
     return "\n".join(filter(None, (" ".join(line.split()) for line in lowered.splitlines())))
 
 
 def _disguised(flat: str) -> bool:
-    """Whether digits stand for letters."""
+    """Returns True if digits replace letters."""
     return any(digit in flat for digit in "013457@$") and _DISGUISED.search(flat) is not None
 
 
 def _forges(lowered: str) -> bool:
-    """Whether it claims to hold turns or calls of somebody else."""
+    """Returns True if a text imitates conversation turns or tool calls."""
     if ("<" in lowered or "[" in lowered or "\n\n" in lowered) and any(marker in lowered for marker in MARKERS):
         return True
     if any(needle in lowered for needle in FORGED_NEEDLES) and FORGED.search(lowered):
         return True
-    # A text that begins with somebody's name and a colon is the record of a conversation.
+    # A text that begins with a name and a colon is a transcript of a conversation.
     return "\n" in lowered and not _LABELLED.match(lowered) and ANSWERED.search(lowered) is not None
 
 
@@ -150,7 +150,7 @@ def _orders(flat: str) -> bool:
 
 
 def _starts(flat: str, phrase: Phrase) -> Iterator[int]:
-    """Where a phrase begins. Linear: each step is searched for once, and then those that follow one another closely."""
+    """The start positions of a phrase. Linear: searches each step once, then keeps those that follow closely."""
     first, *rest = phrase.steps
     found = [match.span() for match in first.finditer(flat)]
     for step in rest:
@@ -168,7 +168,7 @@ def _starts(flat: str, phrase: Phrase) -> Iterator[int]:
 
 
 def _stands(flat: str, start: int, told: Told) -> bool:
-    """Whether words that begin at `start` stand in their sentence as orders do."""
+    """Returns True if the words at `start` are used as an instruction in their sentence."""
     if told is Told.ANYHOW:
         return True
     clause = _BREAK.split(flat[max(0, start - _CLAUSE) : start])[-1].split()

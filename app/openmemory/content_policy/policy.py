@@ -1,4 +1,4 @@
-"""What may stand in memories: the policies of `capture` about secrets and about orders to assistants. Pure."""
+"""Applies the `capture` policies about secrets and prompt injection to memories. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _NAMES = ("namespace", "thread_id", "kind", "key")
 
 
 class Content:
-    """What is done with secrets and with orders to assistants, as `capture` says."""
+    """Handles secrets and prompt injection according to `capture`."""
 
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
 
     def created(self, new: MemoryCreate) -> CheckedMemory:
-        """A new memory as it may be stored: secrets redacted, labelled.
+        """The new memory as it may be stored, with secrets redacted and labels set.
 
         Raises:
-            Invalid: `secret_refused` or `injection_refused`; names the field, never what was found in it.
+            Invalid: `secret_refused` or `injection_refused`. It names the field, never the content.
         """
         given = {name: getattr(new, name) for name in _FIELDS}
         if self._capture.secrets != "store":
@@ -40,7 +40,7 @@ class Content:
         return CheckedMemory(**given, labels=self.labels(given["text"], given["metadata"]))
 
     def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
-        """A change as it may be made. `field`: what the text is called where it came in.
+        """The change as it may be made. `field`: the name of the text field in the request.
 
         Raises:
             Invalid: as `created` does.
@@ -58,11 +58,11 @@ class Content:
         return change
 
     def spoken(self, text: str) -> str:
-        """Something said as it may be kept: a conversation is not refused for a secret in it, which is taken out."""
+        """A conversation text as it may be stored. Secrets are redacted; they never cause a rejection."""
         return text if self._capture.secrets == "store" else secrets.redacted(text)
 
     def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
-        """The labels of a memory that says this."""
+        """The labels of a memory with this text and metadata."""
         if self._capture.injection == "store":
             return ()
         return (injection.LABEL,) if injection.instructs(text) or injection.anywhere(metadata) else ()
@@ -79,7 +79,7 @@ class Content:
             )
 
     def _clean(self, text: str, field: str, name: str = "") -> str:
-        """The text without its secrets; `name`: what it is called in a structure."""
+        """The text without its secrets. `name`: its key in a JSON object."""
         found = secrets.find_called(name, text) if name else secrets.find(text)
         if not found:
             return text
@@ -104,7 +104,7 @@ class Content:
         for key, item in value.items():
             called = shown = self._clean(key, field)
             number = 1
-            while shown in cleaned or (shown != key and shown in value):  # two secrets may look the same now
+            while shown in cleaned or (shown != key and shown in value):  # two redacted keys may be equal
                 number += 1
                 shown = f"{called} {number}"
             cleaned[shown] = self._clean_tree(item, f"{field}.{called}"[:100], key)

@@ -1,22 +1,22 @@
-"""Values that stand in an example where a secret would be: `your-api-key`, `testpass123`, `${TOKEN}`. Pure.
+"""Detects sample values in the place of a secret: `your-api-key`, `testpass123`, `${TOKEN}`. Pure functions.
 
-A value is no secret if
+A value is not a secret if one of these rules applies:
 
-1. it is a mask: `xxxxxxxx`, `****`, also with up to four characters shown at its ends;
-2. it refers to where the real one is kept: `${TOKEN}`, `<token>`, `os.environ["TOKEN"]`;
-3. all its words are words of examples, apart or glued, with at most counting digits and signs between or after them:
-   `mysecretpassword`, `TestPass123!`, `admin@123`;
-4. it is letters only, can be spoken, and names secrets or examples: `bobspassword`, `any_secret_here`;
-5. it counts up from 1 or a: `12345678`, `abcdef123456`, or repeats one character;
-6. it is printed in many documentations: those of AWS, which end in `EXAMPLE`, and the head of a JSON Web Token alone;
-7. it follows a prefix as vendors have it and is a sample itself: `sk-or-v1-1234567890abcdef`. After the known prefix of
-   a vendor each of its parts may be any word if one of them is of examples: `xoxb-your-acme-token`;
-8. it follows a name that is a placeholder, and is a word of examples: `user:pass@host`.
+1. It is a mask: `xxxxxxxx`, `****`, also with up to four characters visible at each end.
+2. It refers to where the real value is kept: `${TOKEN}`, `<token>`, `os.environ["TOKEN"]`.
+3. All its words are typical of examples, separate or joined, with only counting digits and signs between or after them:
+   `mysecretpassword`, `TestPass123!`, `admin@123`.
+4. It has only letters, is pronounceable, and mentions secrets or examples: `bobspassword`, `any_secret_here`.
+5. It counts up from 1 or a: `12345678`, `abcdef123456`, or repeats one character.
+6. It appears in public documentation: AWS examples, which end in `EXAMPLE`, and a JSON Web Token header alone.
+7. It follows a prefix like those of vendors and is a sample itself: `sk-or-v1-1234567890abcdef`. After the known prefix
+   of a vendor each part may be any word if one of them is typical of examples: `xoxb-your-acme-token`.
+8. It follows a user name that is a placeholder, and is typical of examples: `user:pass@host`.
 
-Anything else in it makes it real: `Tr0ub4dor&3`, `Sommer2024!`, `example-` before 40 random characters. What stands
-beside it counts in three cases only. A token of at most 16 characters before an ellipsis is cut off. A password of one
-lower-case word is a sample in the address of this machine or of example.com, and in a paragraph with such an address.
-Where a sentence tells a password ("my password is admin123"), a value with digits is real but for masks and references.
+Anything else makes it real: `Tr0ub4dor&3`, `Sommer2024!`, `example-` before 40 random characters. The context counts in
+three cases only. A token of at most 16 characters before an ellipsis is truncated. A password of one lower-case word is
+a sample in an address of this machine or of example.com, and in a paragraph with such an address. If a sentence states
+a password ("my password is admin123"), a value with digits is real unless it is a mask or a reference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import re
 from itertools import pairwise
 
 LONGEST = 128
-"""Characters of the longest sample; nobody makes up longer ones but masks and references."""
+"""The maximum length of a sample. Only masks and references may be longer."""
 
 _LONGEST_GLUED = 48
 
@@ -61,7 +61,7 @@ _MEANINGLESS = words(
     "testing that the this thing to todo token tokens undefined unknown unset user username valid value variable "
     "with your yours yourkey yourpassword yourtoken"
 )
-"""Words that stand where a secret will be."""
+"""Words that are used as a placeholder for a secret."""
 
 _OF_EXAMPLES = (_MEANINGLESS - {"a"}) | words(
     "access account admin administrator app application correct current database db dev developer development docker "
@@ -70,7 +70,7 @@ _OF_EXAMPLES = (_MEANINGLESS - {"a"}) | words(
     "refresh root safe secure server service session short signing simple staging strong super tests text top unit "
     "unsafe updated use very weak web webhook wrong"
 )
-"""Words that passwords and keys in examples are made of, glued or not."""
+"""Words that passwords and keys in examples consist of, joined or not."""
 
 _LENGTHS = range(min(map(len, _OF_EXAMPLES)), max(map(len, _OF_EXAMPLES)) + 1)
 
@@ -78,16 +78,16 @@ _SPOKEN_OF = re.compile(r"password|passwort|passphrase|passwd|secret|changeme|ex
 _LETTERS = re.compile(r"[A-Za-z]+(?:[-_. ][A-Za-z]+)*")
 _PIECES = re.compile(r"[a-z]+|\d+|[-_.@!#$&?* ]+")
 _LEET = re.compile(r"p[a@]s[s$]w[o0]rd")
-"""The ways of writing the one word that everybody writes with digits and signs."""
+"""Spellings of "password" with digits and signs."""
 
 _OF_AWS = re.compile(r"[A-Z0-9]{9}EXAMPLE|[A-Za-z0-9/+]{29,31}EXAMPLEKEY")
 
 _CUT = 16
-"""Characters that are shown at most of a token that is cut off."""
+"""The maximum number of visible characters of a truncated token."""
 
 _PREFIX = re.compile(r"\A(?:[A-Za-z]{1,6}\d{0,2}[-_.]){1,3}")
 _REST = 8
-"""Characters that follow such a prefix at least."""
+"""The minimum number of characters after such a prefix."""
 
 _VENDOR_PARTS = re.compile(r"[-_./+]+")
 _VENDOR_WORD = re.compile(r"[a-z]+|[A-Z]+|[A-Z][a-z]+")
@@ -102,7 +102,7 @@ _LOCAL = re.compile(
 )
 _ONE_WORD = re.compile(r"[a-z]{1,16}")
 _UNSPEAKABLE = re.compile(r"[bcdfghjklmnpqrstvwxz]{4}")
-"""Random letters have it sooner or later, words seldom."""
+"""Common in random letters, rare in words."""
 
 
 def placeholder(value: str) -> bool:
@@ -113,7 +113,7 @@ def placeholder(value: str) -> bool:
 
 
 def sample(value: str) -> bool:
-    """Returns True if the value is one that examples have: all rules but the last one."""
+    """Returns True if the value is a sample by rules 1 to 6."""
     if placeholder(value):
         return True
     if len(value) > LONGEST:
@@ -135,7 +135,7 @@ def sample_of_key(value: str) -> bool:
 
 
 def sample_of_vendor(rest: str) -> bool:
-    """Returns True if what follows the prefix of a vendor's key is a sample."""
+    """Returns True if the part after a vendor's key prefix is a sample."""
     if sample_of_key(rest):
         return True
     if len(rest) > LONGEST:
@@ -150,24 +150,24 @@ def parts(value: str) -> list[str]:
 
 
 def is_local(text: str, start: int, end: int) -> bool:
-    """Returns True if the paragraph around a place speaks of an address of this machine or of example.com."""
+    """Returns True if the paragraph around a position contains an address of this machine or of example.com."""
     before, after = text[max(0, start - _NEARBY) : start], text[end : end + _NEARBY]
     return _LOCAL.search(before.rpartition("\n\n")[2] + " " + after.partition("\n\n")[0]) is not None
 
 
 def cut_off(text: str, start: int, end: int) -> bool:
-    """Returns True if a token is only begun: an ellipsis follows its first characters."""
+    """Returns True if a token is truncated: an ellipsis follows its first characters."""
     shown = text[start:end].rstrip(".…")
     return len(shown) <= _CUT and text.startswith(("...", "…"), start + len(shown))
 
 
 def names_algorithm(part: str) -> bool:
-    """Returns True if this is the head of a JSON Web Token: an object in base64 that names an algorithm."""
+    """Returns True if this is the header of a JSON Web Token: an object in base64 that names an algorithm."""
     return "alg" in decoded(part[:_LONGEST_HEAD])
 
 
 def decoded(part: str) -> dict[str, object]:
-    """A part of a JSON Web Token as an object; an empty one if it is none."""
+    """A part of a JSON Web Token as an object. Empty if it cannot be decoded."""
     if not part.startswith("e"):
         return {}
     try:
@@ -181,7 +181,7 @@ _LONGEST_HEAD = 8_192
 
 
 def stands_for_password(value: str) -> bool:
-    """Returns True if the value is what examples write behind `user:`, as in `user:pass@host`, or hardly anything."""
+    """Returns True if the value is typical after `user:` in examples, as in `user:pass@host`, or very short."""
     return len(value) < 3 or value.lower() in _OF_EXAMPLES
 
 
@@ -195,12 +195,12 @@ def _of_vendor_sample(part: str) -> bool:
 
 
 def _telling(part: str) -> bool:
-    """Returns True if this part of a key tells that the key is a sample; random ones may hold short words as well."""
+    """Returns True if this part of a key shows that the key is a sample. Random keys may contain short words too."""
     return len(part) > 3 and (_glued(part.lower()) or _counts(part) or _MASK.fullmatch(part) is not None)
 
 
 def _counts(value: str) -> bool:
-    """Returns True for `1234567890abcdef` and `aaaaaaaa`: on average four characters or more in a row count up."""
+    """Returns True for `1234567890abcdef` and `aaaaaaaa`: on average four or more adjacent characters count up."""
     signs = [sign for sign in value.lower() if sign.isalnum()]
     if len(signs) < 4:
         return False
@@ -216,7 +216,7 @@ def _follows(one: str, other: str) -> bool:
 
 def _made_of_words(lowered: str) -> bool:
     pieces = _PIECES.findall(lowered)
-    whole = sum(map(len, pieces)) == len(lowered) and lowered != "pass"  # too short to be made up for an example alone
+    whole = sum(map(len, pieces)) == len(lowered) and lowered != "pass"  # too short to be a sample by itself
     return whole and all(map(_of_examples, pieces)) and any(map(str.isalpha, pieces))
 
 
@@ -227,7 +227,7 @@ def _of_examples(piece: str) -> bool:
 
 
 def _glued(letters: str) -> bool:
-    """Returns True if the letters are words of examples without a gap."""
+    """Returns True if the letters are words typical of examples, joined without a gap."""
     if len(letters) > _LONGEST_GLUED:
         return False
     ends = {0}

@@ -1,6 +1,6 @@
-"""Finding secrets in texts: keys and tokens by their published forms, and values that are called a password. Pure.
+"""Finds secrets in texts: keys and tokens by their published formats, and values that are named as a secret.
 
-Every search is linear in the text: a form is looked for by a constant that it holds, and read once from there on.
+Pure functions. Every search is linear in the text: a format is located by its constant prefix and matched from there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from openmemory.content_policy import assignments, samples
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Where a text holds a secret. `kind` says in words what it looks like, with an article; never the secret."""
+    """The position of a secret in a text. `kind` describes it in words, with an article, and never contains it."""
 
     kind: str
     start: int
@@ -25,7 +25,7 @@ class Finding:
 
 
 class _Form(NamedTuple):
-    """A secret that begins with a constant. `true` decides about one that has the form."""
+    """The format of a secret with a constant prefix. `true` decides if a token of this format is a secret."""
 
     kind: str
     begins: str
@@ -38,12 +38,12 @@ def _any(_: str) -> bool:
 
 
 def _telling(token: str) -> bool:
-    """Has a digit, which compound words such as `sk-learn-compatible-estimators` have not."""
+    """Returns True if a token has a digit, unlike compound words such as `sk-learn-compatible-estimators`."""
     return any(letter.isdigit() for letter in token) and not assignments.worded(token[3:])
 
 
 def _web_token(token: str) -> bool:
-    """Whether the first part is the header of a JSON Web Token, and the second not that of every tutorial."""
+    """Returns True if the first part is the header of a JSON Web Token, and the second is not the well-known sample."""
     head, _, rest = token.partition(".")
     if not samples.names_algorithm(head):
         return False
@@ -87,13 +87,13 @@ def _forms() -> Iterator[_Form]:
     ):
         for begins in starts.split():
             yield _Form(kind, begins, re.compile(_ALONE + re.escape(begins) + rest).match, true)
-    for begins in ("eyJ", "eyAi", "ewog", "ewoJ"):  # an object in base64
+    for begins in ("eyJ", "eyAi", "ewog", "ewoJ"):  # a JSON object in base64
         yield _Form("a JSON Web Token", begins, re.compile(_WEB_TOKEN).match, _web_token)
 
 
 _FORMS = tuple(_forms())
 _SHORTEST = 20
-"""Characters without a blank that every one of the forms has at least."""
+"""The minimum length without a blank of every format."""
 
 _KEY_BEGINS = "-----BEGIN "
 _KEY_HEAD = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -111,7 +111,7 @@ _DISCORD = re.compile(
 
 
 def find(text: str) -> list[Finding]:
-    """The secrets that a text seems to hold, in order, none overlapping another."""
+    """The likely secrets in a text, in order and without overlaps."""
     found: list[Finding] = []
     longest = max(map(len, text.split()), default=0)
     if longest >= _SHORTEST:
@@ -137,7 +137,7 @@ def find(text: str) -> list[Finding]:
 
 
 def find_called(name: str, value: str) -> list[Finding]:
-    """The secrets in a value of a structure that is called so: `{"api_key": "..."}` is one as a whole."""
+    """The secrets in a value of a JSON object. `name` is its key: the value of `{"api_key": "..."}` is a secret."""
     found = find(value)
     if not found and (kind := assignments.of_name(name, value)):
         return [Finding(kind, 0, len(value))]
@@ -148,12 +148,12 @@ _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
 def redacted(text: str) -> str:
-    """The text with `[redacted: GitHub token]` and the like in the place of every secret."""
+    """The text with every secret replaced by a label such as `[redacted: GitHub token]`."""
     return without(text, find(text))
 
 
 def without(text: str, found: list[Finding]) -> str:
-    """The text with what was found in it redacted."""
+    """The text with the findings redacted."""
     if not found:
         return text
     parts, at = [], 0
@@ -164,7 +164,7 @@ def without(text: str, found: list[Finding]) -> str:
 
 
 def label(kind: str) -> str:
-    """What stands in the place of a secret of this kind."""
+    """The label that replaces a secret of this kind."""
     return f"[redacted: {kind.partition(' ')[2]}]"
 
 
@@ -181,12 +181,12 @@ def _of_form(text: str, form: _Form) -> Iterator[Finding]:
 
 
 def _private_keys(text: str) -> Iterator[Finding]:
-    """Private keys in PEM and the like. One whose end is missing reaches to the end of the text."""
+    """Private keys in PEM and similar formats. A key without an end line extends to the end of the text."""
     at = 0
     while head := _KEY_HEAD.search(text, at):
         tail = _KEY_END.search(text, head.end())
         end = tail.end() if tail else len(text)
-        # A sentence may speak of the line that such a key begins with.
+        # A sentence may only mention the first line of such a key.
         if _KEY_BODY.search(text, head.end(), tail.start() if tail else end):
             yield Finding("a private key", head.start(), end)
         at = end
@@ -201,7 +201,7 @@ def _in_addresses(text: str) -> Iterator[Finding]:
 
 
 def _sample_login(user: str, password: str, host: str = "") -> bool:
-    """Returns True if a name and its password are those of an example, or of every new installation."""
+    """Returns True if a user name and password are an example or a default login."""
     if samples.sample(password):
         return True
     if samples.placeholder(user) and samples.stands_for_password(password):
@@ -211,7 +211,7 @@ def _sample_login(user: str, password: str, host: str = "") -> bool:
 
 
 def _headers(text: str) -> Iterator[Finding]:
-    """Credentials as HTTP sends them."""
+    """Credentials in the form of HTTP authorization headers."""
     for match in _HEADER.finditer(text):
         scheme, credential = match[1].lower(), match[2].rstrip(".")
         if scheme == "basic":
@@ -251,7 +251,7 @@ def _discord(text: str) -> Iterator[Finding]:
 
 
 def _apart(found: list[Finding]) -> list[Finding]:
-    """In order, with those that overlap as one. It is of the kind that was looked for first, the most telling one."""
+    """Sorts the findings and merges overlapping ones. The kind that is searched for first is the most specific."""
     apart: list[tuple[int, Finding]] = []
     for place, one in sorted(enumerate(found), key=lambda placed: placed[1].start):
         if apart and one.start < apart[-1][1].end:

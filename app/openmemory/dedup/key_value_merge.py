@@ -1,7 +1,7 @@
-"""Texts of pairs that are added verbatim: finding the memory that holds such keys, and letting it take the new values.
+"""Merges new key-value facts into the memory that has the same keys.
 
-One that adds pairs waits for others that add some to the same app, namespace and kind, so that of many at once each
-finds what the one before has left. The memory is one that the caller may read, and so may change.
+Transactions that add key-value facts to the same app, namespace and kind are serialized, so that each sees the result
+of the one before. Only memories that the caller may read, and therefore change, are merged.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded, PairChange, PairSource
 
 CANDIDATES = 20
-"""Memories that are looked at: those that share most keys, and of these the newest."""
+"""The maximum number of memories that are compared: those with most shared keys, then the newest."""
 
 REVISIONS = 100
-"""Earlier texts that are looked through for when a value was said first."""
+"""The maximum number of revisions that are searched for the origin of a value."""
 
 LATE = timedelta(minutes=1)
-"""How long a text may be on its way. One that is dated earlier tells of the past, so it changes nothing."""
+"""The maximum transmission delay. A text with an older date describes the past and is not merged."""
 
 LOOKS = 3
-"""How often a memory is looked for that is not, when it is locked, what it was."""
+"""The maximum number of searches if the memory that was found has changed before it is locked."""
 
 MERGED = "Merged into the memory that has such keys (capture.pairs)."
 HELD = "Not stored: this memory holds these pairs already (capture.pairs)."
@@ -53,17 +53,17 @@ _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 class Pairing:
-    """Does what `capture.pairs` wants done with a text of pairs."""
+    """Applies the policy `capture.pairs` to texts with key-value facts."""
 
     def __init__(self, capture: Capture, intake: Intake) -> None:
         self._merges = capture.pairs == "merge"
         self._intake = intake
 
     def concerns(self, caller: Caller, new: CheckedMemory) -> bool:
-        """Whether a text is one of pairs that may be merged with others.
+        """Returns True if a text consists of key-value facts and may be merged.
 
-        Not what reads like orders to an assistant, holds only for a time or tells of the past; nor what somebody adds
-        who may not read, since the answer tells what there was.
+        Excluded are texts that look like prompt injection, are valid only for a period or describe the past. A caller
+        without read access is excluded too, because the answer shows the old values.
         """
         if not self._merges or new.labels or new.is_bounded:
             return False
@@ -71,8 +71,10 @@ class Pairing:
         return not past and Scope.READ in caller.principal.scopes and parsed(new.text) is not None
 
     async def add(self, tx: Tx, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> MemoryAdded | None:
-        """Merge a text that `concerns` with the memory that shares most keys with it, the newest of several; None:
-        there is none, or one that says it to the letter, and it is added as ever."""
+        """Merge a text that `concerns` accepts into the memory with most shared keys, or the newest of several.
+
+        Returns None if there is no such memory or an exact duplicate. The text is then added as usual.
+        """
         app_id = apps[new.app or caller.app]
         await tx.execute(_LOCK, {"name": f"pairs {app_id} {new.kind} {new.namespace}"})
         for _ in range(LOOKS):
@@ -106,31 +108,31 @@ class Pairing:
 
 
 def _pairs(said: Any) -> Pairs:
-    """The pairs of a new text, or of a row; none if it has become something else."""
+    """The key-value facts of a new text or of a row. Empty if the text is not of this form any more."""
     return parsed(said.text if isinstance(said, CheckedMemory) else said.content) or {}
 
 
 def _shared(row: Any, newer: Pairs) -> int:
-    """How many keys a memory has in common with newer pairs."""
+    """The number of keys that a memory shares with newer facts."""
     return len(_pairs(row).keys() & newer.keys())
 
 
 def _brings_more(row: Any, new: CheckedMemory) -> bool:
-    """Whether metadata or categories come with a text that a memory does not have."""
+    """Returns True if the text comes with metadata or categories that the memory does not have."""
     return {**row.metadata, **new.metadata} != row.metadata or not set(new.categories) <= set(row.categories)
 
 
 async def _apart(tx: Tx, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> MemoryAdded:
-    """Store a text as it is, where merging it would be too large, read like an order, or say what another memory does.
+    """Store a text unmerged: the merged text would be too large, look like prompt injection, or be an exact duplicate.
 
-    Nothing is lost so, and a search tells that the two do not agree.
+    Nothing is lost this way, and a search reports that the two memories conflict.
     """
     [added] = await changes.add(tx, caller, [new], apps)
     return added.model_copy(update={"note": APART}) if added.event is Event.ADD else added
 
 
 async def _best(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> Any:
-    """The memory that a text is to be merged with, or that says it to the letter; its id, text and hash."""
+    """The id, text and hash of the memory to merge with, or of an exact duplicate."""
     rows = await candidates(caller.owner, caller.default).rows(tx, values(caller, new, app_id))
     if rows and rows[0].hash == changes.text_hash(new.text):
         return rows[0]
@@ -140,7 +142,7 @@ async def _best(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> Any
 
 
 async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID, memory_id: UUID) -> Any:
-    """A memory that was found, locked, as it is now; None: it can be merged with no more."""
+    """Locks a memory that was found and returns its current state. None if it can no longer be merged."""
     query = (
         select(
             Memory.id,
@@ -156,7 +158,7 @@ async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID, memo
 
 
 def values(caller: Caller, new: CheckedMemory, app_id: UUID) -> dict[str, Any]:
-    """What the statements bind."""
+    """The parameters that the statements bind."""
     return caller.parameters | {
         "pairs_app": app_id, "pairs_namespace": new.namespace, "pairs_kind": new.kind, "pairs_name": new.key,
         "pairs_text": new.text, "pairs_hash": changes.text_hash(new.text),
@@ -164,7 +166,7 @@ def values(caller: Caller, new: CheckedMemory, app_id: UUID) -> dict[str, Any]:
 
 
 def _mergeable(caller: Caller) -> ColumnElement[bool]:
-    """The memories that a text of pairs may be merged with. Execute with `values`."""
+    """The memories that key-value facts may be merged into. Execute with `values`."""
     return and_(
         readable_by(caller, Memory),
         Memory.app_id == bindparam("pairs_app", type_=SqlUuid),
@@ -180,8 +182,8 @@ def _mergeable(caller: Caller) -> ColumnElement[bool]:
 
 @cache
 def candidates(owner: bool, default: Default) -> Prepared:
-    """The memories that share keys with a text: one that says it to the letter, then those that share most of them,
-    then the newest. Binds `values`."""
+    """The memories that share keys with a text: first an exact duplicate, then by number of shared keys, then the
+    newest. Binds `values`."""
     caller = Caller.anyone(owner=owner, default=default)
     keys = func.pair_keys(Memory.content)
     asked = select(func.pair_keys(bindparam("pairs_text", type_=Text))).scalar_subquery()
@@ -203,8 +205,7 @@ def candidates(owner: bool, default: Default) -> Prepared:
 
 
 async def _sources(tx: Tx, memory_id: UUID, changed: Sequence[Change], known: PairSource) -> list[PairChange]:
-    """Who had said each of the old values, and when: by the revisions, as far as they are looked through; of what is
-    older `known`."""
+    """The origin of each old value: app and time. Taken from the last revisions; for older values it is `known`."""
     if not changed:
         return []
     query = (
@@ -219,7 +220,7 @@ async def _sources(tx: Tx, memory_id: UUID, changed: Sequence[Change], known: Pa
 
 
 def _source(change: Change, revisions: Sequence[tuple[Pairs, Any]]) -> PairSource | None:
-    """The revision that set an old value, of revisions from the newest on; None: it was set before all of these."""
+    """The revision that set an old value, searched from the newest on. None if it was set before all of them."""
     first = None
     for pairs, row in revisions:
         if pairs.get(change.key) != change.old:

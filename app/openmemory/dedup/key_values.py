@@ -1,7 +1,7 @@
-"""Texts that as a whole are pairs, `key=value | key=value`: reading them, merging two, telling what changed. Pure.
+"""Parses, merges and compares texts that consist only of key-value facts, `key=value | key=value`. Pure functions.
 
-A text is either wholly pairs or none at all. Where that is doubtful it is none: a text too many that is kept as it is
-costs less than one that is taken apart.
+A text counts only if all of it has this form. In doubt it does not count: keeping one text too many unchanged costs
+less than splitting a text by mistake.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from openmemory.memories.schemas import PairChange
 
 LONGEST = 4_096
-"""Characters of a text of pairs; a longer one is no pairs. The index of keys (`idx_memory_pairs`) knows it too."""
+"""The maximum length of a text of key-value facts. The index of keys (`idx_memory_pairs`) uses the same limit."""
 
 SHOWN = 80
-"""Characters of a value that a sentence shows."""
+"""The maximum length of a value in a message."""
 
 _KEY = r"\w(?:[\w.-]{0,62}\w)?"
 _PAIR = re.compile(rf"[ \t]*({_KEY})([ \t]*)=(?![=>])(.*)")
@@ -24,18 +24,18 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 _QUOTED = re.compile(r'"[^"]*"')
 _ASSIGNED = re.compile(rf"{_KEY}=.*")
 _CODE = re.compile(r"[\w.]+\(.*\)|.*[;{\\]|.*\$[A-Za-z{(].*")
-"""A call, a statement, a shell's variable."""
+"""A function call, a statement or a shell variable."""
 _SENTENCE = re.compile(r"\S+ (?:is|are|was|were|has|have|will|means|gives|holds|makes)\b.*", re.IGNORECASE)
 _SEPARATORS = (None, ";", ",", "&")
-"""What else stands between assignments: in logs, settings of connections, arguments, the queries of addresses."""
+"""Other separators of assignments: in logs, connection strings, arguments and URL queries."""
 
 Pairs = dict[str, str]
-"""Values by key, in the order of the text. Keys are in lower case."""
+"""Maps keys to values, in the order of the text. Keys are in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A key whose value is another one now."""
+    """A key whose value changed."""
 
     key: str
     old: str
@@ -44,7 +44,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Two texts of pairs as one, and what became of each key of the newer one."""
+    """The merged key-value facts of two texts, and the result for each key of the newer one."""
 
     text: str
     added: tuple[str, ...]
@@ -53,11 +53,11 @@ class Union:
 
 
 def parsed(text: str) -> Pairs | None:
-    """The pairs that a text consists of; None: it is something else.
+    """The key-value facts that a text consists of. None if the text has another form.
 
-    A key is a word of letters, digits, `_`, `.` and `-` with at least one letter, of 64 characters at most, no two of
-    them alike but for their case. A value is what follows up to the next `|`, without the blanks around it: not empty,
-    on one line. A single pair has no blank before its `=` and must not look like a line of code or a sentence.
+    A key consists of letters, digits, `_`, `.` and `-`. It has at least one letter and at most 64 characters. Keys must
+    differ in more than case. A value extends to the next `|`, without surrounding blanks. It is not empty and fits on
+    one line. A single fact has no blank before its `=` and must not look like a line of code or a sentence.
     """
     if "=" not in text or len(text) > LONGEST:
         return None
@@ -77,7 +77,7 @@ def parsed(text: str) -> Pairs | None:
 
 
 def _otherwise(part: str, value: str) -> bool:
-    """Whether a single pair is rather a line of code, a sentence, or assignments that are separated otherwise."""
+    """Returns True if a single fact is a line of code, a sentence, or a list with another separator."""
     if _CODE.fullmatch(value) or _SENTENCE.fullmatch(value):
         return True
     bare = _QUOTED.sub('""', part)
@@ -90,7 +90,7 @@ def _is_list(text: str, separator: str | None) -> bool:
 
 
 def merged(older: Pairs, newer: Pairs) -> Union:
-    """The pairs of both in the order of the older, with what is new at the end; the values of the newer win."""
+    """Merges both in the order of the older one, new keys last. Values of the newer one win."""
     return Union(
         text=" | ".join(f"{key}={value}" for key, value in (older | newer).items()),
         added=tuple(key for key in newer if key not in older),
@@ -100,7 +100,7 @@ def merged(older: Pairs, newer: Pairs) -> Union:
 
 
 def told(changed: Sequence[PairChange]) -> str:
-    """What changed in words: `changed: budget 50K -> 40K (was @claude 2025-02-20)`. Values are shortened."""
+    """Describes the changes: `changed: budget 50K -> 40K (was @claude 2025-02-20)`. Shortens long values."""
     each = (
         f"{one.key} {_short(one.old)} -> {_short(one.new)} (was @{one.was.app} {one.was.at:%Y-%m-%d})"
         for one in changed

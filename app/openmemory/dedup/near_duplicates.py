@@ -1,9 +1,9 @@
-"""Texts that are added verbatim and say what is remembered already, in other words: finding these, and the policy.
+"""Finds near duplicates of a new text, and applies the policy `capture.duplicates` to them.
 
-A candidate is near by the vectors in the index and says the same by its words (`likeness`). It is of the same user,
-namespace, kind and key, and one that the caller may read, and so may change. What is found is looked at again, locked,
-in the transaction that adds: what was changed, put away or denied meanwhile is no candidate any more, and the new text
-is stored. Two such texts that come at the same time may both be stored: none is ever lost.
+A candidate is near by its vector in the index and says the same by its words (`similarity`). It has the same user,
+namespace, kind and key, and the caller may read, and therefore change, it. Candidates are checked again under a lock in
+the transaction that adds the text. A memory that was changed, archived or denied meanwhile is no candidate any more,
+and the new text is stored. Two near duplicates that arrive at the same time may both be stored; none is ever lost.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded, Possi
 log = logging.getLogger(__name__)
 
 NEAREST = 20
-"""Memories that are compared with a new one."""
+"""The number of memories that are compared with a new one."""
 
 SHOWN = 5
-"""Possible duplicates that an answer names."""
+"""The maximum number of possible duplicates in an answer."""
 
 NO_EMBEDDER = "Not compared with what is remembered: the embedder is unavailable."
 NO_INDEX = "Not compared with what is remembered: the vector store is unavailable."
@@ -58,7 +58,7 @@ ASKED = "Stored, though memories may say the same in other words: see possible_d
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """A memory that says what a new text says, or a part of it."""
+    """A memory that says the same as a new text, or a part of it."""
 
     id: UUID
     memory: str
@@ -69,14 +69,14 @@ class Alike:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """What was found, the nearest first; `note` says why nothing could be looked for."""
+    """The near duplicates, nearest first. `note` says why no search was possible."""
 
     alike: list[Alike] = field(default_factory=list)
     note: str | None = None
 
 
 class Duplicates:
-    """Looks for what says the same, and does what `capture.duplicates` wants done then."""
+    """Finds near duplicates and applies the policy `capture.duplicates`."""
 
     def __init__(self, database: Database, spaces: Spaces, capture: Capture, intake: Intake) -> None:
         self._database = database
@@ -86,10 +86,11 @@ class Duplicates:
         self._rulebook = Rulebook()
 
     async def near(self, caller: Caller, new: CheckedMemory) -> Near:
-        """The memories that say what a new one says. Embeds its text, at most once.
+        """The memories that say the same as a new one. Embeds its text, at most once.
 
-        What reads like orders to an assistant changes nothing that is remembered, so it is not compared; nor is what
-        holds only for a time, what is very long, or what somebody adds who may not read.
+        Texts that look like prompt injection must not change existing memories, so they are not compared. Texts that
+        are valid only for a period, very long texts, and texts from callers without read access are not compared
+        either.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -127,9 +128,9 @@ class Duplicates:
     async def add(
         self, tx: Tx, caller: Caller, new: CheckedMemory, near: Near, apps: dict[str, UUID]
     ) -> MemoryAdded | None:
-        """Do what the policy wants done about what was found; None: nothing was, and the text is added as ever."""
+        """Apply the policy to the near duplicates. Returns None if there are none; the text is then added as usual."""
         if not near.alike or await _twin(tx, caller, new, apps[new.app] if new.app else caller.app_id):
-            return None  # one that says it to the letter is answered as ever
+            return None  # an exact duplicate is handled as usual
         if self._capture.duplicates == "ask":
             return await self._ask(tx, caller, new, near, apps)
         for alike in near.alike:
@@ -177,7 +178,7 @@ class Duplicates:
 
 
 def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[Alike]:
-    """Those that say the same as the text. Each hit comes with its row."""
+    """The memories that say the same as the text. Each hit comes with its row."""
     found = []
     for hit, row in near:
         if (said := judged(row.content, text).said) is not None:
@@ -190,9 +191,9 @@ def _comparable(new: CheckedMemory) -> bool:
 
 
 def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> ColumnElement[bool]:
-    """Those of the memories that may be said to be the same as a new one. Execute with `caller.parameters`.
+    """The memories among `ids` that may count as duplicates of a new one. Execute with `caller.parameters`.
 
-    None that waits for delivery: the index found it by what it said before.
+    Excludes memories that wait for delivery, because the index found them by their earlier text.
     """
     waits = exists().where(IndexMark.kind == Kind.MEMORY.value, IndexMark.id == Memory.id)
     return and_(
@@ -211,7 +212,7 @@ def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> Colu
 
 
 async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, alike: Alike) -> Any:
-    """A memory that was found, locked; None: it is not what it was, or not the caller's any more."""
+    """Locks a memory that was found. None if it has changed, or the caller has lost access to it."""
     query = (
         select(Memory.id, Memory.metadata_.label("metadata"), CATEGORY_NAMES.label("categories"))
         .where(_candidates(caller, new, [alike.id]), Memory.revision == alike.revision)
@@ -221,7 +222,7 @@ async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, alike: Alike) -> A
 
 
 async def _twin(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> bool:
-    """Whether an active memory of the app says exactly this."""
+    """Returns True if the app has an active exact duplicate."""
     which = and_(
         Memory.user_id == caller.user_id, Memory.namespace == new.namespace, Memory.app_id == app_id,
         Memory.hash == changes.text_hash(new.text), Memory.state == "active",
@@ -230,5 +231,5 @@ async def _twin(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> boo
 
 
 async def _shown(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> None:
-    """Log that the caller is shown memories that say what they have added."""
+    """Logs that the caller has read memories that duplicate the added text."""
     await access_log.record(tx, caller, Access.SEARCH, ids, {"part": "duplicates"})

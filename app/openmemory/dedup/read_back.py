@@ -1,7 +1,7 @@
-"""Texts that an app was shown a moment ago and stores again: what comes out of memory is no news to it.
+"""Read-back deduplication: a text that an app has just read from another app's memory is not stored again.
 
-Without this, an assistant that notes what it has just read multiplies what others wrote, and each copy outlives what it
-was copied from.
+Otherwise an assistant that notes what it has just read would duplicate the memories of other apps, and each copy would
+outlive its original.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded
 
 MINUTES = 60
-"""For so long after an app was shown a memory it does not store the same text as one of its own."""
+"""For this many minutes after an app has read a memory, the app does not store the same text as its own memory."""
 
 ECHO = "Not stored: this memory, which the app was shown a moment ago, says so already."
 
 
 async def echoed(tx: Tx, caller: Caller, new: CheckedMemory) -> MemoryAdded | None:
-    """The memory of another app that says a new text to the letter and that the calling app was shown; None: none does.
+    """The memory of another app that is an exact duplicate of a new text and that the calling app has read, or None.
 
-    What the user says themself is stored in any case, and so is what comes with a time until which it holds.
+    Texts from the user themself are always stored, and so are texts with an expiry or an end of validity.
     """
     if caller.owner or new.ends or Scope.READ not in caller.principal.scopes:
         return None
@@ -48,9 +48,9 @@ async def echoed(tx: Tx, caller: Caller, new: CheckedMemory) -> MemoryAdded | No
 
 @cache
 def shown(default: Default) -> Prepared:
-    """The id of a memory of a text that the app was shown. Binds `caller.parameters`, `echo_namespace` and `echo_hash`.
+    """The id of a memory with a text that the app has read. Binds `caller.parameters`, `echo_namespace`, `echo_hash`.
 
-    By way of the user's apps, of which there are few: the index of active texts has the app before the text.
+    Joins the user's apps, of which there are few, because the index of active texts has the app before the text.
     """
     caller = Caller.anyone(owner=False, default=default)
     user, app = (bindparam(name, type_=Uuid) for name in ("caller_user_id", "caller_app_id"))

@@ -1,4 +1,4 @@
-"""A memory takes over what a new text says, with what comes with it."""
+"""Rewrites an existing memory with a new text, its metadata and its categories."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ log = logging.getLogger(__name__)
 async def complete(
     tx: Tx, caller: Caller, row: Any, new: CheckedMemory, intake: Intake, *, logged: dict[str, Any] | None = None
 ) -> bool:
-    """Let a memory (`row`: its id, metadata and categories, locked) say what the new text says, with its metadata and
-    categories besides; False: it cannot be done, for they are too large together or another active memory says this to
-    the letter. `logged`: what the access log adds."""
+    """Give a memory the new text, and add the new metadata and categories to it.
+
+    `row` holds the id, metadata and categories of the locked memory. `logged`: additional data for the access log.
+    Returns False if that is not possible, because the result is too large or has an active exact duplicate.
+    """
     try:
         change = intake.changed(
             MemoryUpdate(

@@ -1,10 +1,9 @@
-"""Whether two texts that a model finds near to each other say the same thing. Pure.
+"""Decides if two texts with similar vectors say the same. Pure functions.
 
-Vectors of short texts hardly know "Tuesday" from "Thursday", "likes" from "does not like" or Alice from Bob: what sets
-two memories apart is often one word. So texts that are near are compared word by word, and are held to say the same
-only if nothing of that sort is different. In doubt they say different things: a memory too many costs less than one
-that is lost. The words are English; in other languages numbers, names, negations and single words that were replaced
-are told apart all the same.
+Vectors of short texts hardly distinguish "Tuesday" from "Thursday", "likes" from "does not like" or Alice from Bob. Two
+memories often differ in only one word. Similar texts are therefore compared word by word, and count as the same only
+without such a difference. In doubt they are different: one memory too many costs less than a lost one. The word lists
+are English. In other languages, differences in numbers, names, negations and single replaced words are still detected.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from openmemory.dedup.term_overlap import (
 from openmemory.embeddings.port import PACKAGED
 
 LIKENESS = {PACKAGED: 0.75}
-"""Cosines from which on two texts may say the same, by model. `python -m benchmarks.likeness` shows what each means for
-the packaged one."""
+"""The minimum cosine similarity of two texts that may say the same, by model. `python -m benchmarks.likeness` shows
+the effect of each value for the packaged model."""
 
 LONGEST = 1_000
-"""Characters of the longest text that is compared: the vector of a longer one says what it is about on average."""
+"""The maximum length of texts that are compared. The vector of a longer text is only an average of its subjects."""
 
 MORE_WORDS = 3
-"""A new text that has so many words more of its own than the old one has says something besides."""
+"""A new text with this many more words of its own than the old one has says something additional."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
 _QUOTED = re.compile(r"\"([^\"]{1,100})\"|“([^”]{1,100})”|«([^»]{1,100})»|`([^`]{1,100})`|(?<!\w)'([^']{2,100})'(?!\w)")
@@ -64,27 +63,27 @@ _PRESENT, _PAST = frozenset({"is", "are", "am", "'s"}), frozenset({"was", "were"
 
 
 class Said(StrEnum):
-    """What a newer text says of what an older one says."""
+    """The relation of a newer text to an older one."""
 
     SAME = "same"
-    """The same, or less."""
+    """It says the same, or less."""
     MORE = "more"
-    """All of it, and more."""
+    """It says the same, and more."""
 
 
 class Judgement(NamedTuple):
-    """`said` is None if they say different things; then `because` names the difference."""
+    """The result of a comparison. If the texts say different things, `said` is None and `because` says why."""
 
     said: Said | None
     because: str = ""
 
 
 def judged(old: str, new: str) -> Judgement:
-    """What `new` says of what `old` says, for texts that a model finds near to each other.
+    """Compares the content of two texts with similar vectors.
 
-    The differences: `number`, `negation`, `name`, `limit` (only, rarely, less), `certainty` (plans and wishes), `time`
-    (what was, and what is), `opposite`, `who`, `order` (who does what to whom), `word` (one was replaced), `besides`
-    (both say something that the other does not).
+    Possible differences: `number`, `negation`, `name`, `limit` (only, rarely, less), `certainty` (plans and wishes),
+    `time` (past and present), `opposite`, `who`, `order` (who does what to whom), `word` (one was replaced), `besides`
+    (each text says something that the other does not).
     """
     if _plain(old) == _plain(new):
         return Judgement(Said.SAME)
@@ -100,7 +99,7 @@ def judged(old: str, new: str) -> Judgement:
 
 
 class _Text:
-    """A text with what it is compared by, each worked out when it is needed."""
+    """A text and its features for the comparison, each computed on first use."""
 
     def __init__(self, text: str) -> None:
         self.text = unicodedata.normalize("NFKC", text).replace("’", "'")
@@ -112,12 +111,12 @@ class _Text:
 
     @cached_property
     def every(self) -> frozenset[str]:
-        """All words and their parts without endings."""
+        """All words, and their stems."""
         return frozenset(self.words) | frozenset(map(_canonical, self.words))
 
     @cached_property
     def sequence(self) -> list[str]:
-        """The words that carry what is said, without endings and in one of the words that mean the same, in order."""
+        """The content words in order, stemmed and with synonyms replaced by one word."""
         return [
             _canonical(word)
             for word in self.words
@@ -134,7 +133,7 @@ class _Text:
 
     @cached_property
     def numbers(self) -> Counter[str]:
-        """Numbers with their units, dates, times and versions, each as one string, written in one way."""
+        """Numbers with their units, dates, times and versions, each as one normalized string."""
         return Counter(
             _number(currency, digits, joined or "", apart or "")
             for currency, digits, joined, apart in _NUMBER.findall(_WORD.sub(_in_digits, self.text))
@@ -142,13 +141,13 @@ class _Text:
 
     @cached_property
     def identifiers(self) -> frozenset[str]:
-        """Names of machines' things and what stands in quotes, in lower case."""
+        """Technical identifiers and quoted strings, in lower case."""
         quoted = (next(filter(None, groups)) for groups in _QUOTED.findall(self.text))
         return frozenset(each.casefold().strip("./:") for each in (*quoted, *_IDENTIFIER.findall(self.text)))
 
     @cached_property
     def named(self) -> tuple[list[str], frozenset[str]]:
-        """Words that are written as names, in order, and those of them that begin a sentence."""
+        """Capitalised words that look like names, in order, and those of them that begin a sentence."""
         names, first = [], set()
         for match in _WORD.finditer(self.text):
             word = match.group()
@@ -165,7 +164,7 @@ class _Text:
 
     @cached_property
     def arguments(self) -> list[str]:
-        """The words that carry what is said, and the user where they are not just the owner of something."""
+        """The content words, and the user where the user is subject or object, not only a possessor."""
         return [
             "\0user" if word in USER else _canonical(word)
             for word in self.words
@@ -174,7 +173,7 @@ class _Text:
 
     @cached_property
     def relations(self) -> dict[str, str]:
-        """For each such word the preposition that it follows, beside articles and the like."""
+        """Maps each of these words to the preposition before it. Articles and similar words in between are ignored."""
         found: dict[str, str] = {}
         relation = ""
         for word in self.words:
@@ -187,7 +186,7 @@ class _Text:
 
     @cached_property
     def acting(self) -> frozenset[str]:
-        """Who is named as doing something."""
+        """The names that are the subject of a verb."""
         return frozenset(
             _canonical(_bare(match.group(1).casefold()))
             for match in _ACTING.finditer(self.text)
@@ -196,16 +195,16 @@ class _Text:
 
     @cached_property
     def roles(self) -> frozenset[str]:
-        """Whom it tells of, if not of the user."""
+        """The persons other than the user that the text is about."""
         return frozenset(map(_canonical, self.words)) & _ROLES
 
     def has(self, some: frozenset[str]) -> frozenset[str]:
-        """Those of the words that stand in it."""
+        """Those of the words that occur in the text."""
         return some & self.every
 
 
 def _contrary(old: _Text, new: _Text) -> str:
-    """What sets the texts apart whatever else they say; empty: nothing does."""
+    """A difference that counts whatever else the texts say. Empty if there is none."""
     checks: tuple[tuple[str, bool], ...] = (
         ("limit", bool(old.has(LIMITING)) != bool(new.has(LIMITING))),
         ("certainty", bool(old.has(UNCERTAIN)) != bool(new.has(UNCERTAIN))),
@@ -220,7 +219,7 @@ def _contrary(old: _Text, new: _Text) -> str:
 
 
 def _apart(old: _Text, new: _Text, only_old: frozenset[str], only_new: frozenset[str]) -> str:
-    """What sets texts apart of which each has words of its own; empty: these are other words for the same."""
+    """The difference between two texts that each have words of their own. Empty if they only differ in wording."""
     if old.numbers != new.numbers:
         return "number"
     if set(old.named[0]) - new.every or set(new.named[0]) - old.every or old.identifiers != new.identifiers:
@@ -234,7 +233,7 @@ def _apart(old: _Text, new: _Text, only_old: frozenset[str], only_new: frozenset
 
 
 def _rearranged(old: _Text, new: _Text, only_old: frozenset[str], only_new: frozenset[str]) -> str:
-    """What sets texts apart of which one holds all words of the other; empty: it says what the other says."""
+    """The difference between two texts of which one has all words of the other. Empty if it says the same."""
     if (only_new or new.numbers - old.numbers) and (only_old or old.numbers - new.numbers):
         return "number"
     if (only_new or only_old) and not _within(old, new):
@@ -243,12 +242,12 @@ def _rearranged(old: _Text, new: _Text, only_old: frozenset[str], only_new: froz
 
 
 def _exclusive(old: Any, new: Any) -> bool:
-    """Whether each of two sets has something that the other lacks."""
+    """Returns True if each of two sets has something that the other lacks."""
     return bool(old - new) and bool(new - old)
 
 
 def _renamed(old: _Text, new: _Text) -> bool:
-    """Whether each names what the other does not, or a sentence of one begins with whom the other does not know."""
+    """Returns True if each text has a name that the other lacks, or if a sentence begins with such a name."""
     (mine, first), (theirs, first_of_theirs) = old.named, new.named
     missing, others = set(mine) - new.every, set(theirs) - old.every
     if missing and others:
@@ -261,12 +260,12 @@ def _renamed(old: _Text, new: _Text) -> bool:
 
 
 def _listed(text: _Text) -> bool:
-    """Whether names stand in a list, whose order says nothing."""
+    """Returns True if names are in a list, where the order has no meaning."""
     return bool(re.search(r"\b[A-Z]\w+(, [A-Z]\w+)*,? (and|or|&) [A-Z]\w+", text.text))
 
 
 def _over(text: _Text) -> bool:
-    """Whether it says of something that it is over."""
+    """Returns True if the text says that something is over."""
     return bool(text.has(FORMER)) or _USED_TO.search(text.text) is not None
 
 
@@ -275,7 +274,7 @@ def _negated(text: _Text) -> bool:
 
 
 def _tense(old: _Text, new: _Text) -> bool:
-    """Whether one tells of what was and the other of what is."""
+    """Returns True if one text is about the past and the other about the present."""
     for one, other in ((old, new), (new, old)):
         if one.has(_PAST) and not one.has(_PRESENT) and other.has(_PRESENT) and not other.has(_PAST):
             return True
@@ -289,7 +288,7 @@ def _tense(old: _Text, new: _Text) -> bool:
 
 
 def _turned(old: _Text, new: _Text) -> bool:
-    """Whether what stands on the two sides of a word has changed places, or words stand in another relation."""
+    """Returns True if words have moved to the other side of a word, or follow a contradicting preposition."""
     before, after = old.relations, new.relations
     if any({before[word], after[word]} in CONTRARY for word in before.keys() & after.keys()):
         return True
@@ -298,7 +297,7 @@ def _turned(old: _Text, new: _Text) -> bool:
             return True
     mine, theirs = old.arguments, new.arguments
     moves = (_crossed(_around(mine, word), _around(theirs, word)) for word in set(mine) & set(theirs))
-    # "The site is hosted on Netlify" and "Netlify hosts the site" are the same.
+    # "The site is hosted on Netlify" and "Netlify hosts the site" say the same.
     return any(
         any(before.get(each) in AGENT for each in moved) == any(after.get(each) in AGENT for each in moved)
         for moved in moves
@@ -307,7 +306,7 @@ def _turned(old: _Text, new: _Text) -> bool:
 
 
 def _crossed(old: tuple[set[str], set[str]], new: tuple[set[str], set[str]]) -> set[str]:
-    """What stands on the left in one and on the right in the other, if there is something both ways."""
+    """The words that moved between left and right, if words moved in both directions."""
     (left, right), (left_of_new, right_of_new) = old, new
     there, back = (left - right) & (right_of_new - left_of_new), (right - left) & (left_of_new - right_of_new)
     return there | back if there and back else set()
@@ -319,8 +318,10 @@ def _around(words: list[str], word: str) -> tuple[set[str], set[str]]:
 
 
 def _within(old: _Text, new: _Text) -> bool:
-    """Whether the longer text can say what the shorter one says, whose words it holds: they come in the same order, and
-    nobody else acts. "Alice likes tea" is not within "Bob likes tea and Alice likes coffee"."""
+    """Returns True if the longer text has the words of the shorter one in the same order, with the same acting persons.
+
+    "Alice likes tea" is not within "Bob likes tea and Alice likes coffee".
+    """
     short, long = sorted((old, new), key=lambda text: len(text.sequence))
     rest = iter(long.sequence)
     return all(word in rest for word in short.sequence) and long.acting == short.acting
@@ -334,12 +335,12 @@ def _sides(text: _Text, word: str) -> tuple[set[str], set[str]]:
 
 
 def _members(text: _Text, groups: tuple[frozenset[str], ...]) -> set[int]:
-    """Of which of the sets, whose words exclude each other, something stands in the text."""
+    """The numbers of the word sets, which exclude each other, that occur in the text."""
     return {number for number, group in enumerate(groups) if text.every & group}
 
 
 def _replaced(old: list[str], new: list[str]) -> bool:
-    """Whether they are one sentence in which some words, side by side, were replaced by others."""
+    """Returns True if both are the same sentence in which adjacent words were replaced by others."""
     before = next((place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), 0)
     rest, other_rest = old[before:], new[before:]
     pairs = enumerate(zip(reversed(rest), reversed(other_rest), strict=False))
@@ -363,7 +364,7 @@ def _number(currency: str, digits: str, joined: str, apart: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Words and signs between digits alone: texts that differ in case, points and blanks say the same."""
+    """Normalizes a text to its words and the signs between digits. Ignores case, punctuation and blanks."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     return " ".join(re.findall(r"[^\W_]+(?:['.,:/_@+#$€£%-]+[^\W_]+)*[+#%]*|[$€£<>=+#%/-]", folded))
 
@@ -373,7 +374,7 @@ def _bare(word: str) -> str:
 
 
 def _canonical(word: str) -> str:
-    """A word without its ending, in one of those that mean the same."""
+    """The stem of a word, or the representative of its synonyms."""
     word = _bare(word)
     if (known := SYNONYMS.get(word)) is not None:
         return known
@@ -382,7 +383,7 @@ def _canonical(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """A word without the endings of English grammar, as far as two forms of one word come out alike."""
+    """Removes English inflections, so that two forms of a word get the same stem."""
     for suffix in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= 3 and not word.endswith("ss"):
             word = word.removesuffix(suffix) + ("y" if suffix in ("ies", "ied") else "")

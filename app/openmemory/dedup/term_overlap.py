@@ -1,4 +1,4 @@
-"""English words by what they mean for whether two memories say the same, for `likeness`."""
+"""English word lists for `similarity`, grouped by their effect on the comparison of two memories."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FUNCTION = _set(
     please remember note fact person someone people thing things something make makes made
     """
 )
-"""Words that carry nothing of what is told. Who acts is told apart otherwise."""
+"""Words without content of their own. Who acts is compared separately."""
 
 GRAMMAR = _set(
     "not no never none nothing nobody neither nor without cannot cant dont doesnt didnt wont isnt arent wasnt"
 )
-"""Negations that carry nothing else."""
+"""Negations without any other content."""
 
 NEGATIONS = GRAMMAR | _set(
     """
@@ -43,7 +43,7 @@ LIMITING = _set(
     half partly partially mostly unlike
     """
 )
-"""What one of two texts says less by."""
+"""Words that limit a statement."""
 
 UNCERTAIN = _set(
     """
@@ -53,10 +53,10 @@ UNCERTAIN = _set(
     suggests suggested applied applying soon eventually someday
     """
 )
-"""Plans, wishes and guesses, which are not what is."""
+"""Words for plans, wishes and guesses, which are not facts."""
 
 FORMER = _set("formerly previously former ex once earlier anymore longer past ago originally")
-"""What tells that something is over."""
+"""Words for something that is over."""
 
 ROLES = _set(
     """
@@ -66,22 +66,22 @@ ROLES = _set(
     landlord tenant teacher student dog cat twin ex-wife ex-husband stepfather stepmother
     """
 )
-"""About whom something is told, if not about the user."""
+"""Persons, other than the user, that a memory may be about."""
 
 ORDERING = ("than", "over", "before", "after", "then", "from", "to", "into", "reports", "instead", "above", "below")
-"""What stands before these words and what stands after them cannot change places."""
+"""Words whose left and right side must not be swapped."""
 
 RELATIONS = _set("to from with for by on at in out of into without against about under over inside outside near until")
-"""Words that say how what follows them belongs to the rest."""
+"""Prepositions that relate the following words to the rest."""
 
 AGENT = _set("by on with at")
-"""What may stand before who or what does something, where the rest stands first."""
+"""Prepositions that may introduce the agent at the end of a sentence."""
 
 CONTRARY = tuple({one, other} for one, other in map(str.split, ("to from", "with for", "to out", "of to", "into from")))
-"""Relations of one word that cannot be both."""
+"""Pairs of prepositions that contradict each other before the same word."""
 
 USER = _set("user i me we us he him she her they them")
-"""The user, or whoever a memory is about, where they do something or something is done to them."""
+"""Pronouns for the user, or for the person a memory is about, as subject or object."""
 
 NAMING = _set(
     """
@@ -91,7 +91,7 @@ NAMING = _set(
     helps helped hired beat visited called joined left gave got keeps takes brought doesn't isn't
     """
 )
-"""A capitalised word before one of these, at the beginning of a sentence, is who does it."""
+"""Verbs. A capitalised word before one of them at the beginning of a sentence is the subject."""
 
 _SAME = """
     like love enjoy adore fond fan enjoyable loves enjoys appreciate
@@ -186,7 +186,7 @@ _SAME = """
     """
 
 SYNONYMS = {word: line.split()[0] for line in reversed(_SAME.strip().splitlines()) for word in line.split()}
-"""Words that say the same in a memory, each with the one that stands for them."""
+"""Maps each word to the representative of its synonyms."""
 
 _ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 _CARDINALS = [
@@ -200,7 +200,7 @@ NUMBERS = (
     | {"twice": "2", "both": "2", "dozen": "12", "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60"}
     | {"seventy": "70", "eighty": "80", "ninety": "90", "hundred": "100", "thousand": "1000", "million": "1000000"}
 )
-"""Numbers in words, as `likeness` writes them."""
+"""Maps number words to the form that `similarity` compares."""
 
 _UNITS = """
     kg kgs kilo kilos kilogram kilograms
@@ -236,7 +236,7 @@ _UNITS = """
     """
 
 UNITS = {word: line.split()[0] for line in _UNITS.strip().splitlines() for word in line.split()}
-"""Units that may stand apart from their number, each as it is written in one way."""
+"""Maps units that may be separated from their number to one spelling."""
 
 _APART = """
     always usual often frequent | sometimes occasional | rare seldom hard | never
@@ -302,4 +302,4 @@ _APART = """
     """
 
 APART = tuple(tuple(_set(part) for part in line.split("|")) for line in _APART.strip().splitlines() if line.strip())
-"""Lines of words that exclude each other, those in one set not."""
+"""Lines of word sets that exclude each other. Words within one set do not."""

@@ -1,4 +1,4 @@
-"""Keeping the planner's statistics true while memories pour in."""
+"""Keeps the planner's statistics up to date while many memories are written."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from sqlalchemy import text
 from openmemory.database.engine import Database
 
 AT_LEAST = 200
-"""Memories written before the statistics are looked at again."""
+"""Minimum number of memories written between two runs of ANALYZE."""
 
 SHARE = 0.2
-"""Share of what there was at the last look that must have been written since."""
+"""Minimum number of memories written between two runs, as a share of the row count at the last run."""
 
 _ANALYZE = text("ANALYZE memories, memory_access_logs, embeddings")
 _ESTIMATE = text("SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories'::regclass")
 
 
 class Maintenance:
-    """Analyses the tables after much was written.
+    """Runs ANALYZE after many memories were written.
 
-    PostgreSQL does so by itself, but up to a minute late, and until then it plans searches among thousands of memories
-    as if there were ten: measured 45 ms instead of 4 among 2,601 that were just imported.
+    Autovacuum does so too, but up to a minute late. Until then PostgreSQL plans searches among thousands of memories as
+    if there were ten: measured 45 ms instead of 4 among 2,601 that were just imported.
     """
 
     def __init__(self, database: Database) -> None:
@@ -29,11 +29,11 @@ class Maintenance:
         self._known = 0.0
 
     def wrote(self, count: int) -> None:
-        """Note that so many memories were committed."""
+        """Note that `count` memories were committed."""
         self._written += count
 
     async def run(self) -> bool:
-        """Analyse if enough was written since the last time; returns whether it did."""
+        """Run ANALYZE if enough was written since the last time. Returns True if it ran."""
         if self._written < max(AT_LEAST, SHARE * self._known):
             return False
         written, self._written = self._written, 0

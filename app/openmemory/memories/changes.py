@@ -1,6 +1,6 @@
-"""The only writes of memories: row, revision, status history, index mark and access log together, or none.
+"""The only writes of memories. Row, revision, status history, outbox entry and access log are written together.
 
-Each change is one statement whatever the number of memories.
+Each change is one statement for any number of memories.
 """
 
 from __future__ import annotations
@@ -102,18 +102,18 @@ _TWINS = text(
 
 
 _EXPIRED = literal("expired", Text())
-"""The reason of a change of state."""
+"""The reason that the status history records for an expired memory."""
 
 
 def text_hash(content: str) -> str:
-    """MD5 of the text in UTF-8, in hexadecimal, as mem0 writes it: a name for equal texts, not a protection."""
+    """MD5 of the UTF-8 text in hexadecimal, as in mem0. It identifies equal texts and has no security purpose."""
     return hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
 
 
 async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> list[MemoryAdded]:
-    """Store texts verbatim, in order; one that an active memory says already is answered with that one (NONE).
+    """Store texts verbatim, in order. For an exact duplicate of an active memory, return that memory (NONE).
 
-    `apps` gives the ids of the apps that `news` name.
+    `apps` maps the app names in `news` to their ids.
 
     Raises:
         NotFound: the user or app was erased meanwhile.
@@ -133,8 +133,8 @@ async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[
         present, expired = await _twins(tx, caller, missing)
         if not expired and all(_identity(row) in present for row in missing):
             break
-        # One that has expired, or holds no more, is invisible: it must not keep its text from being remembered again. A
-        # twin that is gone was put away by somebody else a moment ago.
+        # An expired memory, or one that is no longer valid, is invisible and must not block its text from being stored
+        # again. An exact duplicate that is gone was archived by a concurrent transaction.
         await change_state(tx, caller, Memory.id == func.any(expired), State.ARCHIVED)
         stored |= await _insert(tx, caller, missing, filings)
         missing = [row for row in rows if row["id"] not in stored]
@@ -171,7 +171,7 @@ def _identity(row: dict[str, Any]) -> tuple[str, UUID, str]:
 
 
 def _order(row: dict[str, Any]) -> tuple[str, str, str]:
-    """Two that add the same texts wait for each other only if both do so in this order."""
+    """The sort key of inserts. Transactions that add the same texts in the same order cannot deadlock."""
     return row["namespace"], str(row["app_id"]), row["hash"]
 
 
@@ -196,7 +196,7 @@ async def _insert(tx: Tx, caller: Caller, rows: list[dict[str, Any]], filings: l
 async def _twins(
     tx: Tx, caller: Caller, rows: list[dict[str, Any]]
 ) -> tuple[dict[tuple[str, UUID, str], UUID], list[UUID]]:
-    """The active memories that say what `rows` say, and which of them have expired."""
+    """The active memories with the texts of `rows`, and the ids of those that have expired."""
     found = await tx.execute(
         _TWINS,
         {
@@ -211,7 +211,7 @@ async def _twins(
 
 
 async def category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
-    """The ids of the categories of these names, making the new ones."""
+    """The ids of the categories with these names. Creates missing categories."""
     if not names:
         return {}
     rows = [{"name": name} for name in sorted(names)]
@@ -221,7 +221,7 @@ async def category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
 
 
 Labelling = Callable[[str, dict[str, Any]], tuple[str, ...]]
-"""The labels of a memory, by its text and metadata."""
+"""Returns the labels of a memory from its text and metadata."""
 
 
 async def update_text(
@@ -233,19 +233,19 @@ async def update_text(
     *,
     confirms: bool = False,
 ) -> UUID:
-    """Write a new revision of the one memory that `which` selects; the same content again changes nothing.
+    """Write a new revision of the one memory that `which` selects. Unchanged content writes nothing.
 
-    `confirms`: the categories are the word of the user themself, also of those that the service had assigned.
+    `confirms`: the user themself named the categories, which confirms those that were assigned automatically.
 
     Raises:
-        NotFound: no such memory, or not the caller's.
-        Conflict: another active memory of the same app and namespace says this already.
+        NotFound: there is no such memory, or it is not the caller's.
+        Conflict: another active memory of the same app and namespace has this text already.
     """
     columns = (
         Memory.id, Memory.content, Memory.metadata_, Memory.revision, Memory.namespace, Memory.app_id,
         Memory.expires_at,
     )  # fmt: skip
-    # Reads log their access and so hold the key of the row: that is not what changes.
+    # Logging a read takes a key-share lock on the row. This update does not change the key, so it need not wait.
     query = select(*columns).where(which).with_for_update(key_share=True)
     current = (await tx.execute(query, caller.parameters)).one_or_none()
     if current is None:
@@ -301,9 +301,9 @@ _LEAVE_ALONE = text(
 
 
 async def _refile(tx: Tx, memory_id: UUID, names: set[str], *, confirms: bool) -> bool:
-    """File a memory under these categories and no others; whether that changes anything.
+    """Assign exactly these categories to a memory. Returns True if that changed anything.
 
-    What the service has assigned and somebody names again stays its guess, unless the user `confirms` it.
+    An automatic assignment stays automatic if a client names it again, unless the user `confirms` it.
     """
     wanted = set((await category_ids(tx, names)).values())
     filed = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == memory_id)
@@ -333,16 +333,16 @@ async def change_state(
     target: State,
     values: Mapping[str, Any] | None = None,
 ) -> list[tuple[UUID, State]]:
-    """Bring every memory that `which` selects, and that may become `target`, into that state.
+    """Move every memory that `which` selects, and that may become `target`, to that state.
 
-    What has expired and becomes active expires no more, even if it was active still. `which` may bind the caller's
-    parameters, and `values`.
+    An expired memory that becomes active loses its expiry, even if it was still active. `which` may bind the caller's
+    parameters and `values`.
 
-    Returns the id and the state before of each that changed; those already there and those whose state does not
-    allow it are left as they are, for the caller to tell apart.
+    Returns the id and the previous state of each changed memory. Memories that already have the state, or whose state
+    does not allow the transition, are left unchanged; the caller tells them apart.
 
     Raises:
-        Conflict: one would become active while another active memory says the same.
+        Conflict: a memory would become active while another active memory has the same text.
     """
     bound = {**caller.parameters, **(values or {})}
     at: ColumnElement[datetime] = func.now()
@@ -355,7 +355,7 @@ async def change_state(
         ids = list(await tx.scalars(select(Memory.id).where(which), bound))
         lapsed = and_(Memory.id == func.any(ids), Memory.state == State.ACTIVE, Memory.expires_at <= func.now())
         if await change_state(tx, caller, lapsed, State.ARCHIVED):
-            at = func.clock_timestamp()  # after that
+            at = func.clock_timestamp()  # later than the archiving above
         await _put_away_expired(tx, caller, exists().where(returning.id == func.any(ids), same))
     chosen = (
         select(Memory.id, Memory.state, (Memory.expires_at <= func.now()).label("expired"))
@@ -371,7 +371,7 @@ async def change_state(
         "deleted_at": func.now() if target is State.DELETED else None,
     }
     if target is State.ACTIVE:
-        # What was superseded, and is brought back, holds again.
+        # A superseded memory that is restored becomes valid again.
         over = and_(Memory.superseded_by.is_not(None), Memory.valid_until <= func.now())
         stamps |= {
             "valid_until": case((over, null()), else_=Memory.valid_until),
@@ -392,7 +392,7 @@ async def change_state(
             select(
                 changed.c.id,
                 literal(caller.user_id),
-                # Null for the user themself: what they have put away no app brings back.
+                # Null for the user themself: no app may restore what the user has archived.
                 literal(None if caller.owner else caller.app_id, Uuid()),
                 changed.c.old_state,
                 literal(target, STATE),
@@ -413,9 +413,9 @@ async def change_state(
 
 
 async def expire(tx: Tx, caller: Caller, which: ColumnElement[bool], values: Mapping[str, Any]) -> list[UUID]:
-    """Have the active memories that `which` selects, with these values bound, expire now; returns their ids.
+    """Expire the active memories that `which` selects, with `values` bound. Returns their ids.
 
-    They are archived, with the reason in their history.
+    They are archived, and their history records the reason.
     """
     ended = update(Memory).where(which).values(expires_at=func.now()).returning(Memory.id)
     ids = list(await tx.scalars(ended, {**caller.parameters, **values}))
@@ -423,20 +423,20 @@ async def expire(tx: Tx, caller: Caller, which: ColumnElement[bool], values: Map
 
 
 async def _put_away_expired(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> None:
-    """Archive those that have expired, or hold no more: nobody sees them, so they must not keep others from saying the
-    same."""
+    """Archive memories that have expired or are no longer valid. They are invisible, so they must not block their text
+    from being stored again."""
     over = func.least(Memory.expires_at, Memory.valid_until) <= func.now()
-    # A constant, so that the partial index of active texts is of use whatever the plan.
+    # A constant, so that every plan can use the partial index of active texts.
     expired = and_(which, Memory.state == literal_column("'active'"), over)
     await change_state(tx, caller, expired, State.ARCHIVED)
 
 
 _FORGET_CAPTURES = text("DELETE FROM captures WHERE memory_ids && :ids").bindparams(bindparam("ids", type_=ARRAY(Uuid)))
-"""What was said, and earlier texts, stand there too."""
+"""Captures contain the conversation and earlier texts, so they are deleted as well."""
 
 
 async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
-    """Remove memories for good: rows, texts, history, access log with its query texts, vectors, rules about them."""
+    """Permanently remove memories: rows, texts, history, access log with query texts, vectors, rules about them."""
     owners = list(await tx.scalars(select(Memory.user_id).where(Memory.id == func.any(list(ids))).distinct()))
     await rule_cache.hold(tx, owners)
     await tx.execute(select(Memory.id).where(Memory.id == func.any(list(ids))).order_by(Memory.id).with_for_update())
@@ -452,7 +452,7 @@ async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
 
 
 async def erase_user(tx: Tx, user_id: UUID) -> int:
-    """Remove a user with everything of theirs, apps and rules included; returns how many memories there were."""
+    """Remove a user with all their data, including apps and rules. Returns the number of memories removed."""
     await tx.execute(select(User.id).where(User.id == user_id).with_for_update())
     ids = list(await tx.scalars(select(Memory.id).where(Memory.user_id == user_id)))
     count = await erase(tx, ids)

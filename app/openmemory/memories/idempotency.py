@@ -1,7 +1,7 @@
-"""Requests that a client repeats, because it did not hear the answer, are done once: it sends the same key with both.
+"""Idempotency keys: a request that a client repeats with the same key, because it got no answer, is done once.
 
-After draft-ietf-httpapi-idempotency-key-header. The key is taken in the transaction that does the work, so what fails
-leaves it free, and of two requests at once the second one waits for the first.
+Follows draft-ietf-httpapi-idempotency-key-header. The key is claimed in the transaction that does the work. A failed
+request therefore leaves the key free, and of two concurrent requests the second waits for the first.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from openmemory.memories import validation
 from openmemory.memories.models import IdempotencyKey
 
 KEPT = 7
-"""Days that a key is remembered."""
+"""Days that a key is stored."""
 
 _PRUNED = 5_000
-"""Keys that one statement forgets."""
+"""Keys that one statement deletes."""
 
 _KEY = (IdempotencyKey.app_id, IdempotencyKey.principal, IdempotencyKey.key)
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A request that is to be done once: the key that the client chose for it, and a hash of what it asks for."""
+    """The idempotency key of a request: the key that the client chose, and a hash of the request."""
 
     key: str
     fingerprint: str
 
     @classmethod
     def of(cls, key: str, request: str, limits: Limits) -> Self:
-        """A request with the header `Idempotency-Key`.
+        """Builds it from the header `Idempotency-Key` and the request.
 
         Raises:
-            Invalid: the key cannot be used.
+            Invalid: the key is not valid.
         """
         return cls(validation.name(key, "Idempotency-Key", limits), hashlib.sha256(request.encode()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done under a key: a memory with what was answered, or a capture."""
+    """The result stored under a key: a memory with its answer, or a capture."""
 
     memory_id: UUID | None
     capture_id: UUID | None
@@ -57,14 +57,14 @@ class Done:
 
 
 async def claim(tx: Tx, caller: Caller, once: Once) -> Done | None:
-    """Take the key for the work of this transaction; returns what was done under it already, or None.
+    """Claim the key for this transaction. Returns the result that is already stored under it, or None.
 
-    Keys are those of an app and a credential. While another transaction holds the key, this one waits.
+    Keys are scoped to an app and a credential. While another transaction holds the key, this one waits.
 
     Raises:
-        Invalid: the key was given to another request.
+        Invalid: the key was used for another request.
         NotFound: the app was erased meanwhile.
-        Overtaken: the key was forgotten at this very moment.
+        Overtaken: the key was deleted at the same moment.
     """
     mine = (caller.app_id, caller.principal.id, once.key)
     values = dict(zip(("app_id", "principal", "key"), mine, strict=True)) | {"fingerprint": once.fingerprint}
@@ -97,14 +97,14 @@ async def settle(
     capture_id: UUID | None = None,
     answer: dict[str, Any] | None = None,
 ) -> None:
-    """Note what was done under a key that this transaction has taken. The note goes with the memory or the capture."""
+    """Store the result under a key that this transaction has claimed. Erasing the memory or capture deletes it too."""
     mine = (caller.app_id, caller.principal.id, once.key)
     values = {"memory_id": memory_id, "capture_id": capture_id, "answer": answer or {}}
     await tx.execute(update(IdempotencyKey).where(tuple_(*_KEY) == mine).values(values))
 
 
 async def prune(database: Database) -> None:
-    """Forget keys that are too old, some thousands at a time."""
+    """Delete expired keys, some thousands at a time."""
     old = IdempotencyKey.created_at < func.now() - func.make_interval(0, 0, 0, KEPT)
     some = delete(IdempotencyKey).where(tuple_(*_KEY).in_(select(*_KEY).where(old).limit(_PRUNED)))
     async with database.statement() as tx:

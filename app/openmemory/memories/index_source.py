@@ -1,4 +1,4 @@
-"""Memories as the index sees them."""
+"""Memories as the source of the index."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from openmemory.memories.repository import CATEGORY_NAMES
 
 
 class IndexedMemories:
-    """The active memories: what the index should hold."""
+    """The active memories, which are the expected content of the index."""
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
-        """Those of the memories that are active."""
+        """The points of those memories that are active."""
         [(places, owners, apps, namespaces, kinds, revisions, hashes, filed)] = await _POINTS.rows(
             tx, {"ids": array_of(ids)}
         )
@@ -46,7 +46,7 @@ class IndexedMemories:
         ]  # fmt: skip
 
     async def documents(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
-        """The same with their documents."""
+        """The same points with their documents."""
         return [
             Point(
                 id=id_,
@@ -72,12 +72,12 @@ class IndexedMemories:
         ]  # fmt: skip
 
     async def texts(self, tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Text]:
-        """What memories of any state say."""
+        """The texts of memories in any state."""
         found = await tx.execute(select(Memory.id, Memory.hash, Memory.content).where(Memory.id.in_(ids)))
         return {row.id: Text(row.hash, row.content) for row in found}
 
     async def versions(self, tx: Tx, ids: Sequence[UUID]) -> list[Version | None]:
-        """The revisions and categories of the memories that are active, in the order of the ids."""
+        """The revision and categories of each id, in order; None for a memory that is not active."""
         [(revisions, filed)] = await _VERSIONS.rows(tx, {"ids": array_of(ids)})
         if not revisions:
             return []
@@ -87,14 +87,14 @@ class IndexedMemories:
         ]
 
     async def count(self, tx: Tx, *, user: UUID | None) -> int:
-        """How many memories are active."""
+        """The number of active memories."""
         query = select(func.count()).select_from(Memory).where(Memory.state == State.ACTIVE)
         if user is not None:
             query = query.where(Memory.user_id == user)
         return (await tx.execute(query)).scalar_one()
 
     async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> Entries:
-        """A page of what the index should hold, in ascending order of id."""
+        """A page of the expected content of the index, in ascending order of id."""
         values = {"after": after or _FIRST, "limit": limit}
         if user is None:
             [(data,)] = await _ENTRIES.rows(tx, values)
@@ -107,8 +107,8 @@ _CATEGORY_IDS = func.array(
     select(MemoryCategory.category_id).where(MemoryCategory.memory_id == Memory.id).correlate(Memory).scalar_subquery()
 )
 
-# One row of columns, each in one value: reading thousands of rows costs several times what finding them takes. The
-# aggregates see the rows in one order, whatever it is.
+# Returns one row in which each column is aggregated into one value. Reading thousands of rows costs several times as
+# much as finding them. All aggregates see the rows in the same order.
 _POINTS = Prepared(
     text(
         """

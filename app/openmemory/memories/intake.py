@@ -1,4 +1,4 @@
-"""What is taken of what comes in: sizes and characters first, then the policies of `capture`. Pure."""
+"""Checks incoming memories: sizes and characters first, then the `capture` policies. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from openmemory.memories.schemas import CheckedMemory, Expiry, MemoryCreate, Mem
 
 
 class Intake:
-    """Turns what somebody sends into what can be stored or looked for."""
+    """Turns requests into memories and queries that passed all checks."""
 
     def __init__(self, limits: Limits, capture: Capture) -> None:
         self._limits = limits
         self._content = Content(capture)
 
     def created(self, new: MemoryCreate) -> CheckedMemory:
-        """The memory as it can be stored; with `capture.secrets` at `redact` not to the letter.
+        """The memory as it will be stored. With `capture.secrets` set to `redact` it may differ from the input.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
@@ -44,7 +44,7 @@ class Intake:
         return self._content.created(new)
 
     def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
-        """A change as it can be made. `field`: what the text is called where it came in.
+        """The change as it will be made. `field`: the name of the text field in the request.
 
         Raises:
             Invalid: as `created` does.
@@ -59,14 +59,14 @@ class Intake:
         return self._content.changed(change, field)
 
     def spoken(self, text: str) -> str:
-        """What was said in a conversation, as it may be kept: without secrets, unless these are stored."""
+        """A conversation text as it may be stored. Secrets are redacted unless `capture.secrets` is `store`."""
         return self._content.spoken(text)
 
     def narrowed(self, caller: Caller, query: MemoryQuery) -> MemoryQuery:
-        """A query as it can be asked; an app's is about active memories alone.
+        """The checked query. An app's query is limited to active memories.
 
         Raises:
-            Invalid: a filter cannot be used.
+            Invalid: a filter is invalid.
         """
         if query.text:
             validation.part(query.text, "search_query", self._limits.query, "limits.query")
@@ -74,7 +74,7 @@ class Intake:
         return query if caller.owner else replace(query, states=(State.ACTIVE,))
 
     def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:
-        """The labels of a memory of this text and metadata."""
+        """The labels of a memory with this text and metadata."""
         return self._content.labels(text, metadata)
 
 

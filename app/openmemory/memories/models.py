@@ -1,4 +1,4 @@
-"""Tables: memories, their texts and states through time, and their categories."""
+"""Tables: memories, their text and state history, and their categories."""
 
 from __future__ import annotations
 
@@ -40,26 +40,26 @@ STATE = Enum(State, name="memory_state", values_callable=lambda states: [state.v
 
 
 LAST_REVISION = 2**31 - 1
-"""The highest number of a revision that the column holds."""
+"""The highest revision number that the column can store."""
 
 SHORT = 400
-"""Bytes of a text that an index holds whole."""
+"""The maximum size in bytes of a text that an index stores completely."""
 
 BEGINNING = 100
-"""Characters by which the other texts are sorted first."""
+"""The length in characters of the prefix by which longer texts are sorted first."""
 
 
 LIKE_PAIRS = r"length(content) <= 4096 AND content ~ '^\s*[^\s=|]+\s*=[^|]*(\|\s*[^\s=|]+\s*=[^|]*)*$'"
-"""What is true of every text that `pairs.parsed` reads, and of few others."""
+"""A condition that is true for every text that `key_values.parsed` accepts, and for few others."""
 
 
 class Memory(Base):
-    """One remembered thing."""
+    """One memory."""
 
     __tablename__ = "memories"
     __table_args__ = (
         CheckConstraint("revision >= 1", name="revision"),
-        # An identical active text of the same user, namespace and app is not stored twice.
+        # Prevents exact duplicates: identical active texts of the same user, namespace and app.
         Index(
             "uq_memories_active_text",
             "user_id",
@@ -69,7 +69,7 @@ class Memory(Base):
             unique=True,
             postgresql_where=text("state = 'active'"),
         ),
-        # Lists are counted and leafed through in these alone: they hold what `readable_by` and the filters ask for.
+        # Lists are counted and paged with these indexes only. They cover the columns of `readable_by` and the filters.
         Index(
             "idx_memory_user_created",
             "user_id",
@@ -104,8 +104,8 @@ class Memory(Base):
             postgresql_include=["state", "expires_at", "valid_until", "namespace"],
             postgresql_where=text("thread_id IS NOT NULL"),
         ),
-        # The texts themselves, as far as an index takes them: for sorting, and to look through for one or two letters.
-        # By their bytes: the same order in every database, and that of their beginnings.
+        # The texts that fit into an index: for sorting, and for scanning for one or two letters. They are sorted by
+        # bytes, which gives the same order in every database and matches the order of their prefixes.
         Index(
             "idx_memory_text",
             "user_id",
@@ -123,7 +123,7 @@ class Memory(Base):
             postgresql_ops={"beginning": "text_pattern_ops"},
             postgresql_where=text(f"octet_length(content) > {SHORT}"),
         ),
-        # What may be hidden from a user who reads everything: to be left out of what is counted elsewhere.
+        # Memories that may be hidden from a user who reads everything. Their number is subtracted from other counts.
         Index(
             "idx_memory_aside",
             "user_id",
@@ -131,9 +131,9 @@ class Memory(Base):
             postgresql_include=["state", "expires_at", "valid_until", "namespace"],
             postgresql_where=text("state <> 'active' OR expires_at IS NOT NULL OR valid_until IS NOT NULL"),
         ),
-        # What has not changed for long, for the job that archives it.
+        # Memories that have not changed for long, for the archiving job.
         Index("idx_memory_idle", "user_id", "updated_at", postgresql_where=text("state = 'active'")),
-        # A hash per scope and lexeme: a lookup touches no other user's memories.
+        # One hash per scope and lexeme, so that a lookup reads no other user's memories.
         Index(
             "idx_memory_lexical",
             text("lexical_keys(user_id, namespace, words)"),
@@ -150,7 +150,7 @@ class Memory(Base):
             postgresql_with={"fastupdate": "off"},
             postgresql_where=text("state = 'active'"),
         ),
-        # Apart, and collected before it is sorted in: pausing many stays quick.
+        # A separate index with a pending list (fastupdate), so that pausing many memories stays fast.
         Index(
             "idx_memory_kept_trigram",
             "user_id",
@@ -159,7 +159,7 @@ class Memory(Base):
             postgresql_ops={"content": "gin_trgm_ops"},
             postgresql_where=text("state IN ('paused', 'archived')"),
         ),
-        # What will expire, soonest first, for the job that puts it away and for those who are warned.
+        # Memories that will expire, soonest first, for the archiving job and for the list of upcoming expiries.
         Index(
             "idx_memory_expiring",
             "user_id",
@@ -167,7 +167,7 @@ class Memory(Base):
             "id",
             postgresql_where=text("state = 'active' AND expires_at IS NOT NULL"),
         ),
-        # Hashes of paths and values, for equality; most memories of most users say nothing there.
+        # Hashes of paths and values, for equality. Most memories have no metadata.
         Index(
             "idx_memory_metadata",
             "user_id",
@@ -177,7 +177,7 @@ class Memory(Base):
             postgresql_with={"fastupdate": "off"},
             postgresql_where=text("state = 'active' AND metadata <> '{}'::jsonb"),
         ),
-        # Keys of texts that are pairs, which most are not: they cost this index a look at their first word.
+        # Keys of texts that are key-value facts. Most texts are not: for these, only the first word is checked.
         Index(
             "idx_memory_pairs",
             "app_id",
@@ -209,7 +209,7 @@ class Memory(Base):
     valid_until: Mapped[datetime | None]
     superseded_by: Mapped[UUID | None] = mapped_column(ForeignKey("memories.id", ondelete="SET NULL"), index=True)
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    # What a trigger makes of `content`: see `openmemory.search.lexicon`.
+    # A trigger derives these from `content`: see `openmemory.search.lexicon`.
     words: Mapped[Any] = mapped_column(TSVECTOR, FetchedValue())
     word_count: Mapped[int | None] = mapped_column(FetchedValue())
     folded: Mapped[str | None] = mapped_column(Computed("lower(content)", persisted=True))
@@ -217,11 +217,11 @@ class Memory(Base):
 
 
 IS_ACTIVE = Memory.state == literal_column("'active'::memory_state")
-"""With a constant of our own in the text of the statement, so that partial indexes match whatever the plan."""
+"""Uses a constant instead of a parameter, so that partial indexes match with every plan."""
 
 
 class MemoryRevision(Base):
-    """One text that a memory has had. Revision 1 has no old text."""
+    """One revision of a memory's text. Revision 1 has no old text."""
 
     __tablename__ = "memory_revisions"
     __table_args__ = (UniqueConstraint("memory_id", "revision"),)
@@ -238,9 +238,9 @@ class MemoryRevision(Base):
 
 
 class MemoryStatusHistory(Base):
-    """One change of state. A new memory comes from no state at all: `old_state` is null.
+    """One change of state. For a new memory `old_state` is null.
 
-    `reason`: `expired`, where its time was over; else null.
+    `reason`: `expired` if the memory expired; else null.
     """
 
     __tablename__ = "memory_status_history"
@@ -260,7 +260,7 @@ class MemoryStatusHistory(Base):
 
 
 class Category(Base):
-    """A subject that memories are filed under, shared by all users by name."""
+    """A category of memories. All users share the categories by name."""
 
     __tablename__ = "categories"
     __table_args__ = (Index("idx_categories_described", "name", postgresql_where=text("description IS NOT NULL")),)
@@ -273,9 +273,9 @@ class Category(Base):
 
 
 class MemoryCategory(Base):
-    """Which memory is filed under which category. Whose it is and of which app, a trigger fills in where left out.
+    """Assigns a category to a memory. A trigger fills in the user and the app if they are left out.
 
-    `automatic`: the service has filed it, no client; rules that allow a category do not count it.
+    `automatic`: the service assigned it, not a client. Rules that allow a category ignore automatic assignments.
     """
 
     __tablename__ = "memory_categories"
@@ -291,9 +291,9 @@ class MemoryCategory(Base):
 
 
 class CategoryMark(Base):
-    """A memory that the service is to look at for categories; a trigger raises it when the text has its vector.
+    """A memory that waits for category assignment. A trigger inserts it when the text has its vector.
 
-    One that is due at `infinity` is never looked at: a client has said what its categories are.
+    With `due_at` at `infinity` it is never processed, because a client has set the categories.
     """
 
     __tablename__ = "category_marks"
@@ -306,7 +306,7 @@ class CategoryMark(Base):
 
 
 class CategoryDescription(Base):
-    """What a user says that a category is about: what the service files their memories by, and nobody else's."""
+    """A user's description of a category. The service uses it to assign categories to this user's memories only."""
 
     __tablename__ = "category_descriptions"
     __table_args__ = (Index("idx_category_descriptions_category", "category_id"),)
@@ -319,9 +319,9 @@ class CategoryDescription(Base):
 
 
 class IdempotencyKey(Base):
-    """A key under which a client's request was done, with what tells the request from others and what it led to.
+    """The idempotency key of a client's request, with the fingerprint of the request and its result.
 
-    `answer` holds texts of that memory alone, so that they go when it is erased.
+    `answer` holds only texts of that memory, so that they are deleted when it is erased.
     """
 
     __tablename__ = "idempotency_keys"
@@ -342,7 +342,7 @@ class IdempotencyKey(Base):
 
 
 class FilingOrder(Base):
-    """A user whose memories the service is to look at again, all that no client has filed."""
+    """A user whose memories need category assignment again, except those whose categories a client has set."""
 
     __tablename__ = "filing_orders"
 
@@ -351,10 +351,10 @@ class FilingOrder(Base):
 
 
 class ArchivePolicy(Base):
-    """A user's rule: what of this criterion has not changed for so many days is archived; or, with the action `expire`,
-    expires so many days after it was made. The days of both stand in OpenMemory's column.
+    """A user's rule: matching memories are archived if they have not changed for a number of days. With the action
+    `expire` they expire that many days after their creation. Both actions use OpenMemory's column for the days.
 
-    `criteria_id` is the user's, an app's or a category's; a namespace has no id and is told by `criteria_name`.
+    `criteria_id` is the id of the user, an app or a category. A namespace has no id and is named by `criteria_name`.
     """
 
     __tablename__ = "archive_policies"

@@ -1,4 +1,4 @@
-"""The reads of memories. Every one goes through `readable_by`."""
+"""Reads of memories. Every read goes through `readable_by`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from openmemory.memories.schemas import MemoryRecord, Revision, StateChange
 
 ALL_STATES = tuple(State)
 KEPT_STATES = (State.ACTIVE, State.PAUSED, State.ARCHIVED)
-"""The states of what is not deleted."""
+"""The states of memories that are not deleted."""
 
 CATEGORY_NAMES = (
     select(
@@ -36,25 +36,25 @@ COLUMNS = (
     Memory.expires_at, Memory.revision, CATEGORY_NAMES.label("categories"), Memory.labels,
     Memory.valid_from, Memory.valid_until, Memory.superseded_by,
 )  # fmt: skip
-"""A memory whole, in the order of the fields of `MemoryRecord`."""
+"""All columns of a memory, in the order of the fields of `MemoryRecord`."""
 
 _STATE = MemoryRecord._fields.index("state")
 
 
 def whole() -> Select[Any]:
-    """Memories with all that `MemoryRecord` needs, in one statement."""
+    """Selects memories with all columns of `MemoryRecord` in one statement."""
     return select(*COLUMNS).join(App, App.id == Memory.app_id)
 
 
 def record(row: Any) -> MemoryRecord:
-    """A row of `whole()` as a record, be it SQLAlchemy's or the driver's. What follows these columns is left out."""
+    """Converts a row of `whole()`, from SQLAlchemy or from the driver, to a record. Ignores additional columns."""
     values = list(row[: len(COLUMNS)])
     values[_STATE] = State(values[_STATE])
     return MemoryRecord._make(values)
 
 
 async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
-    """One memory that the caller may read; its owner may read it in any state."""
+    """One memory that the caller may read. The user themself may read it in any state."""
     states = ALL_STATES if caller.owner else (State.ACTIVE,)
     query = whole().where(Memory.id == memory_id, readable_by(caller, Memory, states=states))
     row = (await tx.execute(query, caller.parameters)).one_or_none()
@@ -62,7 +62,7 @@ async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
 
 
 async def states_of(tx: Tx, caller: Caller, ids: list[UUID]) -> dict[UUID, State]:
-    """The states of those of `ids` that belong to the caller's user, readable or not to the caller's app."""
+    """The states of those `ids` that belong to the caller's user, even if the caller's app may not read them."""
     mine = (Memory.user_id == caller.user_id, within_reach(Memory))
     query = select(Memory.id, Memory.state).where(Memory.id == func.any(ids), *mine)
     return {row.id: row.state for row in await tx.execute(query, caller.parameters)}
@@ -71,7 +71,7 @@ async def states_of(tx: Tx, caller: Caller, ids: list[UUID]) -> dict[UUID, State
 async def history(tx: Tx, caller: Caller, memory_id: UUID) -> tuple[list[StateChange], list[Revision]]:
     """All states and texts of a memory that the caller may read, oldest first.
 
-    An app sees the texts that it wrote or replaced, and the present one: the others may have been hidden from it.
+    An app sees the texts that it wrote or replaced, and the current one. The others may have been hidden from it.
     """
     states = await tx.execute(
         select(

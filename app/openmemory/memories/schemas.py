@@ -1,4 +1,4 @@
-"""The shapes of memories at the doors. Names and time formats of the OpenMemory contract are kept to the letter."""
+"""Request and response schemas of memories. They keep the names and time formats of the OpenMemory contract exactly."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Event(StrEnum):
     ADD = "ADD"
     UPDATE = "UPDATE"
     SUPERSEDE = "SUPERSEDE"
-    """It takes the place of a memory that was true until now, which is put aside."""
+    """It replaces a memory that was true until now, which is archived."""
     DELETE = "DELETE"
     NONE = "NONE"
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryCreate:
-    """One text to remember verbatim."""
+    """One text to store verbatim."""
 
     text: str
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -42,36 +42,36 @@ class MemoryCreate:
     valid_from: datetime | None = None
     valid_until: datetime | None = None
     app: str | None = None
-    """Only for imports by the owner: the app that wrote it, if not the caller's."""
+    """Only for imports by the user themself: the app that wrote it, if not the caller's."""
     ttl_days: int | None = None
-    """Days after which it expires, from when it is stored; in place of `expires_at`."""
+    """Days from storing until it expires. Replaces `expires_at`."""
 
     @property
     def ends(self) -> bool:
-        """Whether it is over at some time that is said already."""
+        """True if the memory has a known end."""
         return any(each is not None for each in (self.expires_at, self.ttl_days, self.valid_until))
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it holds only for a time: until an end, or not from ever."""
+        """True if the memory is valid only for a period, with a start or an end."""
         return self.ends or self.valid_from is not None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedMemory(MemoryCreate):
-    """One text as it can be stored. Only `Memories.checked` makes it."""
+    """One text that passed all checks. `Intake.created` makes it."""
 
     labels: tuple[str, ...] = ()
-    """What was noticed about the text: `injection`, if it gives orders to assistants."""
+    """The labels of the text: `injection` if it contains instructions to an assistant."""
 
 
 OnError = Literal["skip", "fail"]
-"""What an item that cannot be stored does to its batch: it is left out, or nothing of the batch is stored."""
+"""The effect of an invalid item on its batch: `skip` omits the item, `fail` stores nothing of the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """When a memory expires: at a time, so many days from now, or, with neither, never."""
+    """The expiry of a memory: at a time, after a number of days from now, or, with neither, never."""
 
     at: datetime | None = None
     ttl_days: int | None = None
@@ -79,7 +79,7 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUpdate:
-    """What to change of a memory; None leaves as it is."""
+    """A change of a memory. None leaves a field unchanged."""
 
     text: str | None = None
     metadata: dict[str, Any] | None = None
@@ -89,7 +89,7 @@ class MemoryUpdate:
 
 @dataclass(frozen=True, slots=True)
 class MemoryQuery:
-    """Which memories to list. Empty means any. Times bound `created_at`, both ends included."""
+    """The filters of a list of memories. Empty means any. Times bound `created_at`, both ends included."""
 
     states: tuple[State, ...] = (State.ACTIVE,)
     text: str | None = None
@@ -107,7 +107,7 @@ class MemoryQuery:
     size: int = 50
 
     def is_of(self, *filters: str) -> bool:
-        """Whether it asks for these filters at most, in whatever states and order."""
+        """Returns True if no other filters than these are set. States and order may have any value."""
         free = {"states", "sort", "descending", "page", "size", *filters}
         return all(not getattr(self, each.name) for each in fields(self) if each.name not in free)
 
@@ -119,7 +119,7 @@ class Shape(BaseModel):
 
 
 class MemoryRecord(NamedTuple):
-    """A memory whole, as the database has it and as the service hands it to the doors."""
+    """A complete memory, as the database stores it and as the service passes it to the API layers."""
 
     id: UUID
     user_id: UUID
@@ -152,7 +152,7 @@ class OfRecord(BaseModel):
 
     @classmethod
     def of(cls, record: MemoryRecord) -> Self:
-        """The record in this shape. The database has checked it already."""
+        """Converts a record to this model without validation, because the database has checked it already."""
         values = {name: getattr(record, name) for name in cls.model_fields}
         return cast(Self, cls.model_construct(**values))
 
@@ -201,14 +201,14 @@ class MemoryAdded(Shape):
     """When the memory was made, if this is the answer to an earlier request, which this one repeats."""
 
     def kept(self, at: datetime | None) -> dict[str, Any]:
-        """What is kept to answer the same request again: nothing of other memories, which may be erased by then."""
+        """The data stored to answer a repeated request. Omits data of other memories, which may be erased by then."""
         own = {"event", "note", "changed"} | ({"previous_memory"} if self.event is Event.UPDATE else set())
         return self.model_dump(mode="json", include=own) | {"first_at": None if at is None else at.isoformat()}
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of records and how many there are in all."""
+    """One page of records, and the total number."""
 
     items: Sequence[MemoryRecord]
     total: int

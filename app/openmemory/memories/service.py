@@ -1,4 +1,4 @@
-"""The use cases of memories. One public method is one use case is one transaction."""
+"""The use cases of memories. Each public method is one use case and runs in one transaction."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ from openmemory.memories.schemas import (
 
 MAX_PAGE_SIZE = 100
 RELATED = 5
-"""Related memories on a page: OpenMemory's page can show no other number."""
+"""Related memories per page. OpenMemory's UI supports no other page size."""
 
 
 Otherwise = Callable[[Tx], Awaitable[MemoryAdded | None]]
-"""What is tried with a new text before it is stored as it is."""
+"""Handles a new text before it is stored unchanged. Returns None to let it be stored."""
 
 
 class Memories:
-    """Remember, read, change, forget."""
+    """Stores, reads, changes and deletes memories."""
 
     def __init__(
         self,
@@ -95,14 +95,14 @@ class Memories:
         """Memories written since the start, by operation: add, duplicate, update, supersede, erase or a state."""
 
     async def add(self, caller: Caller, new: MemoryCreate, once: Once | None = None) -> MemoryAdded:
-        """Remember one text verbatim; an identical active one of the same app and namespace is answered instead.
+        """Store one text verbatim. If the same app and namespace has an identical active memory, return that instead.
 
-        What becomes of one that says the same in other words is told by `capture.duplicates`, of pairs by
-        `capture.pairs`. A request that was done `once` already has the answer that it had.
+        `capture.duplicates` decides how near duplicates are handled, `capture.pairs` how key-value facts are. A request
+        that was already done with the same `once` gets its original answer.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses; or the key was
-                given to another request.
+                used for another request.
             Forbidden: the app is paused.
         """
         checked, apps = await self._taken(caller, [new])
@@ -118,19 +118,21 @@ class Memories:
         return self._told(await self._add(caller, checked, apps, otherwise=otherwise, note=note, once=once))[0]
 
     async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
-        """Remember texts verbatim, all or none, in order. They are not compared with what is remembered but for
-        identical ones: they come from an import, which loses nothing."""
+        """Store texts verbatim and in order, all or none.
+
+        Only exact duplicates are detected, because an import must not lose anything.
+        """
         checked, apps = await self._taken(caller, news)
         return self._told(await self._add(caller, checked, apps))
 
     async def add_batch(
         self, caller: Caller, items: Sequence[MemoryCreate | Invalid], *, on_error: OnError = "skip"
     ) -> list[MemoryAdded | Invalid]:
-        """Remember those texts that can be stored, in one transaction, as `add_many` does.
+        """Store the valid texts in one transaction, like `add_many`.
 
-        Returns for every item, in order, what became of it, or why it is refused. An error among the items stands for
-        one that could not even be read. Rights are those of the request: an item that the caller may not write refuses
-        all of them.
+        Returns the result of every item, in order, or the error that rejected it. An error among the items stands for
+        an item that could not be parsed. Rights apply to the whole request: if the caller may not write one item, all
+        items are rejected.
 
         Raises:
             BatchRefused: no item can be stored, or with `on_error="fail"` one of them cannot.
@@ -138,7 +140,7 @@ class Memories:
         """
         validation.count(items, "memories", self._limits.batch, "limits.batch")
         caller.may_write()
-        # In a thread, because looking through a large batch for what `capture` is about takes its time.
+        # In a thread, because checking a large batch against the `capture` policies takes time.
         checked = await asyncio.to_thread(lambda: [self._or_refusal(item) for item in items])
         refused = {place: item for place, item in enumerate(checked) if isinstance(item, Invalid)}
         if refused and (on_error == "fail" or len(refused) == len(items)):
@@ -152,10 +154,10 @@ class Memories:
         try:
             return self.intake.created(item)
         except Invalid as error:
-            return error.with_traceback(None)  # it would keep the text
+            return error.with_traceback(None)  # the traceback would keep the text in memory
 
     async def _taken(self, caller: Caller, news: Sequence[MemoryCreate]) -> tuple[list[CheckedMemory], dict[str, UUID]]:
-        """What is to be stored, and the ids of the apps that wrote it. Counts against the caller's limit."""
+        """Returns the checked memories and the ids of the apps that wrote them. Counts against the rate limit."""
         validation.count(news, "memories", self._limits.batch, "limits.batch")
         caller.may_write(*{new.namespace for new in news})
         checked = [new if isinstance(new, CheckedMemory) else self.intake.created(new) for new in news]
@@ -168,7 +170,7 @@ class Memories:
         return checked, apps
 
     def _told(self, added: list[MemoryAdded]) -> list[MemoryAdded]:
-        """Wake and count, now that it is stored."""
+        """Wakes the delivery and updates the counters after the memories were stored."""
         self._delivery.wake()
         self._maintenance.wrote(len(added))
         for each in added:
@@ -187,8 +189,11 @@ class Memories:
         note: str | None = None,
         once: Once | None = None,
     ) -> list[MemoryAdded]:
-        """With any of the last three `news` is one text. `otherwise`: what else may become of it than being stored;
-        `note`: what is said if nothing else is; `once`: the request, if it is to be done only once."""
+        """Store the texts. With any of the last three arguments `news` must hold exactly one text.
+
+        `otherwise`: handles the text before it is stored; `note`: the default note of the answer; `once`: the
+        idempotency key of the request, if it has one.
+        """
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in news})
             try:
@@ -212,7 +217,7 @@ class Memories:
 
     @again
     async def peek(self, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
-        """The memory that an answer shows beside what was asked for; None if the caller may not read it. Not logged.
+        """A memory shown in addition to the requested one; None if the caller may not read it. The read is not logged.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -223,7 +228,7 @@ class Memories:
             return await repository.get(tx, caller, memory_id)
 
     async def get(self, caller: Caller, memory_id: UUID) -> MemoryRecord:
-        """One memory; its owner sees it in any state.
+        """One memory. The user themself sees it in any state.
 
         Raises:
             NotFound: there is none, or the caller may not read it.
@@ -237,10 +242,10 @@ class Memories:
         return record
 
     async def list(self, caller: Caller, query: MemoryQuery, *, export: bool = False) -> Page:
-        """A page of memories that the caller may read, and how many there are in all. `export`: the logs call it that.
+        """A page of memories that the caller may read, and their total number. `export`: logs the read as an export.
 
         Raises:
-            Invalid: a filter, the page, its size or the sorting cannot be used.
+            Invalid: a filter, the page, its size or the sorting is invalid.
         """
         validation.between(query.page, "page", 1, 1_000_000)
         validation.between(query.size, "size", 1, MAX_PAGE_SIZE)
@@ -251,7 +256,7 @@ class Memories:
     async def slice(
         self, caller: Caller, query: MemoryQuery, *, offset: int, limit: int, export: bool = False
     ) -> tuple[Sequence[MemoryRecord], int]:
-        """Some of the memories that `list` pages through, wherever they lie, and how many there are in all."""
+        """Any range of the memories that `list` pages through, and their total number."""
         caller.may_read()
         query = self.intake.narrowed(caller, query)
         await self._rates.search(caller)
@@ -259,9 +264,9 @@ class Memories:
         return await pages.page(self._database, look, query, Slice(offset, limit))
 
     async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
-        """A page of five memories that share categories with one, those that share most first, then the newest.
+        """A page of five memories that share categories with one: most shared categories first, then the newest.
 
-        Of the user themself whatever is not deleted.
+        The user themself sees all memories that are not deleted.
 
         Raises:
             NotFound: there is none, or the caller may not read it.
@@ -277,12 +282,12 @@ class Memories:
     async def update(
         self, caller: Caller, memory_id: UUID, change: MemoryUpdate, *, field: str = "text"
     ) -> MemoryRecord:
-        """Write a new revision of one memory; its vector follows. `field`: what the text is called where it came in.
+        """Write a new revision of one memory; its vector follows. `field`: the name of the text field in the request.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
             NotFound: there is none, or the caller may not read it.
-            Conflict: it is deleted, or another active memory says this already.
+            Conflict: it is deleted, or another active memory has this text already.
         """
         caller.may_write()
         caller.may_read()  # the answer shows the memory
@@ -308,11 +313,11 @@ class Memories:
 
     @again
     async def change_state(self, caller: Caller, ids: Sequence[UUID], target: State, *, strict: bool = True) -> int:
-        """Bring memories into a state; returns how many changed.
+        """Move memories to a state. Returns the number of memories that changed.
 
-        With `strict` it is all or none: an unknown id or a change that the table of transitions refuses fails the
-        request. Without, what can be changed is changed, and only if nothing was accessible it fails. A memory that is
-        in the state already counts neither as changed nor as a failure.
+        With `strict` it is all or none: an unknown id or a transition that is not allowed fails the request. Without
+        it, every memory that can change does, and the request fails only if no memory was accessible or none may
+        change. A memory that already has the state counts neither as changed nor as a failure.
 
         Raises:
             NotFound: an id (without `strict`: every id) is unknown or not the caller's.
@@ -342,7 +347,7 @@ class Memories:
 
     @again
     async def change_state_where(self, caller: Caller, query: MemoryQuery, target: State) -> int:
-        """Bring every memory that matches, and that the caller may read, into a state; returns how many changed."""
+        """Move every matching memory that the caller may read to a state. Returns the number that changed."""
         caller.may_write()
         query = self.intake.narrowed(caller, query)
         async with self._database.transaction() as tx:
@@ -358,24 +363,24 @@ class Memories:
         return len(changed)
 
     async def delete(self, caller: Caller, ids: Sequence[UUID], *, strict: bool = True) -> int:
-        """Delete memories softly: nothing finds them, `restore` brings them back."""
+        """Soft-delete memories. They are no longer found; `restore` brings them back."""
         return await self.change_state(caller, ids, State.DELETED, strict=strict)
 
     async def delete_all(self, caller: Caller, query: MemoryQuery | None = None) -> int:
-        """Delete softly every memory that the caller may read."""
+        """Soft-delete every memory that the caller may read."""
         return await self.change_state_where(caller, query or MemoryQuery(), State.DELETED)
 
     async def restore(self, caller: Caller, ids: Sequence[UUID], *, strict: bool = True) -> int:
-        """Make memories active again, whatever they were before."""
+        """Make memories active again, from any state."""
         return await self.change_state(caller, ids, State.ACTIVE, strict=strict)
 
     @again
     async def erase(self, caller: Caller, ids: Sequence[UUID]) -> int:
-        """Remove memories for good, with their texts, history, log and vectors. Only their owner may; all or none.
+        """Permanently remove memories with their texts, history, log and vectors, all or none. Only the user may.
 
         Raises:
-            Forbidden: an app asks.
-            NotFound: one is unknown or not the caller's.
+            Forbidden: the caller is an app.
+            NotFound: an id is unknown or not the caller's.
         """
         caller.must_be_owner("erase memories for good", everywhere=False)
         caller.may_write()
@@ -393,7 +398,7 @@ class Memories:
 
     @again
     async def erase_user(self, caller: Caller) -> int:
-        """Remove a user with all memories, apps, rules, logs and vectors for good; returns the number of memories."""
+        """Permanently remove a user with all memories, apps, rules, logs and vectors. Returns the memory count."""
         caller.must_be_owner("erase themself")
         caller.may_write()
         async with self._database.transaction() as tx:
@@ -407,7 +412,7 @@ class Memories:
 
     @again
     async def history(self, caller: Caller, memory_id: UUID) -> History:
-        """All states and texts of one memory, oldest first; for an app the texts that it wrote, and the present one."""
+        """All states and texts of one memory, oldest first. An app sees its own texts and the current one only."""
         caller.may_read()
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
@@ -418,12 +423,12 @@ class Memories:
 
     @again
     async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
-        """Who accessed one memory, newest first. Looking at the log is not an access.
+        """The accesses to one memory, newest first. Reading the log does not count as an access.
 
-        A credential for some namespaces is told no query that looked at others.
+        A credential limited to some namespaces sees no queries that searched other namespaces.
 
         Raises:
-            Forbidden: an app asks: the log tells what others have searched for.
+            Forbidden: the caller is an app. The log shows what others have searched for.
             NotFound: there is none, or it is not the caller's.
         """
         caller.must_be_owner("see who accessed a memory", everywhere=False)
@@ -451,18 +456,18 @@ _DOING = {
     State.PAUSED: "pause memories",
     State.ARCHIVED: "archive memories",
 }
-"""What a paused app cannot do."""
+"""The actions a paused app must not do, as shown in the error message."""
 
 
 def _kept(caller: Caller) -> tuple[State, ...]:
-    """The states of what a caller may change, or see beside another: of the user themself whatever is not deleted."""
+    """The states of memories that a caller may change. The user themself may change all that are not deleted."""
     return repository.KEPT_STATES if caller.owner else (State.ACTIVE,)
 
 
 def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:
-    """What a caller may bring into `target`: an owner anything; an app what it may read, and what it has put away.
+    """The memories that a caller may move to `target`: all for the user, for an app what it may read or has archived.
 
-    What has expired nobody reads; but its owner, who knows its id, has it back by making it active.
+    Nobody can read an expired memory. The user can still restore it by its id.
     """
     if caller.owner and target is State.ACTIVE:
         return and_(Memory.user_id == bindparam("caller_user_id"), within_reach(Memory))
@@ -492,6 +497,6 @@ async def _answered_before(tx: Tx, caller: Caller, new: CheckedMemory, before: D
     await audit_log.record(tx, caller, AuditEvent.MEMORY_ADD, [before.memory_id], detail={"again": True})
     added = MemoryAdded.model_validate({"id": before.memory_id, "memory": new.text, **before.answer})
     if (added.changed or added.previous_memory) and await repository.get(tx, caller, added.id) is None:
-        # What the memory said before may be read by the caller no longer.
+        # The caller may have lost the right to read the earlier text.
         return added.model_copy(update={"changed": (), "previous_memory": None})
     return added

@@ -1,4 +1,4 @@
-"""What input is taken: sizes from the settings, and characters that every store can hold. Pure."""
+"""Input validation: sizes from the settings, and characters that every store can hold. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from openmemory.serialization import exact_json
 
 MAX_CATEGORIES = 100
 MAX_DAYS = 36_500
-"""Days after which something is done by itself: a hundred years."""
+"""The longest delay in days for an automatic action: a hundred years."""
 MAX_FILTERS = 100
 
 
 def text(value: str, field: str, limit: int, setting: str) -> str:
-    """A text that is not blank, not too long, and can be stored as it is."""
+    """Checks that a text is not blank, not too long, and can be stored unchanged."""
     if not value.strip():
         raise Invalid(field, "must not be empty or blank")
     return part(value, field, limit, setting)
 
 
 def part(value: str, field: str, limit: int, setting: str) -> str:
-    """A part of a text: even a blank may be looked for."""
+    """Checks a part of a text to search for, which may be blank."""
     storable(value, field)
     if len(value) > limit:
         raise TooLarge(field, f"has {len(value):,} characters; the limit is {limit:,} ({setting})")
@@ -35,12 +35,12 @@ def part(value: str, field: str, limit: int, setting: str) -> str:
 
 
 def name(value: str, field: str, limits: Limits) -> str:
-    """A name of a user, app, namespace, thread, kind, key or category."""
+    """Checks the name of a user, app, namespace, thread, kind, key or category."""
     return text(value, field, limits.name, "limits.name")
 
 
 def categories(names: Sequence[str], limits: Limits) -> None:
-    """Categories of one memory."""
+    """Checks the categories of one memory."""
     if len(names) > MAX_CATEGORIES:
         raise Invalid("categories", f"has {len(names)} entries; the limit is {MAX_CATEGORIES}")
     for category in names:
@@ -48,7 +48,7 @@ def categories(names: Sequence[str], limits: Limits) -> None:
 
 
 def storable(value: str, field: str) -> None:
-    """Refuse what PostgreSQL and JSON cannot hold: NUL and lone surrogates."""
+    """Rejects what PostgreSQL and JSON cannot store: NUL and lone surrogates."""
     if "\x00" in value:
         raise Invalid(field, "must not contain the NUL character (U+0000)")
     try:
@@ -58,8 +58,8 @@ def storable(value: str, field: str) -> None:
 
 
 def metadata(value: dict[str, Any], limits: Limits) -> dict[str, Any]:
-    """A JSON object of bounded size, storable throughout."""
-    # Weighed before it is looked through: a million entries fit into one request, and hold everybody up for seconds.
+    """Checks that a JSON object is not too large and that all its values can be stored."""
+    # The size is checked first: one request can hold a million entries, and walking them blocks the server for seconds.
     try:
         size, strange = len(orjson.dumps(value)), None
     except TypeError as error:
@@ -81,7 +81,7 @@ def _within(size: int, limits: Limits) -> None:
 
 
 def _entries(value: dict[str, Any], most: int) -> int:
-    """How many entries there are in it, each of which takes a byte at least; counted as far as it matters."""
+    """Counts the entries, each of which takes at least one byte. Stops counting above `most`."""
     count = 0
     pending: list[Any] = [value]
     while pending and count <= most:
@@ -110,7 +110,7 @@ def _storable_tree(value: Any, field: str, depth: int) -> None:
 
 
 def count(values: Sequence[object], field: str, limit: int, setting: str) -> None:
-    """A list that is not empty and not too long."""
+    """Checks that a list is not empty and not too long."""
     if not values:
         raise Invalid(field, "must name at least one")
     if len(values) > limit:
@@ -118,13 +118,13 @@ def count(values: Sequence[object], field: str, limit: int, setting: str) -> Non
 
 
 def _filters(values: Sequence[object], field: str) -> None:
-    # Each costs the database a look.
+    # Each filter costs the database a lookup.
     if len(values) > MAX_FILTERS:
         raise TooLarge(field, f"has {len(values):,} entries; the limit is {MAX_FILTERS}")
 
 
 def narrowing(query: Any, limits: Limits) -> None:
-    """What a search or a list is narrowed to: as many filters as may be, of names that there can be, and times."""
+    """Checks the filters of a search or a list: their number, their names and their times."""
     for field in ("app_ids", "category_ids", "namespaces", "threads", "kinds", "categories"):
         _filters(getattr(query, field, ()), field)
     for field in ("namespaces", "threads", "kinds", "categories"):
@@ -135,13 +135,13 @@ def narrowing(query: Any, limits: Limits) -> None:
 
 
 def moment(value: datetime | None, field: str) -> None:
-    """A time that means the same everywhere."""
+    """Checks that a time has a UTC offset."""
     if value is not None and value.tzinfo is None:
         raise Invalid(field, "must carry an offset from UTC, such as 2026-01-31T12:00:00Z")
 
 
 def ttl(days: int | None, expires_at: datetime | None) -> None:
-    """After how many days something expires, said so or by a time."""
+    """Checks an expiry that is given as a number of days or as a time, but not both."""
     if days is not None:
         if expires_at is not None:
             raise Invalid("ttl_days", "must be left out where expires_at is given")
@@ -149,7 +149,7 @@ def ttl(days: int | None, expires_at: datetime | None) -> None:
 
 
 def between(value: int, field: str, low: int, high: int) -> int:
-    """A number in a closed range."""
+    """Checks that a number lies in a closed range."""
     if not low <= value <= high:
         raise Invalid(field, f"must be from {low:,} to {high:,}, not {value:,}")
     return value

@@ -1,7 +1,7 @@
-"""What is saved, laid over what the settings say. Pure: sections in, sections out.
+"""Combines the saved configuration with the settings. Pure functions from sections to sections.
 
-A section is `{"provider": …, "config": {…}}`. A saved one counts as a whole; one that was never saved is the settings'.
-So a row in the database overrides no setting that nobody meant to change.
+A section is `{"provider": …, "config": {…}}`. A saved section replaces the one of the settings completely; a section
+that was never saved follows the settings. The database therefore overrides no setting unintentionally.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Section = dict[str, Any]
 Part = Literal["llm", "embedder"]
 
 SETTINGS_KEY = "settings_key"
-"""Stands in a stored section for the key of the settings, which is not copied into the database."""
+"""The field of a stored section that refers to the key of the settings, which is not copied into the database."""
 
 _PROPOSED = {"model": "gpt-4o-mini", "temperature": 0.1, "max_tokens": 2000, "api_key": "env:OPENAI_API_KEY"}
-"""What is shown where no language model is chosen: OpenMemory's default. Nothing is sent to it until it is saved."""
+"""The language model shown if none is chosen: OpenMemory's default. Nothing is sent to it until it is saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What the settings say. `addresses` are those that an administrator wrote there."""
+    """The sections from the settings. `addresses` are those that an administrator configured there."""
 
     llm: Section
     embedder: Section
@@ -51,7 +51,7 @@ class Baseline:
 
     @classmethod
     def of(cls, settings: Settings) -> Baseline:
-        """The part of the settings that can be saved over."""
+        """The part of the settings that a saved configuration can override."""
         embedder, llm = settings.embedder, settings.llm
         known = without_secrets(embedder)
         config: dict[str, Any] = {"model": embedder.model or default_model(embedder.provider)}
@@ -71,29 +71,29 @@ class Baseline:
         return cls(*sections, llm.chosen, tuple(filter(None, named)), embedder)
 
     def names(self, address: str) -> bool:
-        """Whether the settings name the origin of an address."""
+        """Returns True if the settings name the origin of an address."""
         return bool(address) and _origin(address) in {_origin(known) for known in self.addresses}
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What was saved. `kept` are the keys of embedders whose vectors are in use though others were saved since."""
+    """The saved configuration. `kept`: keys of replaced embedders whose vectors are still in use."""
 
     instructions: str | None = None
     llm: Section | None = None
     embedder: Section | None = None
     kept: tuple[Mapping[str, str], ...] = ()
     unreadable: tuple[str, ...] = ()
-    """The parts of the column that cannot be read, and so count as not saved; the next change leaves them out."""
+    """The unreadable parts of the column, which count as not saved. The next change removes them."""
 
     @classmethod
     def of(cls, value: Any) -> Stored:
-        """Read the column, whatever stands in it."""
+        """Reads any value of the column."""
         saved = read(value)
         return cls(saved.instructions, saved.llm, saved.embedder, saved.kept, saved.unreadable)
 
     def value(self) -> dict[str, Any]:
-        """What the column holds: only what was saved."""
+        """The value for the column, which contains only what was saved."""
         value: dict[str, Any] = {}
         if self.instructions is not None:
             value["openmemory"] = {"custom_instructions": self.instructions}
@@ -105,13 +105,13 @@ class Stored:
 
 
 def present(part: Part, stored: Stored, baseline: Baseline) -> Section:
-    """The section that is in force."""
+    """The effective section."""
     section: Section = getattr(stored, part) or getattr(baseline, part)
     return section
 
 
 def shown(part: Part, stored: Stored, baseline: Baseline) -> Section:
-    """A section as answers show it: keys masked, references as they are."""
+    """A section as shown in answers: keys are masked, references are not."""
     section = present(part, stored, baseline)
     config = {name: value for name, value in section["config"].items() if name != SETTINGS_KEY}
     key = key_of(section, getattr(baseline, part))
@@ -120,7 +120,8 @@ def shown(part: Part, stored: Stored, baseline: Baseline) -> Section:
 
 
 def key_of(section: Section, base: Section) -> str | None:
-    """The key of a section, or its reference. That of the settings only for the place that the settings name."""
+    """The key of a section, or its reference. The key of the settings is returned only for the same provider and
+    address."""
     config = section["config"]
     if config.get(SETTINGS_KEY):
         return base["config"].get("api_key") if same_place(section, base) else None
@@ -129,20 +130,20 @@ def key_of(section: Section, base: Section) -> str | None:
 
 
 def address_of(section: Section) -> str:
-    """Where a section's model is asked; empty: at the provider's own address."""
+    """The address of a section's model. Empty means the provider's own address."""
     name = address_field(section["provider"])
     given = str(section["config"].get(name) or "").rstrip("/") if name else ""
     return given or (OLLAMA if canonical(section["provider"]) == "ollama" else "")
 
 
 def same_place(one: Section, other: Section) -> bool:
-    """Whether a key that was given for one may go to the other."""
+    """Returns True if both have the same provider and address, so that a key for one may be sent to the other."""
     same = canonical(one["provider"]) == canonical(other["provider"])
     return same and address_of(one) == address_of(other)
 
 
 def addresses_in(section: Section) -> Iterable[tuple[str, str]]:
-    """Every address in a section with its key, those of other providers too; Ollama's own where none is given."""
+    """All addresses in a section with their field names, also those of other providers. Adds Ollama's default."""
     for name, value in section["config"].items():
         if name.endswith("_base_url") and value:
             yield name, str(value)
@@ -152,12 +153,12 @@ def addresses_in(section: Section) -> Iterable[tuple[str, str]]:
 
 
 def settled(part: Part, sent: Section, stored: Stored, baseline: Baseline, *, chosen: bool = False) -> Section | None:
-    """What is to be stored of a section that was sent; what is sent back as it was shown changes nothing.
+    """The section to store for one that was sent. A section that is sent back as shown changes nothing.
 
-    `chosen`: storing it is meant even so.
+    `chosen`: store it even then.
 
     Raises:
-        Invalid: a field cannot be used.
+        Invalid: a field is invalid.
     """
     sent = _clean(sent)
     before = present(part, stored, baseline)
@@ -182,7 +183,8 @@ def settled(part: Part, sent: Section, stored: Stored, baseline: Baseline, *, ch
 
 
 def merged(sent: Mapping[str, Any], before: Section) -> Section:
-    """A part of a section laid over what is shown of it. With another provider nothing of the old one is taken over."""
+    """Applies a partial section to the shown one. With another provider, the fields of the old one are dropped, except
+    `temperature` and `max_tokens`."""
     provider = str(sent.get("provider", before["provider"]))
     changes = dict(sent.get("config", {}))
     if canonical(provider) != canonical(before["provider"]):
@@ -195,7 +197,7 @@ def merged(sent: Mapping[str, Any], before: Section) -> Section:
 
 
 def embedder_settings(section: Section, key: str, base: EmbedderSettings) -> EmbedderSettings:
-    """A section as the settings say it. `base` has what a section does not tell."""
+    """Converts a section to embedder settings. `base` has the values that a section does not contain."""
     provider, config = canonical(section["provider"]), section["config"]
     return EmbedderSettings.model_validate(
         {
@@ -233,7 +235,7 @@ def _check_provider(part: Part, sent: Section, where: str) -> None:
 
 
 def _unchanged(sent: Section, before: Section, base: Section, field: str) -> dict[str, Any]:
-    """The key that a masked one stands for."""
+    """The stored key that a masked key refers to."""
     if canonical(sent["provider"]) in WITHOUT_KEY:
         return {}
     if same_place(sent, before):

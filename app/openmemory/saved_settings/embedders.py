@@ -1,4 +1,4 @@
-"""Which embedder is configured now, by what was saved or else by the settings, and how it is asked."""
+"""Opens the configured embedder, from the saved configuration or else from the settings."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from openmemory.saved_settings.providers import canonical, expanded
 from openmemory.saved_settings.row import stored_now
 
 TRIAL = 15.0
-"""Seconds that a model has to answer whoever saved it. The first one of a provider imports its library meanwhile."""
+"""Seconds that a newly saved model has to answer. The first model of a provider also imports its library then."""
 
 _SAVED = "saved"
-"""Stands in the record of an embedder that was saved over REST: its address is not trusted like one of the settings."""
+"""Marks the record of an embedder that was saved over REST. Its address is not trusted like one of the settings."""
 
 
 class Embedders:
-    """Opens embedders. What was saved is read again whenever somebody asks, so every process follows.
+    """Opens embedders. Reads the saved configuration on every call, so that all processes follow a change.
 
-    `tokenwise`: they give tokens vectors too, if they can.
+    `tokenwise`: embedders also return token vectors if they can.
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class Embedders:
         self._stored = Stored()
 
     async def first(self) -> Wanted:
-        """The embedder that is configured at a start.
+        """The embedder that is configured at startup.
 
         Raises:
-            SetupError: that of the settings cannot be used as configured.
+            SetupError: the embedder of the settings cannot be used as configured.
             Unavailable: PostgreSQL does not answer.
         """
         self._stored = await self._read()
         return self._wanted(self._stored)
 
     async def configured(self) -> Wanted | None:
-        """The embedder, if it is another one than when this was last asked.
+        """The embedder if it has changed since the last call, else None.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -73,7 +73,7 @@ class Embedders:
         return None if self._stored.embedder == before else self._wanted(self._stored)
 
     def recorded(self, record: dict[str, Any]) -> CachedEmbedder:
-        """An embedder that was configured before. A key goes to no other provider or address than it was given for.
+        """An embedder that was configured before. A key is sent only to the provider and address it was given for.
 
         Raises:
             SetupError: it cannot be used any more.
@@ -92,9 +92,9 @@ class Embedders:
         return self._opened(other, trusted=trusted)
 
     async def trial(self) -> str | None:
-        """What is wrong with an embedder that was just saved, found by asking it once.
+        """Calls an embedder that was just saved once. Returns the error.
 
-        None: nothing, or it is the one that this process knows already.
+        Returns None if it works, or if it is the one that this process uses already.
         """
         stored = await self._read()
         if stored.embedder == self._stored.embedder:
@@ -102,7 +102,7 @@ class Embedders:
         return await self.tried(stored)
 
     async def tried(self, stored: Stored) -> str | None:
-        """What is wrong with the embedder that this names, found by asking it once; None: nothing."""
+        """Calls the embedder of a configuration once. Returns the error, or None if it works."""
         embedder = self._wanted(stored).embedder
         try:
             async with asyncio.timeout(TRIAL):
@@ -141,7 +141,7 @@ class Embedders:
         return open_embedder(settings, self._data_dir, self._egress, trusted=trusted, tokenwise=self._tokenwise)
 
     def _key_for(self, settings: EmbedderSettings) -> str | None:
-        """The key that was saved for this very place: now, or for an embedder that was saved before."""
+        """The key that was saved for this provider and address, for the current or an earlier embedder."""
         section = self._stored.embedder
         place = settings.provider, settings.base_url
         if section is not None and place == (canonical(section["provider"]), document.address_of(section)):

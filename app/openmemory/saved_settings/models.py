@@ -1,4 +1,4 @@
-"""Table: what was saved over `/api/v1/config`. Whatever was not saved follows the settings and has no row."""
+"""Table: the configuration saved over `/api/v1/config`. Unsaved parts follow the settings and are not stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openmemory.database.engine import Base
 
 
 class Config(Base):
-    """One saved configuration; the service uses the one of the key `main`. It may hold API keys."""
+    """One saved configuration. The service uses the one with the key `main`. It may contain API keys."""
 
     __tablename__ = "configs"
 

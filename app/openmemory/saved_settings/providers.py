@@ -1,4 +1,4 @@
-"""What is known of providers: their names as pages spell them, their addresses, and whose a variable's key is. Pure."""
+"""Providers: the spellings of their names, their addresses, and the owners of key variables. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from openmemory.errors import Invalid
 
 OLLAMA = "http://localhost:11434"
-"""Where Ollama listens by itself."""
+"""Ollama's default address."""
 
 _SPELT = {
     "azureopenai": "azure_openai", "azureopenaistructured": "azure_openai_structured",
@@ -27,7 +27,7 @@ EMBEDDERS = frozenset({"huggingface", "lmstudio", "local", "ollama", "openai", "
 """Embedders that may be chosen over REST: all of their requests go through `egress`, and none loads a file here."""
 
 BY_SETTINGS = frozenset({"aws_bedrock", "azure_openai", "fastembed", "gemini", "vertexai"})
-"""Embedders that only the settings choose: they use this machine's credentials, or run what they download."""
+"""Embedders that only the settings can choose: they use this machine's credentials, or run downloaded files."""
 
 WITHOUT_KEY = frozenset({"local", "ollama"})
 
@@ -44,39 +44,39 @@ _KEYS = {
     "HUGGINGFACE_API_KEY": "huggingface", "MINIMAX_API_KEY": "minimax", "MISTRAL_API_KEY": "mistralai",
     "OPENAI_API_KEY": "openai", "SARVAM_API_KEY": "sarvam", "TOGETHER_API_KEY": "together", "XAI_API_KEY": "xai",
 }  # fmt: skip
-"""Variables whose name says for whom their key is. It goes to nobody else."""
+"""Maps key variables to the provider in their name. The key is sent to no other provider."""
 
 _REFERENCE = re.compile(r"(?!OPENMEMORY_)(?:[A-Z][A-Z0-9_]*_)?API_KEY")
 
 
 def canonical(provider: str) -> str:
-    """One name for what pages and people spell in many ways: `Azure OpenAI`, `azure_openai`."""
+    """The canonical name of a provider with many spellings: `Azure OpenAI`, `azure_openai`."""
     plain = re.sub(r"[^a-z0-9]+", "", provider.lower())
     return _SPELT.get(plain, plain)
 
 
 def address_field(provider: str) -> str | None:
-    """The key under which the configuration of a provider holds its address; None: it has a fixed one."""
+    """The configuration field with a provider's address. None if the address is fixed."""
     return _ADDRESSED.get(canonical(provider))
 
 
 def needs_address(provider: str) -> bool:
-    """Whether the provider is nowhere by itself."""
+    """Returns True if the provider has no default address."""
     return canonical(provider) in _NEEDS_ADDRESS
 
 
 def reference(key: str | None) -> str | None:
-    """The variable that `env:NAME` names; None for a key itself, and for none."""
+    """The variable that `env:NAME` names. None for a literal key and for no key."""
     return key.removeprefix("env:").strip() if key and key.startswith("env:") else None
 
 
 def check_reference(name: str, provider: str, field: str, *, elsewhere: bool) -> None:
-    """Refuse what would hand a variable to somebody whom it was not set for.
+    """Reject a reference that would send a variable to someone it was not set for.
 
-    `elsewhere`: the key would go to an address that this configuration brings along.
+    `elsewhere`: the key would be sent to an address from this configuration.
 
     Raises:
-        Invalid: it is no variable of an API key, or another provider's.
+        Invalid: it is not an API key variable, or it belongs to another provider.
     """
     if not _REFERENCE.fullmatch(name):
         raise Invalid(
@@ -94,7 +94,7 @@ def check_reference(name: str, provider: str, field: str, *, elsewhere: bool) ->
 
 
 def expanded(key: str | None, environ: Mapping[str, str]) -> str:
-    """The key that is sent: a reference is looked up only here.
+    """The key to send. References are resolved only here.
 
     Raises:
         Invalid: this process has no such variable, or may not read it.

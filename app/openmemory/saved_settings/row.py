@@ -1,4 +1,4 @@
-"""The one row of `configs` that holds what was saved, and the keys in it that are still needed."""
+"""Reads and writes the one row of `configs` with the saved configuration, and finds the keys that are still needed."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _VALUE = select(Config.value).where(Config.key == KEY)
 
 
 async def stored_now(tx: Tx) -> Stored:
-    """What was saved."""
+    """The saved configuration."""
     return Stored.of(await tx.scalar(_VALUE))
 
 
 async def locked(tx: Tx, *, make: bool = False) -> Stored:
-    """What was saved, with its row locked until the transaction ends; `make`: there is one in any case."""
+    """The saved configuration, with its row locked until the transaction ends. `make`: create a missing row."""
     if make:
         await tx.execute(insert(Config).values(key=KEY, value={}).on_conflict_do_nothing())
     return Stored.of(await tx.scalar(_VALUE.with_for_update()))
 
 
 async def write(tx: Tx, stored: Stored) -> None:
-    """Write the row, which is there."""
+    """Updates the row, which must exist."""
     await tx.execute(update(Config).where(Config.key == KEY).values(value=stored.value(), updated_at=func.now()))
 
 
 async def still_needed(tx: Tx, kept: tuple[Mapping[str, str], ...]) -> tuple[Mapping[str, str], ...]:
-    """Those of the kept keys whose model has vectors in a collection, the first of each place."""
+    """The kept keys whose provider and address still have vectors in a collection, the first of each."""
     places = {(one.embedder.get("provider"), one.embedder.get("base_url")) for one in await registry.everyone(tx)}
     found: dict[tuple[str, str], Mapping[str, str]] = {}
     for one in kept:
@@ -48,7 +48,7 @@ async def still_needed(tx: Tx, kept: tuple[Mapping[str, str], ...]) -> tuple[Map
 
 
 def key_kept(section: Section) -> tuple[Mapping[str, str], ...]:
-    """The key of an embedder that another one takes the place of, with the place that it was given for."""
+    """The key of a replaced embedder, with its provider and address."""
     key = section["config"].get("api_key")
     if not key:
         return ()

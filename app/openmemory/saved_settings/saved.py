@@ -1,5 +1,7 @@
-"""Reading the saved configuration, whatever stands in its row: a part that cannot be read counts as not saved, and is
-told, so that none keeps the service from starting. Pure."""
+"""Reads the saved configuration from any row content. Pure functions.
+
+An unreadable part counts as not saved and is reported. It cannot prevent the service from starting.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class _Kept(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The parts that can be read, as they stand there, and the names of those that cannot."""
+    """The readable parts, unchanged, and the names of the unreadable ones."""
 
     instructions: str | None
     llm: dict[str, Any] | None
@@ -52,7 +54,7 @@ _SECTIONS = ("llm", "embedder")
 
 
 def read(value: Any) -> Saved:
-    """The parts of the column. Null is as if it were not there."""
+    """The parts of the column value. Null counts as missing."""
     unreadable: list[str] = []
     if not isinstance(value, dict | None):
         return Saved(None, None, None, (), ("all of it",))
@@ -81,7 +83,7 @@ def read(value: Any) -> Saved:
         unreadable.append("kept")
         kept = []
     keys = [key for number, one in enumerate(kept) if (key := checked(f"kept[{number}]", _Kept, one)) is not None]
-    # Only counted: what stands there may be a key.
+    # Only counted, because their content may be an API key.
     others = [name for name in parts if name not in _KNOWN] + [name for name in mem0 or {} if name not in _SECTIONS]
     if others:
         unreadable.append(f"{len(others)} of its fields")

@@ -1,4 +1,4 @@
-"""The configuration as OpenMemory's clients read and send it. Keys of extensions appear only where they are set."""
+"""The configuration as OpenMemory's clients read and send it. Extension fields appear only if they are set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_serializer
 
 MASK = "********"
-"""What stands for an API key in answers; sent back, it means that the key stays as it is."""
+"""Replaces an API key in answers. If it is sent back, the key stays unchanged."""
 
 
 def _storable(text: str) -> str:
@@ -41,7 +41,7 @@ class _Extended(_Strict):
 
     @model_serializer(mode="wrap")
     def _shown(self, serialize: Callable[[Any], dict[str, Any]]):  # type: ignore[no-untyped-def]
-        # Without a type of the result, so that the described fields stay those of the model.
+        # No return type, so that the OpenAPI schema keeps the fields of the model.
         return {
             name: value for name, value in serialize(self).items() if value is not None or name not in self.extensions
         }

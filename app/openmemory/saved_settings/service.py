@@ -1,7 +1,7 @@
-"""The use cases of the configuration: what is in force, changing it, and the embedder that it asks for.
+"""The use cases of the configuration: reading it, changing it, and the language model that it selects.
 
-It is the service's and no user's: reading and changing it needs the scope `admin`. Every change is one transaction
-under the lock of its row, with an event of the audit log that names the fields and never a value.
+The configuration belongs to the service, not to a user: reading and changing it requires the scope `admin`. Every
+change is one transaction under a row lock, with an audit log event that names the fields and never a value.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from openmemory.saved_settings.schemas import (
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What the extraction of facts goes by. No language model: none was chosen, and nothing may be sent to one."""
+    """The configuration for fact extraction. With `llm=None` no model was chosen, and nothing may be sent to one."""
 
     llm: LanguageModel | None
     custom_instructions: str | None
 
 
 class Configuration:
-    """Reading, changing and resetting what pages and programs may configure."""
+    """Reads, changes and resets the settings that can be configured over the API."""
 
     def __init__(self, database: Database, settings: Settings, egress: Egress, environ: Mapping[str, str]) -> None:
         self._database = database
@@ -56,10 +56,10 @@ class Configuration:
         self.baseline = Baseline.of(settings)
 
     async def read(self, principal: Principal) -> ConfigSchema:
-        """What is in force, keys masked. Nothing is stored by looking: what was never saved follows the settings.
+        """The effective configuration, with masked keys. Reading stores nothing: unsaved parts follow the settings.
 
         Raises:
-            Forbidden: the principal is no administrator.
+            Forbidden: the principal is not an administrator.
         """
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
@@ -68,13 +68,13 @@ class Configuration:
         return self._view(stored)
 
     async def replace(self, principal: Principal, sent: ConfigSchema) -> ConfigSchema:
-        """Save a whole configuration: `openmemory` is merged, `mem0` replaced; either may be left out.
+        """Save a whole configuration: `openmemory` is merged, `mem0` is replaced. Either may be omitted.
 
-        A section of `mem0` that is left out follows the settings again; one that comes as it was shown changes nothing.
+        An omitted section of `mem0` follows the settings again. A section that is sent back unchanged changes nothing.
 
         Raises:
-            Forbidden: the principal is no administrator.
-            Invalid: a field cannot be used.
+            Forbidden: the principal is not an administrator.
+            Invalid: a field is invalid.
         """
         principal.must(Scope.ADMIN)
         mem0 = sent.mem0
@@ -92,33 +92,33 @@ class Configuration:
         return self._view(await self._save(principal, Event.CONFIG_CHANGE, change))
 
     async def merge(self, principal: Principal, sent: ConfigPatch) -> ConfigSchema:
-        """Save the fields that were sent and leave the others; a section that is null follows the settings again.
+        """Save the fields that were sent and keep the others. A section that is null follows the settings again.
 
         Raises:
-            Forbidden: the principal is no administrator.
-            Invalid: a field cannot be used.
+            Forbidden: the principal is not an administrator.
+            Invalid: a field is invalid.
         """
         principal.must(Scope.ADMIN)
         return self._view(await self._save(principal, Event.CONFIG_CHANGE, await self._merging(sent)))
 
     async def reset(self, principal: Principal) -> ConfigSchema:
-        """Forget everything that was saved, so that the settings of this service are in force again.
+        """Delete everything that was saved, so that the settings of this service are in force again.
 
-        OpenMemory saved its defaults, and with them a model of OpenAI's. Ours are the settings: whoever resets wants
-        back what the service does by itself, which may be a model that never leaves the machine.
+        OpenMemory saved its defaults instead, which include an OpenAI model. Here the defaults are the settings: a
+        reset restores the service's own behaviour, which may be a model that runs on this machine only.
 
         Raises:
-            Forbidden: the principal is no administrator.
+            Forbidden: the principal is not an administrator.
         """
         principal.must(Scope.ADMIN)
         return self._view(await self._save(principal, Event.CONFIG_RESET, lambda stored: Stored(kept=stored.kept)))
 
     async def save_section(self, principal: Principal, part: Part, sent: LLMProvider | EmbedderProvider) -> Section:
-        """Save one model; a language model counts as chosen even if it is the one that is shown.
+        """Save one model. A language model counts as chosen even if it equals the one that is shown.
 
         Raises:
-            Forbidden: the principal is no administrator.
-            Invalid: a field cannot be used.
+            Forbidden: the principal is not an administrator.
+            Invalid: a field is invalid.
         """
         principal.must(Scope.ADMIN)
         section = sent.model_dump()
@@ -132,27 +132,27 @@ class Configuration:
         return document.shown(part, stored, self.baseline)
 
     async def save_instructions(self, principal: Principal, sent: OpenMemoryConfig) -> OpenMemoryConfig:
-        """Save what the language model is told besides.
+        """Save the custom instructions for the language model.
 
         Raises:
-            Forbidden: the principal is no administrator.
+            Forbidden: the principal is not an administrator.
         """
         principal.must(Scope.ADMIN)
         stored = await self._save(principal, Event.CONFIG_CHANGE, lambda stored: _instructed(stored, sent))
         return OpenMemoryConfig(custom_instructions=stored.instructions)
 
     async def keep_vector_store(self, principal: Principal, sent: VectorStoreProvider | None) -> None:
-        """Take what is the case already, and refuse everything else: where vectors are is set by the settings.
+        """Accept the vector store in use and reject any other. Only the settings choose the vector store.
 
         Raises:
-            Forbidden: the principal is no administrator.
-            Invalid: it is another vector store than the one in use.
+            Forbidden: the principal is not an administrator.
+            Invalid: it is not the vector store in use.
         """
         principal.must(Scope.ADMIN)
         self._check_vector_store(sent)
 
     async def effective(self) -> Effective:
-        """What is in force, with the keys themselves, for whoever asks the language model.
+        """The effective configuration with unmasked keys, for calls to the language model.
 
         Raises:
             Invalid: the variable that holds the key is not in the environment of this process.
@@ -162,11 +162,11 @@ class Configuration:
         return Effective(self.language_model(stored), stored.instructions)
 
     async def proposed(self, principal: Principal, sent: ConfigPatch) -> Stored:
-        """What would be stored if this were saved, which it is not: to be tried.
+        """The configuration that saving these fields would store. It is only for a trial and is not saved.
 
         Raises:
-            Forbidden: the principal is no administrator.
-            Invalid: a field cannot be used.
+            Forbidden: the principal is not an administrator.
+            Invalid: a field is invalid.
         """
         principal.must(Scope.ADMIN)
         change = await self._merging(sent)
@@ -176,7 +176,7 @@ class Configuration:
         return stored
 
     def language_model(self, stored: Stored, *, shown: bool = False) -> LanguageModel | None:
-        """The language model that this names; `shown`: where none was chosen, the one that is proposed.
+        """The language model of a configuration. `shown`: if none was chosen, return the proposed one.
 
         Raises:
             Invalid: the variable that holds the key is not in the environment of this process.
@@ -202,7 +202,7 @@ class Configuration:
 
     @again
     async def prune(self) -> None:
-        """Forget the keys of embedders whose vectors are gone."""
+        """Delete the keys of embedders whose vectors no longer exist."""
         async with self._database.transaction() as tx:
             stored = await row.locked(tx)
             kept = await row.still_needed(tx, stored.kept)
@@ -222,10 +222,10 @@ class Configuration:
         return after
 
     async def _merging(self, sent: ConfigPatch) -> Callable[[Stored], Stored]:
-        """What lays the fields that were sent over what is stored; their addresses are checked.
+        """Returns a function that applies the sent fields to the stored configuration. Checks their addresses first.
 
         Raises:
-            Invalid: a field cannot be used.
+            Invalid: a field is invalid.
         """
         fields = sent.model_dump(exclude_unset=True)
         mem0 = fields.get("mem0", {})
@@ -256,10 +256,10 @@ class Configuration:
         sections: Mapping[Part, Section | None],
         whole: Callable[[Stored, Part, Section | None], Section | None] = lambda _stored, _part, section: section,
     ) -> None:
-        """Hold every new address against the policy, before anything is locked. `whole` completes a section.
+        """Check every new address against the egress policy before anything is locked. `whole` completes a section.
 
         Raises:
-            Invalid: it is no address of the web, or one that must not be reached.
+            Invalid: it is not a web address, or the policy does not allow it.
         """
         async with self._database.statement() as tx:
             stored = await row.stored_now(tx)
@@ -281,7 +281,7 @@ class Configuration:
                     raise Invalid(field, str(error), code="address_not_allowed") from None
 
     def _check_vector_store(self, sent: VectorStoreProvider | None) -> None:
-        """Raises `Invalid` for another one than the present."""
+        """Raises `Invalid` for any vector store other than the one in use."""
         if sent is None:
             return
         qdrant, field = self._settings.qdrant, "mem0.vector_store"
@@ -329,7 +329,7 @@ def _instructed(stored: Stored, sent: OpenMemoryConfig | None) -> Stored:
 
 
 def _differing(before: Stored, after: Stored) -> list[str]:
-    """The fields that differ, by name."""
+    """The names of the fields that differ, sorted."""
     one, other = _flat(before.value()), _flat(after.value())
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 

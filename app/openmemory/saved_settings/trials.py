@@ -1,4 +1,4 @@
-"""Trying what somebody might save: each model is asked once, and nothing is stored."""
+"""Tests a configuration before it is saved: calls each model once and stores nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Trial(BaseModel):
 
 
 class Trials:
-    """Asks the models of a configuration before it is saved."""
+    """Calls the models of a configuration before it is saved."""
 
     def __init__(self, configuration: Configuration, embedders: Embedders, llms: Llms) -> None:
         self._configuration = configuration
@@ -52,11 +52,11 @@ class Trials:
         self._llms = llms
 
     async def run(self, principal: Principal, sent: ConfigPatch) -> Trial:
-        """Ask each model that is sent, or where none is, those that are in force.
+        """Call each model that was sent, or the effective ones if none was sent.
 
         Raises:
-            Forbidden: the principal is no administrator.
-            Invalid: a field cannot be used.
+            Forbidden: the principal is not an administrator.
+            Invalid: a field is invalid.
         """
         stored = await self._configuration.proposed(principal, sent)
         given = sent.mem0.model_fields_set if sent.mem0 is not None else set()

@@ -1,4 +1,4 @@
-"""Which categories there are. It goes through `readable_by`."""
+"""Lists the categories in use. The query goes through `readable_by`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from openmemory.memories.models import Category, Memory, MemoryCategory, State
 async def categories(tx: Tx, caller: Caller, states: tuple[State, ...]) -> Sequence[Any]:
     """The categories of the memories in these states that the caller may read, by name.
 
-    From one category of the user to the next, and of each no further than to the first such memory.
+    Skips from one category of the user to the next (loose index scan) and stops at the first such memory in each.
     """
     return await _categories(caller.owner, caller.default, states).rows(tx, caller.parameters)
 

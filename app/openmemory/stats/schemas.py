@@ -1,4 +1,4 @@
-"""The shapes of what is told about a user's memories as a whole, and about those of one app."""
+"""Response schemas of statistics about a user's memories, and about those of one app."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user's memories amount to: in all, by category, and by the app that wrote or accessed them."""
+"""Statistics of a user's memories: in total, by category, and by the app that wrote or accessed them."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from openmemory.stats.schemas import (
 
 
 class Stats:
-    """Counts and lists that need no query. Those about apps are for the user alone, never for an app."""
+    """Counts and lists without a search query. Only the user may read those about apps, never an app."""
 
     def __init__(self, database: Database, rates: Rates) -> None:
         self._database = database
         self._rates = rates
 
     async def profile(self, caller: Caller) -> Profile:
-        """How many memories the user has that are not deleted, and all of their apps, by name.
+        """The number of the user's memories that are not deleted, and all of the user's apps, by name.
 
         Raises:
-            Forbidden: an app asks.
+            Forbidden: the caller is an app.
         """
         caller.must_be_owner("see how much there is")
         caller.may_read()
@@ -68,10 +68,10 @@ class Stats:
         return CategoryList(categories=rows, total=len(rows))
 
     async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
-        """What one app wrote and what is not deleted, newest first.
+        """The memories that one app wrote and that are not deleted, newest first.
 
         Raises:
-            Forbidden: an app asks.
+            Forbidden: the caller is an app.
             NotFound: no such app of this user.
         """
         offset = _start(caller, page, page_size)
@@ -83,10 +83,10 @@ class Stats:
         return AppMemories(total=total, page=page, page_size=page_size, memories=memories)
 
     async def app_accessed(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppAccesses:
-        """What one app accessed, in whatever state it is, most often first.
+        """The memories in any state that one app accessed, most accessed first.
 
         Raises:
-            Forbidden: an app asks.
+            Forbidden: the caller is an app.
             NotFound: no such app of this user.
         """
         offset = _start(caller, page, page_size)
@@ -98,7 +98,7 @@ class Stats:
 
 
 def _start(caller: Caller, page: int, page_size: int) -> int:
-    """The offset of a page that the caller may ask for."""
+    """Checks the caller and the page. Returns the offset of the page."""
     caller.must_be_owner("see what their apps wrote and read")
     caller.may_read()
     validation.between(page, "page", 1, 1_000_000)

@@ -1,4 +1,4 @@
-"""Words that give orders to an assistant, in English."""
+"""English prompt injection patterns."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _INSTEAD = (
     ),
     phrase("system", "new system", r"\bnew system (?:prompt|message|instructions?) ?[:=\]]", told=Told.ANYHOW),
 )
-"""Orders to forget what the assistant was told."""
+"""Instructions to ignore earlier instructions."""
 
 _LEAKED = (
     phrase(
@@ -92,7 +92,7 @@ _LEAKED = (
         r"(?:above|before this)\b",
     ),
 )
-"""Orders to tell what the assistant was told."""
+"""Instructions to reveal the system prompt."""
 
 _USER = r"(?:the |your )?(?:end )?users?\b(?!'| (?:which|whether|why|how|their|his|her)\b)"
 
@@ -126,7 +126,7 @@ _SECRETLY = (
         told=Told.ADDRESSED,
     ),
 )
-"""Orders to act behind the user's back."""
+"""Instructions to act without the user's knowledge."""
 
 _SEND = (
     r"\b(?:send|post|upload|forward|transmit|leak|submit|e?mail|deliver|copy|ship|report|schicke?|sende|envoie|envoyez"
@@ -168,6 +168,6 @@ _TAKEN = (
         r"(?:delete_all_memories|delete_memories|update_memory)\b",
     ),
 )
-"""Orders to send away what is the user's, or to destroy it."""
+"""Instructions to exfiltrate or destroy the user's data."""
 
 ENGLISH = (*_INSTEAD, *_LEAKED, *_SECRETLY, *_TAKEN)

@@ -1,4 +1,4 @@
-"""Marks of turns and calls that a text may forge."""
+"""Markers of conversation turns and tool calls that a text may forge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MARKERS = (
     "<function_calls>", "<invoke name=", "<function=", "[tool_calls]", "[system override]", "[system message]",
     "\n\nhuman:", "\n\nassistant:",
 )  # fmt: skip
-"""What begins and ends turns and calls in the formats that models are trained on, in lower case."""
+"""Start and end markers of turns and calls in the formats that models are trained on, in lower case."""
 
 FORGED = re.compile(
     r"^\W{0,4}### ?(?:system|instruction|assistant|human|user|response)s?(?: prompt| message)? ?:"
@@ -23,7 +23,7 @@ FORGED = re.compile(
     r"|!\[[^\]\n]{0,100}\]\(https?://[^)\s]{0,300}[?&=/][^)\s]{0,100}[{<\[]",
     re.MULTILINE,
 )
-"""Headings of turns, calls of tools, and images whose address carries data."""
+"""Headings of turns, tool calls, and images whose URL carries data."""
 
 FORGED_NEEDLES = ("###", "system", "<tool_", '"tool_calls"', '"function_call"', "tools/call", "](http")
 
@@ -33,4 +33,4 @@ ANSWERED = re.compile(
     r"|done\b|calling|[<{\[])",
     re.MULTILINE,
 )
-"""A turn of the assistant, as a text may put it into its mouth."""
+"""A forged turn of the assistant."""

@@ -1,4 +1,4 @@
-"""Words that give orders to an assistant, in their commonest German, French and Spanish forms."""
+"""The most common prompt injection patterns in German, French and Spanish."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What words that give orders to an assistant are.
+"""The structure of prompt injection patterns.
 
-They are looked for in lower-case text without accents, in which words stand one blank or line break apart. A blank in a
-pattern means either. Quantifiers are bounded, so that a search is linear in the text.
+Patterns match lower-case text without accents, in which words are one blank or line break apart. A blank in a pattern
+matches both. Quantifiers are bounded, so that a search is linear in the text.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 
 class Told(Enum):
-    """How words must stand in their sentence: "models tend to ignore previous instructions" orders nothing."""
+    """The required role of words in their sentence. "models tend to ignore previous instructions" is no instruction."""
 
     ANYHOW = auto()
     ADDRESSED = auto()
-    """Not in a statement about somebody, and not forbidden: "the app never acts without asking the user"."""
+    """Not in a statement about someone, and not negated: "the app never acts without asking the user"."""
     ORDERED = auto()
-    """As an imperative: at the start of a sentence, after "please", after "you must" ..."""
+    """Used as an imperative: at the start of a sentence, after "please", after "you must" ..."""
 
 
 class Phrase(NamedTuple):
-    """Words that are orders, in steps that each begin within `within` characters of the end of the one before.
+    """A pattern in steps. Each step begins within `within` characters of the end of the one before.
 
-    Wherever they are, one of the `words` stands by itself, and of each group of `needles` one occurs.
+    Every match contains one of `words` as a separate word, and one string of each group of `needles`.
     """
 
     words: frozenset[str]
@@ -39,6 +39,6 @@ def _pattern(words: str) -> re.Pattern[str]:
 
 
 def phrase(words: str, needles: str, *steps: str, told: Told = Told.ORDERED, within: int = 0) -> Phrase:
-    """The phrase of these `steps`; `words` stand apart by blanks, `needles` by bars, their groups by ampersands."""
+    """Builds a phrase from `steps`. `words` are separated by blanks, `needles` by bars, their groups by ampersands."""
     groups = tuple(tuple(group.split("|")) for group in needles.split("&") if group)
     return Phrase(frozenset(words.split()), groups, tuple(map(_pattern, steps)), told, within)

@@ -1,4 +1,4 @@
-"""Words that make somebody else of an assistant, in all languages, and words to whichever model reads them."""
+"""Patterns that give an assistant another role, in all languages, and patterns that address any reading model."""
 
 from __future__ import annotations
 

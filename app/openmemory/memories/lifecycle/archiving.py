@@ -1,4 +1,4 @@
-"""The job that carries out archive policies, and puts away what has expired, some memories at a time."""
+"""The job that applies archive policies and archives expired memories, in batches."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from openmemory.memories.models import IS_ACTIVE, ArchivePolicy, Memory, MemoryC
 log = logging.getLogger(__name__)
 
 LOCK = 0x6F6D6172
-"""Key of the advisory lock of the one replica that archives."""
+"""The key of the advisory lock, which lets only one replica archive at a time."""
 
 BATCH = 500
-"""Memories of one transaction."""
+"""Memories per transaction."""
 
 _PAGE = 1_000
-"""Policies, or users, that are read at once."""
+"""Policies or users per read."""
 
 _ACTIVE_AGAIN = MemoryStatusHistory.new_state == literal_column("'active'::memory_state")
 
 
 class _Due(NamedTuple):
-    """A policy, and whose it is."""
+    """A policy and its user."""
 
     id: UUID
     user_id: UUID
@@ -53,7 +53,7 @@ class _Due(NamedTuple):
 
 
 class _Some(NamedTuple):
-    """What is put away together: the memories and what that binds, what happens to them, and what the log says."""
+    """A group of memories to archive: condition and parameters, the access to log with its detail, and the order."""
 
     where: ColumnElement[bool]
     values: dict[str, Any]
@@ -63,13 +63,13 @@ class _Some(NamedTuple):
 
 
 class Archiving:
-    """Archives what has not changed for as long as a policy says, and what has expired.
+    """Archives memories that have not changed for the period of a policy, and memories that have expired.
 
-    What counts for archiving is the later of `created_at` and `updated_at`; every change of a memory's text, metadata,
-    categories or state sets the latter. So what its user brings back from the archive has its whole time before it
-    again. Being read is no change. Expiry by a policy counts from `created_at`, or from when it last became active, if
-    that is later. Only active memories are put away: those that were paused or deleted have been already. What others
-    are writing at the moment waits for the next run.
+    For archiving, the later of `created_at` and `updated_at` counts. Every change of a memory's text, metadata,
+    categories or state sets `updated_at`, so the period of a restored memory starts again. Reading is not a change. For
+    expiry by a policy, `created_at` counts, or the time when the memory last became active if that is later. Only
+    active memories are archived, not paused or deleted ones. Rows that another transaction has locked wait for the next
+    run.
     """
 
     def __init__(self, database: Database, directory: Directory, delivery: Deliverer) -> None:
@@ -77,15 +77,15 @@ class Archiving:
         self._directory = directory
         self._delivery = delivery
         self.archived = 0
-        """Memories put away by this process since its start."""
+        """Memories archived by this process since its start."""
         self._turn = asyncio.Lock()
 
     async def run(self) -> int:
-        """Put away what is due, unless another replica is at it; returns how many memories were. Runs of this process
-        come one after the other.
+        """Archive what is due, unless another replica is doing so. Returns the number of archived memories. Runs within
+        this process are serialized.
 
         Raises:
-            Unavailable: PostgreSQL does not answer. What was archived stays so.
+            Unavailable: PostgreSQL does not answer. Memories archived so far stay archived.
         """
         async with self._turn:
             before = self.archived
@@ -100,7 +100,7 @@ class Archiving:
             return done
 
     async def _expired(self) -> None:
-        """Archive what has expired by its own `expires_at`."""
+        """Archive memories whose `expires_at` has passed."""
         due_now = exists().where(expired(User.id))
         after = UUID(int=0)
         while True:
@@ -141,7 +141,7 @@ class Archiving:
     async def _all(self, user: str, principal: Principal, some: _Some) -> None:
         try:
             caller = replace(await self._directory.existing(user), principal=principal)
-        except NotFound:  # erased a moment ago
+        except NotFound:  # the user was erased meanwhile
             return
         while True:
             changed = await self._put_away(caller, some)
@@ -153,14 +153,14 @@ class Archiving:
 
     @again
     async def _put_away(self, caller: Caller, some: _Some) -> int:
-        """Put away some of what is due, in one transaction; returns how many."""
+        """Archive one batch in one transaction. Returns its size."""
         async with self._database.transaction() as tx:
             oldest = select(Memory.id).where(some.where).order_by(some.oldest).limit(literal_column(str(BATCH)))
             free = oldest.with_for_update(key_share=True, skip_locked=True, of=Memory)
             ids = list(await tx.scalars(free, some.values))
             if not ids:
                 return 0
-            # Asked again of each row now that it is locked: somebody may have ended the policy.
+            # The condition is checked again on the locked rows, because the policy may have been removed meanwhile.
             changed = await _changed(tx, caller, some, and_(Memory.id == func.any(ids), some.where))
             if changed:
                 await access_log.record(tx, caller, some.access, changed, some.detail)
@@ -168,21 +168,21 @@ class Archiving:
 
 
 async def _changed(tx: Tx, caller: Caller, some: _Some, which: ColumnElement[bool]) -> list[UUID]:
-    if some.access is Access.EXPIRE and some.detail:  # by a policy: they have no end of their own
+    if some.access is Access.EXPIRE and some.detail:  # by a policy: they have no `expires_at` yet
         return await changes.expire(tx, caller, which, some.values)
     return [id_ for id_, _ in await changes.change_state(tx, caller, which, State.ARCHIVED, some.values)]
 
 
 def expired(user_id: Any) -> ColumnElement[bool]:
-    """The active memories of a user whose own time is over."""
+    """The active memories of a user whose `expires_at` has passed."""
     return and_(Memory.user_id == user_id, IS_ACTIVE, Memory.expires_at <= func.now())
 
 
 def due(criteria_type: str, action: str) -> ColumnElement[bool]:
-    """The memories that a policy of this type and action is about now; binds `parameters`.
+    """The memories that are due now under a policy of this type and action. Binds `parameters`.
 
-    The same text for every policy of a sort, so that it is planned once; constants of our own are part of it, so that
-    partial indexes match.
+    All policies of one type and action share the SQL text, so that it is planned once. The states are constants in the
+    SQL, so that partial indexes match.
     """
     since = func.now() - func.make_interval(0, 0, 0, bindparam("policy_days"))
     in_force = exists().where(
@@ -218,7 +218,7 @@ def _criterion(criteria_type: str) -> ColumnElement[bool]:
 
 
 def parameters(policy: Any) -> dict[str, Any]:
-    """What `due` binds."""
+    """The parameters that `due` binds."""
     return {
         "policy_id": policy.id,
         "policy_user_id": policy.user_id,

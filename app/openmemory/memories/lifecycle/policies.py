@@ -1,4 +1,4 @@
-"""Archive policies: a user's rules by which memories that did not change for long are archived, or old ones expire."""
+"""Archive policies: a user's rules that archive memories unchanged for a long time, or expire old ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from openmemory.memories.models import ArchivePolicy, Category, MemoryCategory
 from openmemory.memories.validation import MAX_DAYS
 
 MOST = 200
-"""Policies of one user: each is looked at every hour."""
+"""The maximum number of policies per user. Each is evaluated every hour."""
 
 CriteriaType = Literal["user", "app", "category", "namespace"]
 
@@ -55,12 +55,12 @@ class PolicyCreate(BaseModel):
 
     @property
     def action(self) -> Action:
-        """What happens to the memories."""
+        """The action of the policy."""
         return "archive" if self.days_to_expire is None else "expire"
 
     @property
     def days(self) -> int:
-        """After how many days."""
+        """The number of days after which the action takes place."""
         return self.days_to_archive or self.days_to_expire or 0
 
     @model_validator(mode="after")
@@ -101,25 +101,25 @@ class Policy(BaseModel):
 
 
 class Policies:
-    """Making, listing and removing policies. Only the user may, never an app."""
+    """Creates, lists and removes policies. Only the user may, never an app."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @again
     async def create(self, caller: Caller, new: PolicyCreate) -> Policy:
-        """Make a policy. One that does the same to the same is changed to the new number of days.
+        """Create a policy. An existing policy with the same criterion and action gets the new number of days.
 
         Raises:
-            Forbidden: an app asks.
+            Forbidden: the caller is an app.
             NotFound: the app or the category is not the user's.
             Conflict: the user has too many policies.
         """
         _only_owner(caller)
         caller.may_write()
-        caller.may_read()  # the answer shows the name of what an id stands for
+        caller.may_read()  # the answer shows the name that belongs to an id
         async with self._database.transaction() as tx:
-            # One after the other, or two at once would be one too many.
+            # Serialized, because two concurrent requests could exceed the limit.
             await tx.execute(select(User.id).where(User.id == caller.user_id).with_for_update(key_share=True))
             values = {
                 "user_id": caller.user_id, "criteria_type": new.criteria_type, "action": new.action,
@@ -155,11 +155,11 @@ class Policies:
 
     @again
     async def remove(self, caller: Caller, policy_id: UUID) -> None:
-        """End a policy. What it has archived, or made expire, stays so.
+        """Remove a policy. Memories that it has archived or expired stay so.
 
         Raises:
-            Forbidden: an app asks.
-            NotFound: no such policy of this user.
+            Forbidden: the caller is an app.
+            NotFound: the user has no such policy.
         """
         _only_owner(caller)
         caller.may_write()
@@ -195,7 +195,7 @@ def _days_to(action: Action) -> ColumnElement[int | None]:
 
 
 async def _criterion(tx: Tx, caller: Caller, new: PolicyCreate) -> dict[str, Any]:
-    """The columns that tell what a policy is about."""
+    """The columns that store the criterion of a policy."""
     match new.criteria_type:
         case "user":
             if new.criteria_id not in (None, caller.user_id):
@@ -215,10 +215,10 @@ async def _criterion(tx: Tx, caller: Caller, new: PolicyCreate) -> dict[str, Any
 
 
 async def _category(tx: Tx, caller: Caller, new: PolicyCreate) -> UUID | None:
-    """A category by its id or name, if the user files under it or has a policy about it.
+    """A category by its id or name, if the user has memories in it or a policy about it.
 
-    Categories are shared by name: that there is one tells what others file, and one that only a policy names would
-    stand there for everybody, whatever it is called.
+    Categories are shared by name. The existence of a category would reveal what other users store, and a category that
+    only a policy names would be visible to everybody.
     """
     which = Category.id == new.criteria_id if new.criteria_id is not None else Category.name == new.criteria_name
     filed = exists().where(MemoryCategory.category_id == Category.id, MemoryCategory.user_id == caller.user_id)

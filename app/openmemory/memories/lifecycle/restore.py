@@ -1,4 +1,4 @@
-"""Archive policies that come in from an archive: which of them become the user's."""
+"""Imports archive policies from an archive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openmemory.memories.lifecycle.policies import MOST
 COLUMNS = """
     place integer, id uuid, criteria_type text, criterion uuid, criteria_name text, action text, days integer,
     created_at timestamptz"""
-"""What an archive says of them, in the order in which it is copied."""
+"""The columns of the incoming policies, in copy order."""
 
 _TO_FIND = text("ALTER TABLE incoming_policies ADD target uuid, ADD problem text, ADD known boolean DEFAULT false")
 _FIND = text(
@@ -31,7 +31,8 @@ _FIND = text(
     WHERE found.id = p.id
     """
 )
-# One policy about one thing is there once: the user's own stays, and of two of the archive the first comes in.
+# There is at most one policy per criterion and action. The user's existing policy stays; of two in the archive the
+# first is imported.
 _KNOWN = text(
     """
     UPDATE incoming_policies AS p SET known = true
@@ -67,9 +68,10 @@ _ADD = text(
 
 
 async def take(tx: Tx, caller: Caller) -> int:
-    """Make the policies that are not there yet; returns how many.
+    """Create the policies that do not exist yet. Returns their number.
 
-    Apps and categories must have been found before, and the user be held, as by all who make policies.
+    The apps and categories must be resolved before, and the user row locked, as in every transaction that creates
+    policies.
     """
     mine = {"user": caller.user_id}
     await tx.execute(_TO_FIND)

@@ -1,4 +1,4 @@
-"""Which changes of state are allowed: the only table of them."""
+"""The allowed state transitions. No other module defines them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ ALLOWED: dict[State, frozenset[State]] = {
     State.ARCHIVED: frozenset({State.ACTIVE, State.PAUSED, State.DELETED}),
     State.DELETED: frozenset({State.ACTIVE}),
 }
-"""From a state to the states that may follow it. A deleted memory is restored before anything else is done with it."""
+"""Maps a state to the states that may follow it. A deleted memory must be restored before any other change."""
 
 
 def sources(target: State) -> tuple[State, ...]:
-    """The states from which `target` may be reached."""
+    """The states from which a memory may become `target`."""
     return tuple(state for state, targets in ALLOWED.items() if target in targets)
 
 
 def refuse(current: State, target: State) -> Conflict:
-    """The error for a change that the table does not allow."""
+    """The error for a transition that is not allowed."""
     valid = ", ".join(sorted(ALLOWED[current])) or "none"
     return Conflict(
         f"A memory that is {current} cannot become {target}.",

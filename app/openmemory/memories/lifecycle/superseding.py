@@ -1,4 +1,4 @@
-"""One memory takes the place of another that was true before."""
+"""Replaces a memory that is no longer true with a newer one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from openmemory.memories.models import Memory, State
 
 
 async def supersede(tx: Tx, caller: Caller, old: UUID, new: UUID, *, since: datetime | None = None) -> None:
-    """Say that `old` holds until `since` (None: now), and that `new` follows it.
+    """Record that `old` is valid until `since` (None: now), and that `new` replaces it.
 
-    What is over is archived: no search, no list of what holds and no index has it, its text may be said again, its user
-    finds it in the archive, and its history tells what became of it. What holds until a time to come stays until then.
-    The caller of this has locked both rows, and knows that they may be changed.
+    A memory that is no longer valid is archived. Searches, lists of valid memories and the index no longer contain it,
+    its text may be stored again, the user finds it in the archive, and its history shows what happened. A memory that
+    stays valid until a future time is kept until then. The calling function must have locked both rows and checked that
+    they may be changed.
     """
     until = func.now() if since is None else since
     await tx.execute(update(Memory).where(Memory.id == old).values(valid_until=until, superseded_by=new))

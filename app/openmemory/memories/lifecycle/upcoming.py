@@ -1,4 +1,4 @@
-"""What will expire or be archived by itself: a user's warning, before it is done."""
+"""Lists the memories that will expire or be archived automatically, so that a user can act before."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class UpcomingItem(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class UpcomingQuery:
-    """Of how many days to tell, and which page."""
+    """The number of days to look ahead, and the page."""
 
     within_days: int = 7
     page: int = 1
@@ -77,18 +77,18 @@ class UpcomingPage(BaseModel):
 
 
 class Upcoming:
-    """Tells a user what will be put away by itself. Only the user may ask, never an app."""
+    """Lists upcoming expiries and archivings. Only the user may read them, never an app."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @again
     async def list(self, caller: Caller, query: UpcomingQuery) -> UpcomingPage:
-        """The memories that will expire or be archived within some days, each once, with what comes first.
+        """The memories that will expire or be archived within some days, each once with its earliest action.
 
         Raises:
-            Forbidden: an app asks.
-            Invalid: the days, the page or its size cannot be used.
+            Forbidden: the caller is an app.
+            Invalid: the days, the page or its size is invalid.
         """
         caller.must_be_owner("see what archive policies will do")
         caller.may_read()
@@ -107,10 +107,10 @@ class Upcoming:
 
 
 def statement(caller: Caller) -> Select[Any]:
-    """A page of what is coming, each row with the total; a row without a memory if the page is empty.
+    """A page of upcoming actions. Each row has the total; an empty page is one row without a memory.
 
-    Binds `within`, `skipped`, `size` and the caller's parameters. One scan for each sort of criterion, from an index
-    and no further than the soonest policy of that sort reaches, whatever the number of policies.
+    Binds `within`, `skipped`, `size` and the caller's parameters. For each action and criteria type there is one index
+    scan, bounded by the policy that takes effect first, for any number of policies.
     """
     horizon = func.now() + _days(bindparam("within"))
     policies = (
@@ -152,7 +152,7 @@ def _told(first: CTE, shown: Subquery) -> Select[Any]:
 
 
 def _by_policies(policies: CTE, visible: ColumnElement[bool], action: str, sort: str) -> Select[Any]:
-    """What policies of one action and sort of criterion do, and when."""
+    """The memories that policies of one action and criteria type affect, and when."""
     p = policies.alias(f"{action}_{sort}")
     of_sort = policies.alias(f"any_{action}_{sort}")
     soonest = (

@@ -1,6 +1,6 @@
-"""What a list is asked for: what the text of its statements depends on, and what these bind.
+"""The criteria of a list, split into what determines the SQL text and what is bound as parameters.
 
-So one text serves all callers of a sort and all values of a filter, and is made once.
+One compiled statement serves all callers of the same kind and all values of a filter.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from openmemory.memories.models import Category, Memory, MemoryCategory, State
 from openmemory.memories.schemas import MemoryQuery
 
 OWN_FILINGS = MemoryCategory.user_id == bindparam("caller_user_id", type_=Uuid)
-"""What the caller's user has filed. Execute with `caller.parameters`."""
+"""The category assignments of the caller's user. Execute with `caller.parameters`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the statements of a list are made of. `filters` are names of `FILTERS`."""
+    """The criteria that determine the SQL text of a list. `filters` are names of `FILTERS`."""
 
     owner: bool
     default: Default
     everywhere: bool
-    """Whether no namespace is kept from the caller."""
+    """True if the caller may see all namespaces."""
     states: tuple[State, ...]
     filters: frozenset[str] = frozenset()
     sort: str = "created_at"
@@ -36,7 +36,7 @@ class Asked:
 
     @classmethod
     def of(cls, caller: Caller, query: MemoryQuery) -> Asked:
-        """By a caller, for a query."""
+        """Builds the criteria from a caller and a query."""
         states = tuple(state for state in State if state in query.states)
         filters = frozenset(name for name, value in _values(query).items() if value)
         everywhere = caller.principal.namespaces is None
@@ -44,47 +44,47 @@ class Asked:
 
     @property
     def caller(self) -> Caller:
-        """Somebody of the caller's sort."""
+        """A generic caller with the same rights, for building statements."""
         return Caller.anyone(owner=self.owner, default=self.default, everywhere=self.everywhere)
 
     @property
     def reads_most(self) -> bool:
-        """Whether little is hidden from the caller."""
+        """True if little is hidden from the caller."""
         return reads_most(self.caller, self.states)
 
     @property
     def only_filed(self) -> bool:
-        """Whether only categories are asked for, of somebody from whom little is hidden."""
+        """True if the only filter is on category ids and little is hidden from the caller."""
         return self.reads_most and bool(self.filters) and self.filters <= {"category_id", "category_ids"}
 
     @property
     def readable(self) -> ColumnElement[bool]:
-        """What the caller may read in the states that are asked for."""
+        """The memories in the requested states that the caller may read."""
         return readable_by(self.caller, Memory, states=self.states)
 
     def matching(self, *, text: bool = True) -> ColumnElement[bool]:
-        """The memories that are meant and that the caller may read; without `text`, whatever they say."""
+        """The matching memories that the caller may read. With `text=False` the text filter is ignored."""
         names = (name for name in FILTERS if name in self.filters and (text or name != "text"))
         return and_(self.readable, *(FILTERS[name]() for name in names))
 
 
 def parameters(caller: Caller, query: MemoryQuery) -> dict[str, Any]:
-    """What the statements bind for a caller and a query."""
+    """The parameters of the statements for a caller and a query."""
     return caller.parameters | {f"asked_{name}": value for name, value in _values(query).items()}
 
 
 def like_pattern(part: str) -> str:
-    """What a text is LIKE that holds a part, whatever characters this has."""
+    """The LIKE pattern for texts that contain `part`. Escapes special characters."""
     return "%" + re.sub(r"([%_\\])", r"\\\1", part) + "%"
 
 
 def holds() -> ColumnElement[bool]:
-    """Whether a text holds the part that is asked for, in any case."""
+    """Matches texts that contain the search text, ignoring case."""
     return Memory.content.ilike(_bound("text", Text()))
 
 
 def filed(*, one: bool) -> ColumnElement[bool]:
-    """The filings under the categories that are asked for; of a single one the planner knows that none comes twice."""
+    """The assignments to the requested categories. With a single one, the planner knows that no memory comes twice."""
     category: Any = MemoryCategory.category_id
     wanted = category == _bound("category_id", Uuid()) if one else category == _any("category_ids", Uuid())
     return and_(OWN_FILINGS, wanted)
@@ -139,4 +139,4 @@ FILTERS: dict[str, Callable[[], ColumnElement[bool]]] = {
     "category_ids": lambda: _filed(one=False),
     "categories": _filed_under_names,
 }
-"""What narrows a list, by the name of what its condition binds."""
+"""The filters of a list, by the name of the parameter that the condition binds."""

@@ -1,8 +1,8 @@
-"""Pages of lists: which memories are on one, how many there are in all, and the log of who saw them.
+"""Pages of lists: the memories of a page, the total number, and the log of the reads.
 
-What does not wait for each other is asked on two connections at once: how many there are while the page is found, read
-and logged, and one half of a user's texts while the other is looked through. A page in the second half of a list is
-read from its end. Nothing holds a connection while it waits for another.
+Independent queries run on two connections at once: the total is counted while the page is found, read and logged, and
+the two halves of a user's texts are scanned in parallel. A page in the second half of a list is read from the end. No
+task holds a connection while it waits for another.
 """
 
 from __future__ import annotations
@@ -31,48 +31,49 @@ from openmemory.memories.listing.statements import SORTABLE, Part
 from openmemory.memories.schemas import MemoryQuery, MemoryRecord
 
 FEW = 2_000
-"""So many hits of a text are sorted as they are; of more, most of the memories near the page are hits themselves."""
+"""Up to this number, all hits of a text search are fetched and sorted. With more hits, the page is found by scanning in
+list order, because most memories near the page are hits."""
 
 SAMPLE = 400
-"""So many of the newest memories tell how common a text is."""
+"""The number of newest memories that are sampled to estimate how common a text is."""
 
 COMMON = 0.1
-"""A share of memories that hold a text: of so many, a page is found by leafing through them all."""
+"""If at least this share of the sample contains the text, a page is found by scanning in list order."""
 
 FEW_FILED = 10_000
-"""So many texts are read one after the other in the time that looking through all of 100,000 takes."""
+"""The number of texts that can be read one by one in the time that a scan of all of 100,000 takes."""
 
 NEAR = 1_000
-"""Up to here a page is read from the beginning, however many there are in all, while these are counted."""
+"""Up to this offset a page is read from the start while the total is counted, whatever the total is."""
 
 
 class Slice(NamedTuple):
-    """Which of the matches, in their order; `backwards`: counted, and read, from the end."""
+    """A range of the matches in their order. `backwards`: counted and read from the end."""
 
     offset: int
     limit: int
     backwards: bool = False
 
     def of(self, total: int) -> Slice:
-        """The same of so many, from the nearer end."""
+        """The same range of `total` matches, counted from the nearer end."""
         if self.offset <= total // 2:
             return self
         limit = max(0, min(self.limit, total - self.offset))
         return Slice(total - self.offset - limit, limit, backwards=True)
 
     def within(self, before: int, size: int) -> Slice:
-        """What of it lies in a group of so many after so many others; nothing does if its limit is below one."""
+        """The part of the range in a group of `size` matches after `before` others. Empty if its limit is below one."""
         skip = max(0, self.offset - before)
         return Slice(skip, min(size - skip, self.offset + self.limit - before - skip))
 
     @property
     def binds(self) -> dict[str, int]:
-        """What statements bind of it."""
+        """The parameters that the statements bind."""
         return {"offset": self.offset, "limit": self.limit, "enough": self.offset + self.limit}
 
 
 class Look(NamedTuple):
-    """Who looks, and what the log calls it. `hashes`: it notes those of the texts besides."""
+    """The caller of a read, and how the log records it. `hashes`: also log the hashes of the texts."""
 
     caller: Caller
     access: Access = Access.LIST
@@ -80,20 +81,20 @@ class Look(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A page of memories, and how many there are in all."""
+    """A page of memories, and the total number."""
 
     records: list[MemoryRecord]
     total: int
 
 
 async def page(database: Database, look: Look, query: MemoryQuery, wanted: Slice) -> Found:
-    """Some of the memories that match and that the caller may read, logged, and how many match in all.
+    """A range of the matching memories that the caller may read, and the total number. Logs the read.
 
-    Equal keys are ordered by their ids, and by their age, newest first, within an app.
+    Equal sort keys are ordered by id. Within an app the newest memories come first.
 
     Raises:
-        Invalid: `sort` names no column that can be sorted by.
-        Unavailable: Postgres does not answer.
+        Invalid: `sort` names no sortable column.
+        Unavailable: PostgreSQL does not answer.
     """
     if query.sort not in SORTABLE:
         raise Invalid("sort_column", f"must be one of {', '.join(SORTABLE)}", hint="Invalid sort column")
@@ -112,13 +113,13 @@ async def page(database: Database, look: Look, query: MemoryQuery, wanted: Slice
 
 
 async def total(database: Database, caller: Caller, query: MemoryQuery) -> int:
-    """How many memories match that the caller may read; without regard to a text."""
+    """The number of matching memories that the caller may read. Ignores the text filter."""
     return await _Pages(database, Look(caller), query).total()
 
 
 @again
 async def shown(database: Database, look: Look, query: MemoryQuery, ids: list[UUID]) -> list[MemoryRecord]:
-    """The memories of these ids in their order, as far as they still match whatever they say; and the log of it."""
+    """The memories with these ids, in order, if they still match all filters except the text. Logs the read."""
     statement = list_sql.shown(Asked.of(look.caller, query), hashes=look.hashes)
     binds = parameters(look.caller, query) | audit_log.parameters(look.caller, Event(f"memory.{look.access.value}"))
     logged = access_log.parameters(look.caller, look.access)
@@ -137,12 +138,12 @@ class _Pages:
         self._binds = parameters(look.caller, query)
 
     async def total(self) -> int:
-        """How many match."""
+        """The number of matches."""
         halves = list(Half) if self._asked.only_filed else [None]
         return sum(await asyncio.gather(*(self._number(list_sql.total(self._asked, half)) for half in halves)))
 
     async def leafed(self, wanted: Slice, middle: str | None = None) -> Found:
-        """A page that is found by leafing through all that match, while these are counted."""
+        """A page that is found by scanning the matches in order while they are counted."""
         counting = self.total() if middle is None else self._count(middle)
         if wanted.offset <= NEAR:
             records, total = await asyncio.gather(self._read(wanted), counting)
@@ -150,7 +151,7 @@ class _Pages:
         return await self._of_so_many(wanted, await counting)
 
     async def holding(self, wanted: Slice) -> Found:
-        """A page of those that hold a text."""
+        """A page of the memories that contain a text."""
         [(held, middle)] = await self._rows(list_sql.sample(self._asked), sample=SAMPLE)
         middle = middle or ""
         by_app = self._query.sort == "app_name"
@@ -164,7 +165,7 @@ class _Pages:
         return Found(await self._shown(ids), total)
 
     async def by_app(self, wanted: Slice, middle: str | None) -> Found:
-        """A page in the order of the apps' names. `middle`: of those that hold a text."""
+        """A page in the order of the app names. `middle` is set if the memories must contain a text."""
         parts: Iterable[Part | Half | None] = [None] if middle is None else Part
         if self._asked.only_filed:
             parts = Half
@@ -180,7 +181,7 @@ class _Pages:
             if part.limit > 0:
                 some[app_id] = part
             before += sizes[app_id]
-        if len(some) == 1:  # as most often, and then from the nearer end
+        if len(some) == 1:  # the most common case: read from the nearer end
             some = {app_id: part.of(sizes[app_id]) for app_id, part in some.items()}
         return Found(await self._shown(await self._of_apps(some) if some else []), before)
 
@@ -192,8 +193,8 @@ class _Pages:
         return ids[::-1] if backwards else ids
 
     async def _hits(self, middle: str) -> tuple[int, list[UUID] | None]:
-        """How many memories hold the text, and the ids of all of them, unless there are more than a few."""
-        if re.search(r"\w{3}", self._query.text or ""):  # three letters in a row are looked up
+        """The number of memories that contain the text, and all their ids unless there are more than `FEW`."""
+        if re.search(r"\w{3}", self._query.text or ""):  # the trigram index needs three letters in a row
             statements = [list_sql.hits(self._asked, None)]
         elif await self._few_are_filed():
             statements = [list_sql.hits(self._asked, None, filed_first=True)]
@@ -205,13 +206,13 @@ class _Pages:
         return total, [id_ for _, ids in rows for id_ in ids or ()] if total <= FEW else None
 
     async def _few_are_filed(self) -> bool:
-        """Whether categories are asked for under which so little is filed that it is looked at first."""
+        """Returns True if the category filter matches so few memories that they should be read first."""
         if not self._asked.filters & {"category_id", "category_ids"}:
             return False
         return await self._number(list_sql.filings(self._asked, FEW_FILED)) <= FEW_FILED
 
     async def _count(self, middle: str) -> int:
-        """How many hold a text that many hold."""
+        """The number of memories that contain a common text."""
         counted = (self._number(list_sql.counted(self._asked, part), middle=middle) for part in Part)
         return sum(await asyncio.gather(*counted))
 

@@ -1,4 +1,4 @@
-"""Memories in the order of how often something is true of them: related ones, and what an app accessed."""
+"""Memories ordered by a count: related memories by shared categories, and the memories an app accessed most often."""
 
 from __future__ import annotations
 
@@ -44,25 +44,25 @@ _NEWEST_FIRST = statements.in_order("created_at", descending=True)
 
 
 class Of(StrEnum):
-    """What is counted of each memory: rows of one table. The statements bind `source`, or `sources`."""
+    """The rows that are counted for each memory. The statements bind `source` or `sources`."""
 
     CATEGORY = "category"
-    """Its filings under the category `source`, of which there is at most one."""
+    """Its assignments to the category `source`, of which there is at most one."""
     CATEGORIES = "categories"
-    """Its filings under the categories `sources`."""
+    """Its assignments to the categories `sources`."""
     ACCESSES = "accesses"
-    """Accesses of the app `source` to it."""
+    """Its accesses by the app `source`."""
 
 
 class _Rows(NamedTuple):
-    """Rows that tell of a memory, and which of them count."""
+    """The memory id column of a table, and the condition for the rows that count."""
 
     memory_id: Any
     which: ColumnElement[bool]
 
 
 class _Level(NamedTuple):
-    """How many memories something is true of so many times, and their ids, 16 bytes each, if they are few."""
+    """The number of memories with the same count, and their ids, 16 bytes each, if they are few."""
 
     times: int
     size: int
@@ -70,7 +70,7 @@ class _Level(NamedTuple):
 
 
 class _Counted(NamedTuple):
-    """What is counted of which source, in which states, with what this binds."""
+    """The rows to count, the criteria of the memories, and the bound parameters."""
 
     of: Of
     asked: Asked
@@ -79,11 +79,11 @@ class _Counted(NamedTuple):
 
 
 async def related(database: Database, caller: Caller, memory_id: UUID, wanted: Slice) -> Found | None:
-    """Some of the memories that share categories with one, and how many there are in all; None if the caller may not
-    read that one.
+    """A range of the memories that share categories with one memory, and their total number. None if the caller may not
+    read that memory.
 
-    Those that share most come first, of these the newest. Of a user themself whatever is not deleted, an app's are
-    active.
+    The memories with most shared categories come first, then the newest. The user themself sees all memories that are
+    not deleted, an app only active ones.
     """
     states = repository.KEPT_STATES if caller.owner else (State.ACTIVE,)
     query = MemoryQuery(states=states)
@@ -104,9 +104,9 @@ async def related(database: Database, caller: Caller, memory_id: UUID, wanted: S
 async def accessed(
     database: Database, caller: Caller, app_id: UUID, wanted: Slice
 ) -> tuple[list[tuple[MemoryRecord, int]], int]:
-    """Some of the memories that an app accessed with the number of times, and how many there are in all.
+    """A range of the memories that an app accessed, each with its number of accesses, and their total number.
 
-    Those accessed most often come first, of these the newest.
+    The most accessed memories come first, then the newest.
     """
     query = MemoryQuery(states=repository.ALL_STATES)
     counted = _Counted(Of.ACCESSES, Asked.of(caller, query), query, {"source": app_id})
@@ -141,7 +141,7 @@ async def _page(
 
 
 def _together(halves: Sequence[Sequence[Any]]) -> list[_Level]:
-    """The levels of both halves, most times first."""
+    """Merges the levels of both id partitions, highest count first."""
     levels: dict[int, _Level] = {}
     for level in itertools.starmap(_Level, itertools.chain(*halves)):
         same = levels.get(level.times, _Level(level.times, 0, b""))
@@ -164,7 +164,7 @@ def _rows(of: Of) -> _Rows:
 
 
 def _per_memory(of: Of, half: Half) -> Select[Any]:
-    """How many there are of each memory of a half of all ids."""
+    """The count of each memory in one id partition."""
     memory_id, which = _rows(of)
     once = of is Of.CATEGORY
     times = literal_column("1::bigint") if once else func.count()
@@ -174,7 +174,7 @@ def _per_memory(of: Of, half: Half) -> Select[Any]:
 
 @lru_cache(maxsize=16)
 def _own_categories(owner: bool, default: Any) -> Prepared:
-    """The categories of a memory that the caller may read, in any state if it is their own."""
+    """The categories of a memory that the caller may read. The user themself may read it in any state."""
     states = repository.ALL_STATES if owner else (State.ACTIVE,)
     categories = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == Memory.id).correlate(Memory)
     query = select(func.array(categories.scalar_subquery(), type_=ARRAY(Uuid))).where(
@@ -186,10 +186,10 @@ def _own_categories(owner: bool, default: Any) -> Prepared:
 
 @lru_cache(maxsize=64)
 def _levels(of: Of, asked: Asked, half: Half) -> Prepared:
-    """How many memories of a half of all ids there are of each number of times, and of at most `few` their ids.
+    """The number of memories for each count in one id partition, with their ids if there are at most `few`.
 
-    What may not be read is usually little, so it is that which is looked up and left out. A large level has no ids
-    here: a page of it is met soon by looking at one memory after the other.
+    Usually few memories are hidden, so the hidden ones are looked up and excluded. A large level has no ids here: a
+    scan in list order finds a page of it quickly.
     """
     hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), half.of(Memory.id))
     each = _per_memory(of, half).subquery("each")
@@ -201,7 +201,7 @@ def _levels(of: Of, asked: Asked, half: Half) -> Prepared:
 
 @lru_cache(maxsize=64)
 def _newest(of: Of, asked: Asked, *, backwards: bool) -> Prepared:
-    """The ids of some memories of a level, newest first, or oldest first. Binds `times`, `offset` and `limit`."""
+    """The ids of a range of one level, newest or oldest first. Binds `times`, `offset` and `limit`."""
     memory_id, which = _rows(of)
     of_one = select(func.count()).where(memory_id == Memory.id, which).correlate(Memory).scalar_subquery()
     level = and_(asked.readable, of_one == bindparam("times", type_=BigInteger))

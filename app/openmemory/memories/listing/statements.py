@@ -1,6 +1,6 @@
-"""The statements of lists: made once for what is asked, and asked of indexes that hold all they look at.
+"""The compiled statements of lists. Each is built once per set of criteria and uses covering indexes.
 
-No row of the table is read but those of a page, and those of long texts where a part of the text is looked for.
+Table rows are read only for the memories of a page, and for long texts in a text search.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ SORTABLE: dict[str, Any] = {
     "kind": Memory.kind, "importance": Memory.importance, "archived_at": Memory.archived_at,
     "deleted_at": Memory.deleted_at, "id": Memory.id, "app_id": Memory.app_id, "expires_at": Memory.expires_at,
 }  # fmt: skip
-"""Names by which lists may be sorted."""
+"""Sortable columns, by the name that requests use."""
 
 _IS_SHORT = func.octet_length(Memory.content) <= literal_column(str(SHORT))
 _IS_LONG = func.octet_length(Memory.content) > literal_column(str(SHORT))
 _IS_DELETED = Memory.state == literal_column("'deleted'::memory_state")
-# As the indexes of parts have it in their conditions.
+# Exactly the conditions of the partial trigram indexes.
 _INDEXED: tuple[tuple[ColumnElement[bool], set[State]], ...] = (
     (IS_ACTIVE, {State.ACTIVE}),
     (literal_column("memories.state IN ('paused', 'archived')"), {State.PAUSED, State.ARCHIVED}),
@@ -60,17 +60,17 @@ _kept = lru_cache(maxsize=512)
 
 
 class Part(StrEnum):
-    """Which of a user's texts a statement looks through: two that look through half of them each take half as long."""
+    """The half of a user's texts that a statement scans. Two parallel scans of one half each take half the time."""
 
     LOWER = "~<~"
-    """Those whose bytes come before those of the text `middle`."""
+    """The texts that sort before the text `middle` by bytes."""
     UPPER = "~>=~"
-    """The others."""
+    """The other texts."""
 
 
 @_kept
 def total(asked: Asked, half: Half | None) -> Prepared:
-    """How many match; not for a text. Of a half of all ids if `asked.only_filed`."""
+    """The number of matches, without a text filter. In one id partition if `asked.only_filed`."""
     if half is not None:
         return Prepared(select(func.count()).select_from(_filed(asked, half)), plain=True)
     quick = _quick_total(asked)
@@ -79,7 +79,7 @@ def total(asked: Asked, half: Half | None) -> Prepared:
 
 @_kept
 def ids(asked: Asked, *, backwards: bool) -> Prepared:
-    """The ids of some that match, in their order or against it. Binds `offset`, `limit` and their sum `enough`."""
+    """The ids of a range of the matches, in list order or reversed. Binds `offset`, `limit` and their sum `enough`."""
     if asked.sort in ("memory", "content"):
         return Prepared(_by_text(asked, backwards), plain=True)
     query = _matches(asked, Memory.id).order_by(*_sorted(asked.sort, asked.descending, backwards=backwards))
@@ -88,7 +88,7 @@ def ids(asked: Asked, *, backwards: bool) -> Prepared:
 
 @_kept
 def sample(asked: Asked) -> Prepared:
-    """Of the newest `sample` memories how many hold the text, and the text in the middle of theirs."""
+    """The number of the newest `sample` memories that contain the text, and the median of all sampled texts."""
     newest = (
         select(Memory.folded, Memory.content)
         .where(asked.readable)
@@ -103,23 +103,23 @@ def sample(asked: Asked) -> Prepared:
 
 @_kept
 def counted(asked: Asked, part: Part) -> Prepared:
-    """How many of a part of all texts match."""
+    """The number of matches in one half of the texts."""
     return Prepared(select(func.count()).select_from(_looked_through(asked, part, _ONE.label("one"))), plain=True)
 
 
 @_kept
 def filings(asked: Asked, most: int) -> Prepared:
-    """How many there are under the categories that are asked for; of more than `most`, one more."""
+    """The number of assignments to the requested categories. Stops counting at `most` + 1."""
     query = select(_ONE).where(filed(one="category_id" in asked.filters)).limit(literal_column(str(most + 1)))
     return Prepared(select(func.count()).select_from(query.subquery()), plain=True)
 
 
 @_kept
 def hits(asked: Asked, part: Part | None, *, filed_first: bool = False) -> Prepared:
-    """How many match, and the ids of all if these are at most `few`.
+    """The number of matches, and all their ids if there are at most `few`.
 
-    None for `part`: three letters in a row are looked up in indexes of what is not deleted; if little is `filed_first`,
-    that is read. Else every text of a part is looked through.
+    With `part=None` and `filed_first`, the memories of the categories are read one by one. With `part=None` alone,
+    trigram indexes of the memories that are not deleted are used. With a `part`, every text of that half is scanned.
     """
     if filed_first:
         found = _matches(asked, Memory.id).subquery("found")
@@ -138,7 +138,7 @@ def hits(asked: Asked, part: Part | None, *, filed_first: bool = False) -> Prepa
 
 @_kept
 def in_order(sort: str, *, descending: bool) -> Prepared:
-    """Some of the `ids` in their order. Binds `offset` and `limit`."""
+    """A range of `ids`, sorted. Binds `offset` and `limit`."""
     query = select(Memory.id).where(Memory.id == func.any(_IDS))
     if sort == "app_name":
         query = query.join(App, App.id == Memory.app_id)
@@ -148,9 +148,9 @@ def in_order(sort: str, *, descending: bool) -> Prepared:
 
 @_kept
 def sizes(asked: Asked, part: Part | Half | None) -> Prepared:
-    """The apps that have something that matches, and how much; of a part of all texts, or of all without a text.
+    """The number of matches per app: in one half of the texts, or in all memories without a text filter.
 
-    Of a half of all ids if `asked.only_filed`.
+    In one id partition if `asked.only_filed`.
     """
     if isinstance(part, Part):
         found = _looked_through(asked, part, Memory.app_id)
@@ -163,15 +163,15 @@ def sizes(asked: Asked, part: Part | Half | None) -> Prepared:
 
 @_kept
 def apps_in_order(*, descending: bool) -> Prepared:
-    """The apps `ids` in the order of their names."""
+    """The apps `ids`, sorted by name."""
     name = App.name.desc() if descending else App.name.asc()
     return Prepared(select(App.id).where(App.id == func.any(_IDS)).order_by(name), plain=True)
 
 
 @_kept
 def of_apps(asked: Asked, *, backwards: bool) -> Prepared:
-    """The ids of so many of each app after so many others, newest first; oldest first and counted from there if it is
-    read `backwards`, which is for one app. Binds the arrays `apps`, `skips`, `takes`."""
+    """For each app, the ids of `takes` matches after `skips` others, newest first. With `backwards`, which is for one
+    app only, they are counted and sorted from the oldest. Binds the arrays `apps`, `skips`, `takes`."""
     part = (
         func.unnest(
             bindparam("apps", type_=ARRAY(Uuid)),
@@ -195,9 +195,9 @@ def of_apps(asked: Asked, *, backwards: bool) -> Prepared:
 
 @_kept
 def shown(asked: Asked, *, hashes: bool) -> Prepared:
-    """The memories `ids` whole, in their order, as far as they still match; and the log of it, in one statement.
+    """The complete memories `ids`, in order, if they still match. Logs the read in the same statement.
 
-    `hashes`: of each access the log notes that of the text.
+    `hashes`: the log also records the hash of each text.
     """
     place = func.unnest(_IDS).table_valued("id", with_ordinality="place", name="wanted").render_derived()
     readable = (
@@ -219,11 +219,11 @@ def shown(asked: Asked, *, hashes: bool) -> Prepared:
 CATEGORIES_NAMED = Prepared(
     select(Category.id).where(Category.name == func.any(bindparam("names", type_=ARRAY(Text)))), plain=True
 )
-"""The categories of these `names`."""
+"""The ids of the categories with these `names`."""
 
 
 def _by_text(asked: Asked, backwards: bool) -> Select[Any]:
-    """The ids in the order of the texts: those of short and of long ones merged."""
+    """The ids sorted by text. Short and long texts are read from their own index and merged."""
     down = asked.descending is not backwards
     tie = Memory.id.desc() if down else Memory.id.asc()
     parts = []
@@ -237,13 +237,13 @@ def _by_text(asked: Asked, backwards: bool) -> Select[Any]:
 
 
 def _matches(asked: Asked, *columns: Any) -> Select[Any]:
-    """Columns of all that match, where texts are looked at one after the other."""
+    """Columns of all matches. A text filter is checked on each row, without the trigram index."""
     query = select(*columns).select_from(Memory).where(asked.matching(text=False))
     return query.where(_contains(Memory.folded)) if "text" in asked.filters else query
 
 
 def _looked_through(asked: Asked, part: Part, of: Any) -> Any:
-    """One column of all of a part that match, from the index that holds the texts."""
+    """One column of all matches in one half of the texts, from the index that stores the texts."""
     short = literal_column("memories.content").bool_op(part.value)(bindparam("middle", type_=Text))
     beginning = func.left(bindparam("middle", type_=Text), literal_column(str(BEGINNING)))
     long = literal_column(_BEGINNING).bool_op(part.value)(beginning)
@@ -252,7 +252,7 @@ def _looked_through(asked: Asked, part: Part, of: Any) -> Any:
 
 
 def _filed(asked: Asked, half: Half) -> Any:
-    """Id and app of what is filed under the categories, and not hidden: a memory of several comes once."""
+    """Id and app of the visible memories in the categories. A memory in several categories comes once."""
     one = "category_id" in asked.filters
     hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), half.of(Memory.id))
     columns = MemoryCategory.memory_id, MemoryCategory.app_id
@@ -262,9 +262,9 @@ def _filed(asked: Asked, half: Half) -> Any:
 
 
 def _quick_total(asked: Asked) -> Select[Any] | None:
-    """How many match, by small indexes: of what may not be read, or not as it is, there is little.
+    """The number of matches, computed from small indexes of the few memories that are inactive or may be hidden.
 
-    None if anything is asked for besides states, or if there may be much that is hidden.
+    None if there are filters besides states, or if many memories may be hidden.
     """
     if asked.filters or not asked.reads_most:
         return None
@@ -277,7 +277,7 @@ def _quick_total(asked: Asked) -> Select[Any] | None:
 
 
 def _by_age(rows: Any, backwards: bool) -> tuple[Any, ...]:
-    """Newest first; oldest first if read backwards."""
+    """Sorts newest first, or oldest first if read backwards."""
     columns = rows.created_at, rows.id
     return tuple(column.asc() if backwards else column.desc() for column in columns)
 
@@ -297,11 +297,11 @@ def _sorted(sort: str, descending: bool, *, backwards: bool) -> list[Any]:
 
 
 def _bytewise(expression: str, down: bool) -> ColumnElement[Any]:
-    """Texts in the order of their bytes, as OpenMemory's SQLite sorted them, whatever the language of the database."""
+    """Sorts texts by bytes, like OpenMemory's SQLite, independent of the collation of the database."""
     return literal_column(f"{expression} USING {'~>~' if down else '~<~'}")
 
 
 def _contains(folded: Any) -> ColumnElement[bool]:
-    """Whether a text holds the part asked for, in any case: as many are looked through, one after the other."""
+    """Matches texts that contain the search text, ignoring case. Suited to a scan of many texts."""
     matches: ColumnElement[bool] = folded.like(func.lower(bindparam("asked_text", type_=Text)))
     return matches

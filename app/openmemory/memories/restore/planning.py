@@ -1,7 +1,8 @@
-"""Planning what an archive changes: for each of its memories which row it becomes, and what is already as it says.
+"""Plans the import of an archive: the target row of each memory, and whether that row is already up to date.
 
-`restored` is the plan: for each memory of the archive the row (`target`), and whether that one is added, replaced or
-left as it is (`fate`). `restoring` writes it. Each step is one statement whatever the number of memories.
+The temporary table `restored` is the plan. For each memory of the archive it holds the target row (`target`) and
+whether that row is added, replaced or left unchanged (`fate`). `writing` executes the plan. Each step is one statement
+for any number of memories.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _PLAN = (
 
 _MATCH_CATEGORIES = text("UPDATE incoming_categories AS i SET target = c.id FROM categories AS c WHERE c.name = i.name")
 
-# One that is another user's gets another id, the same at every import; that one may be another's too, or stand in the
-# archive beside it, which is then made of the exports of both users. A third user's import may have taken both.
+# A memory whose id belongs to another user gets a derived id, which is the same at every import. The derived id may
+# also belong to another user, or be in the archive itself if that combines the exports of both users. A third user's
+# import may have taken both derived ids.
 _OTHER, _ANOTHER = DERIVED.format(id="i.id"), DERIVED.format(id="concat(i.id, ' again')")
 _USER = text("SELECT id FROM users WHERE id = :user")
 _RESOLVE = text(
@@ -63,7 +65,7 @@ _RESOLVE = text(
 _INDEX_PLAN = (
     "CREATE UNIQUE INDEX ON restored (target)", "CREATE INDEX ON restored (id)", "ANALYZE restored",
 )  # fmt: skip
-# In order of id, as all who lock several memories do.
+# In order of id, like every transaction that locks several memories.
 _LOCK = text(
     """
     SELECT count(*) FROM (
@@ -97,9 +99,9 @@ CONTENT = (
     "content", "metadata", "namespace", "thread_id", "kind", "key", "importance", "expires_at", "valid_from",
     "valid_until",
 )  # fmt: skip
-"""What a memory says. If any of it changes, that is a new revision."""
+"""The content of a memory. If any of these columns changes, there is a new revision."""
 STAMPS = ("created_at", "updated_at", "deleted_at")
-"""Its times, but for when it was archived, which is now if the archive has it active."""
+"""The times of a memory. `archived_at` is handled separately: it is now if the archive has the memory as active."""
 _COMPARE = text(
     f"""
     UPDATE restored AS r SET before = m.state, before_revision = m.revision, before_text = m.content,
@@ -149,7 +151,7 @@ _TOUCH = text(
 
 @dataclass(slots=True)
 class Restored:
-    """How much was written, by kind; of memories also what became of them."""
+    """The number of rows written, by kind, and the outcomes of the memories."""
 
     added: int = 0
     replaced: int = 0
@@ -170,10 +172,10 @@ class Restored:
 
 
 async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
-    """Decide what becomes of each memory of the archive, and hold the rows that it concerns.
+    """Decide what to do with each memory of the archive, and lock the affected rows.
 
-    The user's rules are held first, as by all who change them or erase what they are about: so one import at a time
-    writes for a user. The categories are there already (`shared_categories.make`).
+    The user's rules are locked first, as in every transaction that changes them or erases their objects. Therefore only
+    one import at a time writes for a user. The categories must exist already (`shared_categories.make`).
 
     Raises:
         NotFound: the user was erased while their archive was read.
@@ -196,7 +198,7 @@ async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
     await tx.execute(text("CREATE INDEX ON restored_filings (memory)"))
     await tx.execute(_COMPARE)
     expired = list(await tx.scalars(_EXPIRED_TWINS, values))
-    # What has expired nobody sees: it must not keep its text from being there again.
+    # An expired memory is invisible and must not block its text from being stored again.
     await changes.change_state(tx, caller, Memory.id == func.any(expired), State.ARCHIVED)
     await tx.execute(_TWINS, values)
     await tx.execute(_TOUCH)

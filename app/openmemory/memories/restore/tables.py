@@ -1,4 +1,4 @@
-"""What comes in from an archive: the temporary tables that it is read into, and what is wrong in them."""
+"""The temporary tables that an archive is loaded into, and the checks of their content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TABLES: Mapping[str, str] = {
     "incoming_vectors": "id uuid, model text, text_hash text, vector bytea, dimension integer, cut text",
     "incoming_refused": "kind text, place integer, id uuid",
 }
-"""Their columns, in the order in which they are copied. `incoming_refused`: what is left out because of its content."""
+"""The columns of each table, in copy order. `incoming_refused`: records that are skipped because of their content."""
 
 _TWICE = """
     SELECT min(place) AS first, max(place) AS second FROM (
@@ -68,7 +68,7 @@ _HELD_BY_MEMORIES = {
     "revision": ("incoming_revisions", "i.memory"),
     "access_log": ("incoming_accesses", "i.id"),
 }
-# OpenMemory wrote a new memory down as one that had been deleted.
+# OpenMemory recorded a new memory as a transition from `deleted` to `active`.
 _MEND_HISTORY = text(
     """
     UPDATE incoming_history AS h SET old_state = NULL
@@ -79,7 +79,7 @@ _MEND_HISTORY = text(
 
 
 class Twice(NamedTuple):
-    """Two records that cannot both be: the list that they stand in, and where."""
+    """Two conflicting records: the list that contains them, and their positions."""
 
     members: str
     first: int
@@ -87,13 +87,13 @@ class Twice(NamedTuple):
 
 
 async def make(tx: Tx, more: Mapping[str, str]) -> None:
-    """Make the tables, and more of them, for this transaction."""
+    """Create the tables, and those in `more`, for this transaction."""
     for name, columns in {**TABLES, **more}.items():
         await tx.execute(text(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP"))
 
 
 async def twice(tx: Tx) -> Twice | None:
-    """Two records of the same id, or two revisions of the same number of one memory; None: there are none."""
+    """Two records with the same id, or two revisions of one memory with the same number; None if there are none."""
     for kind, table in _IDS.items():
         query = _TWICE.format(table=table, columns="id", refused="id", kind=kind)
         if found := (await tx.execute(text(query))).one_or_none():
@@ -104,24 +104,24 @@ async def twice(tx: Tx) -> Twice | None:
 
 
 async def settle(tx: Tx, more: Iterable[str]) -> None:
-    """Mend what OpenMemory wrote wrongly, and prepare the tables to be joined."""
+    """Correct what OpenMemory wrote wrongly, and prepare the tables for joins."""
     for index in _INDEXES:
         await tx.execute(text(index))
     for table in (*TABLES, *more):
         await tx.execute(text(f"ANALYZE {table}"))
-    # Only now: of a table that nothing is known of PostgreSQL would look at each row for every other.
+    # After ANALYZE: without statistics PostgreSQL would use a nested loop over all rows.
     await tx.execute(_MEND_HISTORY)
 
 
 class Lost(NamedTuple):
-    """Records of one kind that belong to no memory of the archive: the ids of the first."""
+    """Records of one kind that belong to no memory of the archive, with the ids of the first ones."""
 
     kind: str
     ids: list[str]
 
 
 async def lost(tx: Tx, most: int) -> list[Lost]:
-    """What belongs to no memory of the archive, and is left out."""
+    """The records that belong to no memory of the archive and are therefore skipped."""
     found = []
     for kind, (table, id_) in _HELD_BY_MEMORIES.items():
         query = text(_LOST.format(kind=kind, table=table, id=id_))

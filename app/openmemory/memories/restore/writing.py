@@ -1,7 +1,7 @@
-"""Writing what came in from an archive: rows, revisions, status history, filings, index marks, vectors and access log
-together, or none. Each step is one statement whatever the number of memories.
+"""Writes an imported archive: rows, revisions, status history, category assignments, outbox entries, vectors and access
+log, all or none. Each step is one statement for any number of memories.
 
-`planning` has made the plan.
+`planning` makes the plan first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from openmemory.memories.restore.planning import CONTENT, STAMPS, Restored
 
 _AS_THEY_WERE = (*CONTENT, *STAMPS, "hash", "labels")
 
-# Of a memory that is there already the archive's later texts follow those that it has, from the first that differs.
+# For an existing memory, the archive's texts are appended to its revisions, from the first that differs.
 _REVISIONS = text(
     """
     INSERT INTO restored_revisions (memory, revision, old_text, new_text, metadata, app_id, changed_at)
@@ -77,7 +77,7 @@ _KEEP_REVISIONS = text(
     """
 )
 
-# Texts may change places: none of them is active while they do.
+# Memories may swap their texts. None of them is active meanwhile, so the unique index is not violated.
 _MAKE_ROOM = text(
     """
     UPDATE memories AS m SET state = 'archived'
@@ -95,7 +95,7 @@ _REPLACE = text(
     WHERE m.id = r.target AND r.fate = 'replace' AND r.touched
     """  # noqa: S608 - as above
 )
-# In the order in which others add the same texts: two that wait for each other would wait in vain.
+# In the same order as every other transaction that adds texts, to prevent deadlocks.
 _ADD = text(
     f"""
     INSERT INTO memories (id, user_id, app_id, {", ".join(CONTENT)}, hash, labels, state, created_at, updated_at,
@@ -137,7 +137,7 @@ _HISTORY = text(
     ON CONFLICT DO NOTHING
     """  # noqa: S608 - as above
 )
-# What the archive's history does not tell: the change that this import makes.
+# The state change that this import makes, which is not in the archive's history.
 _PRESENT_STATES = text(
     """
     WITH newest AS (
@@ -164,7 +164,7 @@ _ACCESSES = text(
     ON CONFLICT DO NOTHING
     """  # noqa: S608 - as above
 )
-# Only those that our models made of the text as it is now stored.
+# Only vectors that models in use made from the text as it is now stored.
 _VECTORS = text(
     """
     INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
@@ -223,10 +223,10 @@ _LOST = text(
 
 
 async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Sequence[tuple[str, int]]) -> Restored:
-    """Write what was planned. `models`: those in use, with their dimensions, whose vectors are taken over.
+    """Execute the plan. `models`: the embedding models in use with their dimensions; their vectors are imported.
 
     Raises:
-        IntegrityError: somebody else wrote one of the ids or texts a moment ago; planned anew, it will do.
+        IntegrityError: a concurrent transaction wrote one of the ids or texts. Plan again and retry.
     """
     values = {"user": caller.user_id, "app": caller.app_id}
     await tx.execute(_REVISIONS)
@@ -261,5 +261,5 @@ _REPLACED = "SELECT target AS id FROM restored WHERE fate = 'replace' AND touche
 
 
 async def lost(tx: Tx, most: int) -> list[tuple[str, str, str]]:
-    """What refers to something that is not there, and so was not made: kind, id in the archive, and why."""
+    """The records that were not written because they refer to something missing: kind, id in the archive, reason."""
     return [(row.kind, str(row.id), row.problem) for row in await tx.execute(_LOST, {"most": most})]
