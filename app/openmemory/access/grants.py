@@ -78,7 +78,7 @@ class Grant(BaseModel):
 
 
 class Explanation(BaseModel):
-    """Whether an app may read a memory, and why."""
+    """The decision on one memory for one app, and its reason."""
 
     allowed: bool
     reason: str = Field(description="Why, in words.")

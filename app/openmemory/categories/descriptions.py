@@ -73,7 +73,7 @@ class DescribedCategory(BaseModel):
 
 
 class DescribedCategories(BaseModel):
-    """What the service files a user's memories under: their own by name, then OpenMemory's as they stand."""
+    """The categories that the service assigns to a user's memories: their own by name, then OpenMemory's."""
 
     categories: list[DescribedCategory]
     total: int

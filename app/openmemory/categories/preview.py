@@ -41,7 +41,7 @@ class PreviewItem(BaseModel):
 
 
 class Preview(BaseModel):
-    """What would be filed where, newest memories first."""
+    """The categories that would be assigned, newest memories first."""
 
     items: list[PreviewItem]
     total: int = Field(description="Memories that would be looked at in all.")

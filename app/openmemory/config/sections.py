@@ -145,7 +145,7 @@ class Reranker(Section):
 
 
 class Capture(Section):
-    """What is done with texts that should not be remembered as they are, and how facts are extracted from others."""
+    """Texts that must not be stored as they are, and how facts are extracted from others."""
 
     secrets: Literal["refuse", "redact", "store"] = Field(
         "refuse",

@@ -46,7 +46,7 @@ _NOT_SETTINGS = ("OPENMEMORY_TEST_", "OPENMEMORY_CONFIG", legacy_env.SWITCH, _CL
 
 
 class Http(Section):
-    """Who may call over HTTP, beside authentication, and how long a client may take."""
+    """HTTP: which callers are let in, beside authentication, and how long a client may take."""
 
     allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted beside localhost; '*' accepts any.")
     cors_origins: tuple[Annotated[str, AfterValidator(origin)], ...] = Field(
@@ -100,7 +100,7 @@ class Qdrant(Section):
 
 
 class EmbedderSettings(Section):
-    """What turns texts into vectors."""
+    """The model that turns texts into vectors."""
 
     provider: str = Field(
         "local",
@@ -120,7 +120,7 @@ class EmbedderSettings(Section):
 
 
 class LlmSettings(Section):
-    """What extracts facts from texts that are added with infer=true. Without one they are stored verbatim."""
+    """The language model that extracts facts from texts added with infer=true. Without one they are stored verbatim."""
 
     provider: str = Field(
         "none", description="none, or a language model's provider: openai, ollama, anthropic, gemini, groq ..."
@@ -152,7 +152,7 @@ class LlmSettings(Section):
 
 
 class Search(Section):
-    """How results are found and mixed."""
+    """Search: how results are found and mixed."""
 
     limit: int = Field(10, ge=1, le=1000, description="Results when the caller names no limit.")
     max_limit: int = Field(100, ge=1, le=1000, description="The most a caller may ask for.")
@@ -193,7 +193,7 @@ class Sync(Section):
 
 
 class Access(Section):
-    """Who may read and write."""
+    """Access: who may read and write."""
 
     default: Literal["user", "own_app"] = Field(
         "user", description="user: an app reads all active memories of its user; own_app: only those that it wrote."
@@ -253,7 +253,7 @@ class Limits(Section):
 
 
 class Rates(Section):
-    """How often something may be done within a window of time. 0 sets no limit."""
+    """Rate limits: how often something may be done within a window of time. 0 sets no limit."""
 
     window: int = Field(60, ge=1, le=3600, description="Seconds.")
     saves: int = Field(30, ge=0, le=1_000_000, description="Memories that an assistant's app may store or change.")
@@ -274,7 +274,7 @@ class Audit(Section):
 
 
 class Log(Section):
-    """What is written to standard error."""
+    """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="The least severe lines that are written."

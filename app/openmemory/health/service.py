@@ -35,14 +35,14 @@ class Check(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether requests can be answered: `degraded` when only by text search, `down` without Postgres."""
+    """The readiness of the service: `degraded` with text search only, `down` without PostgreSQL."""
 
     status: Literal["ok", "degraded", "down"]
     checks: dict[str, Check]
 
 
 class Passed(BaseModel):
-    """Whether one dependency answers."""
+    """The state of one dependency."""
 
     ok: bool
 

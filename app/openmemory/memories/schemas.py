@@ -166,7 +166,7 @@ class PossibleDuplicate(BaseModel):
 
 
 class PairSource(BaseModel):
-    """Who said a value, and when."""
+    """The app that stored a value, and the time."""
 
     app: str
     at: datetime

@@ -21,7 +21,7 @@ PageSize = Annotated[int, Query(ge=1, le=100)]
 
 
 class AppUpdated(BaseModel):
-    """What was done, as OpenMemory says it."""
+    """The result, in the words of OpenMemory."""
 
     status: Literal["success"] = "success"
     message: str = "Updated app details successfully"

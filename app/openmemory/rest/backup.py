@@ -59,7 +59,7 @@ class ExportBody(BaseModel):
 
 
 class Imported(BaseModel):
-    """What was brought in."""
+    """The result of an import."""
 
     message: str = Field(examples=['Import completed into user "alice"'])
     report: ImportReport

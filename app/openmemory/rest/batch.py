@@ -62,7 +62,7 @@ _EXAMPLE: dict[str, Any] = {
 
 
 class BatchAnswer(BaseModel):
-    """What became of each text."""
+    """The result for each text."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 

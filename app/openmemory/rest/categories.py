@@ -20,7 +20,7 @@ router = Router("/api/v1/categories", "memories")
 
 
 class AssignCategories(BaseModel):
-    """Whose memories are to be filed."""
+    """The user whose memories get categories."""
 
     user_id: str = Field(description="The user.")
     again: bool = Field(
@@ -70,7 +70,7 @@ async def preview_categories(
 
 
 class Description(BaseModel):
-    """What a category is about."""
+    """The description of a category."""
 
     model_config = ConfigDict(extra="forbid")
 

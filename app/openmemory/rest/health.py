@@ -24,7 +24,7 @@ class Alive(BaseModel):
 
 
 class Greeting(Alive):
-    """What this address is."""
+    """The service at this address."""
 
     version: str = VERSION
     documentation: str = "/docs"

@@ -17,7 +17,7 @@ router = Router(WELL_KNOWN, "operation")
 
 
 class ProtectedResource(BaseModel):
-    """What a client needs to know to get a token for an address of this service."""
+    """The information that a client needs to get a token for an address of this service."""
 
     resource: str = Field(description="The address, as a token for it is asked for.")
     authorization_servers: list[str] = Field(description="Who issues tokens for it.")

@@ -228,7 +228,7 @@ def _row(record: MemoryRecord) -> dict[str, Any]:
 
 
 class NewMemory(BaseModel):
-    """What can be said of a text to remember."""
+    """The fields of a text to remember."""
 
     text: str = Field(description="What to remember, verbatim.")
     app: str | None = Field(default=None, description="The app that writes; left out: the default app, `openmemory`.")
@@ -334,7 +334,7 @@ class MemoryFilter(BaseModel):
 
 
 class Message(BaseModel):
-    """What was done, in words."""
+    """The result, in words."""
 
     message: str
 

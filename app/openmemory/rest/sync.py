@@ -26,7 +26,7 @@ short = Router("", "operation")
 
 
 class SyncAnswer(BaseModel):
-    """What the sync found and did."""
+    """The result of a sync."""
 
     status: Literal["success", "partial"]
     statistics: SyncStatistics

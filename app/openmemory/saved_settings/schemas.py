@@ -48,7 +48,7 @@ class _Extended(_Strict):
 
 
 class LLMConfig(_Extended):
-    """How a language model is asked."""
+    """The parameters of requests to a language model."""
 
     extensions = frozenset({"openai_base_url", "lmstudio_base_url", "vllm_base_url"})
 
@@ -70,7 +70,7 @@ class LLMProvider(_Strict):
 
 
 class EmbedderConfig(_Extended):
-    """How an embedding model is asked."""
+    """The parameters of requests to an embedding model."""
 
     extensions = frozenset({"openai_base_url", "lmstudio_base_url", "huggingface_base_url", "embedding_dims"})
 
@@ -98,7 +98,7 @@ class VectorStoreProvider(_Strict):
 
 
 class OpenMemoryConfig(_Strict):
-    """What is told to the language model besides."""
+    """Further instructions to the language model."""
 
     custom_instructions: Instructions | None = None
 

@@ -28,7 +28,7 @@ _ASKED = 'Answer with the JSON object {"ok": true} and with nothing else.'
 
 
 class Tried(BaseModel):
-    """How one model answered."""
+    """The answer of one model."""
 
     ok: bool
     model: str = Field(description="Provider and model.")
@@ -37,7 +37,7 @@ class Tried(BaseModel):
 
 
 class Trial(BaseModel):
-    """How the models answered; null: not tried."""
+    """The answers of the models; null: not tried."""
 
     llm: Tried | None = None
     embedder: Tried | None = None

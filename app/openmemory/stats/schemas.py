@@ -28,7 +28,7 @@ class AppRow(BaseModel):
 
 
 class Profile(BaseModel):
-    """How much there is of a user."""
+    """The totals of a user."""
 
     total_memories: int = Field(description="Memories that are not deleted.")
     total_apps: int
