@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -24,9 +24,11 @@ class Disk:
         return shutil.disk_usage(self.folder).free
 
     def fill(self, *, leave: int = 0) -> None:
-        """Take all but `leave` bytes."""
+        """Take all but `leave` bytes, also while others write."""
         with (self.folder / "filler").open("ab") as file:
-            os.posix_fallocate(file.fileno(), file.tell(), max(0, self.free - leave) or 1)
+            while (room := self.free - leave) > 0:
+                with suppress(OSError):  # somebody else took some of it meanwhile
+                    os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), room)
 
     def empty(self) -> None:
         """Give them back."""

@@ -78,7 +78,8 @@ def tracing(file: Path) -> list[str]:
 
 def ended(file: Path, pid: int) -> bool:
     """Says if the trace tells the end of this process."""
-    return f"\n{pid} +++ exited" in file.read_text(errors="replace")
+    # Short numbers are padded.
+    return re.search(rf"^{pid} +\+\+\+ exited", file.read_text(errors="replace"), re.MULTILINE) is not None
 
 
 def read(file: Path) -> Trace:
