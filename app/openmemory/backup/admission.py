@@ -1,4 +1,4 @@
-"""Whose turn it is: few archives are written or read at a time, and of one principal or user only one."""
+"""Admission control: only a few archives are written or read at a time, and only one per principal or user."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from openmemory.errors import Unavailable
 
 GRACE = 10.0
-"""Seconds in which nothing need come of what is being sent."""
+"""Seconds at the start of an upload without a minimum rate."""
 LEAST = 16 * 1024
-"""Bytes a second that must come after that, on average."""
+"""Minimum average rate after that, in bytes per second."""
 _SILENCE = 60.0
-"""Seconds without anything, however much came before."""
+"""Maximum number of seconds without data, however much arrived before."""
 _LONGEST = 3600.0
-"""Seconds that it may take in all."""
+"""Maximum total duration of an upload, in seconds."""
 
 
 @dataclass(slots=True)
@@ -26,20 +26,20 @@ class _Own:
 
 
 class Turns:
-    """So many at once, one of each. Who comes first is first; who has one already stands in nobody's way."""
+    """Admits a limited number at once, one per key, first come, first served. A key's next request blocks no others."""
 
     def __init__(self, at_once: int, patience: float) -> None:
-        """`patience`: seconds that one more waits."""
+        """`patience`: maximum number of seconds to wait for admission."""
         self._all = asyncio.Semaphore(at_once)
         self._own: dict[str, _Own] = {}
         self._patience = patience
 
     @asynccontextmanager
     async def turn(self, of: str) -> AsyncIterator[None]:
-        """A turn of somebody.
+        """Holds an admission for the key `of` while the block runs.
 
         Raises:
-            Unavailable: it did not come in time.
+            Unavailable: it was not admitted in time.
         """
         own = self._own.setdefault(of, _Own())
         own.waiting += 1
@@ -71,10 +71,10 @@ class Turns:
 
 @asynccontextmanager
 async def paced() -> AsyncIterator[Callable[[int], None]]:
-    """Ends what is being sent too slowly. To be told how many bytes came, whenever some did.
+    """Ends an upload that is too slow. Yields a callback that must be called with the number of bytes received.
 
     Raises:
-        Unavailable: it came too slowly.
+        Unavailable: the upload is too slow.
     """
     clock = asyncio.get_running_loop().time
     start, received = clock(), 0

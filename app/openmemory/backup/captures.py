@@ -1,5 +1,5 @@
-"""What an archive says of captures, as rows: what was said is taken as if it were said now, and what was made of it as
-if it were written now. So nothing comes in by an undo that could not come in by itself."""
+"""Turns captures of an archive into rows. Inputs and results are validated as if they were new, so an undo cannot
+restore anything that could not be added directly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NEEDED = {
     Event.ADD: (), Event.NONE: (), Event.UPDATE: ("before",), Event.DELETE: ("before",),
     Event.SUPERSEDE: ("before", "superseded_id"),
 }  # fmt: skip
-"""What must stand in an operation so that it can be undone."""
+"""The fields that an operation needs so that it can be undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,13 @@ class CaptureRecords:
     intake: Intake
     limits: Limits
     principal: Principal
-    """Who imports, and so orders what is still to be made of a capture."""
+    """The principal who imports, and for whom unfinished captures will be processed."""
     now: str
     left_out: LeftOut
     recent: Recent
 
     def capture(self, place: str, number: int, value: Any) -> list[Row]:
-        """A capture, but for what was made of it."""
+        """A capture, without its operations and refusals."""
         fields = Fields(place, value)
         id_, status = fields.id(), self._status(fields)
         self.recent.once(CAPTURES, id_, place)
@@ -79,7 +79,7 @@ class CaptureRecords:
         return [("incoming_captures", row)]
 
     def step(self, place: str, number: int, value: Any) -> list[Row]:
-        """One thing that was done because of a capture, or refused."""
+        """One operation or refusal of a capture."""
         fields = Fields(place, value)
         capture, turn = fields.id("capture_id"), fields.whole("number", 1, _MOST_STEPS)
         kinds = [kind for kind in _KINDS if fields.values.get(kind) is not None]
@@ -98,7 +98,7 @@ class CaptureRecords:
         return Status.PENDING if status == Status.WORKING else status
 
     def _principal(self, fields: Fields) -> dict[str, Any]:
-        """With whose rights it goes on: those that it came with, as far as who imports has them too."""
+        """The rights for further processing: those of the capture, limited to those of the importing principal."""
         given = fields.values.get("namespaces") is not None
         namespaces, scopes = fields.texts("namespaces"), fields.texts("scopes")
         if len(namespaces) > _MOST_NAMESPACES:
@@ -116,7 +116,8 @@ class CaptureRecords:
         )
 
     def _operation(self, fields: Fields) -> tuple[Any, ...]:
-        """Its memory, the one that it followed, the one that had followed that before, the rest, and what is wrong."""
+        """The operation's memory, the memory that it supersedes, that one's previous successor, the body, and the
+        problem, if any."""
         named = fields.text("event")
         if named not in set(Event):
             raise fields.wrong("event", f"one of {', '.join(Event)}", named)
@@ -140,7 +141,7 @@ class CaptureRecords:
         return memory, followed, by, body, None
 
     def _before(self, fields: Fields) -> dict[str, Any]:
-        """A memory as it was before, as it may be again."""
+        """The earlier state of a memory, validated because an undo may restore it."""
         content, metadata, categories = fields.text("content"), fields.mapping("metadata"), fields.texts("categories")
         change = self.intake.changed(MemoryUpdate(content, metadata, tuple(categories)))
         return {
@@ -150,7 +151,7 @@ class CaptureRecords:
         }  # fmt: skip
 
     def _refusal(self, fields: Fields) -> tuple[Any, ...]:
-        """The same of something that was not done. What may not be stored is not told again."""
+        """The same tuple for a refusal. Text that may not be stored is left out."""
         body: dict[str, Any] = {}
         id_ = fields.optional_id("id")
         for name, text in (("reason", fields.text("reason")), ("memory", fields.optional_text("memory")),

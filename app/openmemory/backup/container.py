@@ -1,6 +1,6 @@
-"""Opening a zip that somebody sent: nothing is written anywhere, and nothing is read that is too much.
+"""Opens an uploaded zip safely: nothing is extracted to disk, and all sizes are limited.
 
-`zipfile` and `gzip` say what is broken; here stands what they would accept.
+`zipfile` and `gzip` report broken files; this module rejects dangerous ones that they would accept.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ _LOCAL_HEADER = 30
 _ENCRYPTED = 0x1
 _GZIP = b"\x1f\x8b"
 _MOST_STREAMS = 10_000
-"""Of which a gzip file may consist; those who write one at a time write one, those who write blocks write thousands."""
+"""Maximum number of streams in a gzip file. Most writers produce one; writers that compress in blocks, thousands."""
 _PIECE = 64 * 1024
 _BROKEN = (
     zipfile.BadZipFile, zipfile.LargeZipFile, gzip.BadGzipFile, zlib.error, EOFError, RuntimeError,
     NotImplementedError, UnicodeDecodeError, ValueError, OverflowError, OSError,
 )  # fmt: skip
-"""What the standard library raises about a file that is no zip, or a broken one."""
+"""Exceptions that the standard library raises for a file that is not a zip or is broken."""
 
 
 class Container:
-    """A zip whose directory was found in order. Its members are read as streams, under one count of bytes."""
+    """A zip with a valid directory. Its members are read as streams that share one byte limit."""
 
     def __init__(self, file: BinaryIO, *, unpacked: int) -> None:
-        """`unpacked`: how many bytes may come of the members that are read, all together.
+        """`unpacked`: maximum total number of uncompressed bytes of the members that are read.
 
         Raises:
-            BadArchive: it is no zip, or one that is not taken.
+            BadArchive: the file is not a zip, or is one that is not accepted.
         """
         self._left = unpacked
         self._limit = unpacked
         self.read = 0
-        """Compressed bytes read so far of the members."""
+        """Compressed bytes of the members read so far."""
         with _in_words("the file"):
             self._zip = zipfile.ZipFile(cast(BinaryIO, _Frugal(file)))
             entries = self._zip.infolist()
@@ -65,10 +65,10 @@ class Container:
 
     @contextmanager
     def open(self, name: str) -> Iterator[Callable[[int], bytes]]:
-        """A function that reads some of a member, uncompressed; b"" at its end.
+        """A function that reads part of a member, uncompressed; b"" at its end.
 
         Raises:
-            BadArchive: the member is broken, or there is too much of it.
+            BadArchive: the member is broken or too large.
         """
         member = self._members[name]
         before = self.read
@@ -76,7 +76,7 @@ class Container:
 
         def count(size: int, came: int) -> None:
             self._left -= size
-            # How much was read of a member that is deflated can be told from its share alone.
+            # For a deflated member, the compressed bytes read are estimated from the share that was inflated.
             self.read = before + int(member.compress_size * min(1.0, inflated / max(1, member.file_size)))
             if self._left < 0:
                 raise too_much(f"it unpacks to more than {self._limit:,} bytes (16 times limits.backup)")
@@ -109,7 +109,7 @@ class Container:
 
 
 class _Frugal(io.RawIOBase):
-    """A file of which never much is read at once: what a zip says of the size of its directory is not believed."""
+    """A file that limits every read, because the directory size that a zip declares cannot be trusted."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -135,7 +135,7 @@ class _Frugal(io.RawIOBase):
 
 
 class _Gunzipped:
-    """What a gzip file holds. What it passes over, such as a name in its head, is counted by the `read` that it has."""
+    """The contents of a gzip file. The given `read` also counts skipped bytes, such as a file name in the header."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
@@ -145,7 +145,7 @@ class _Gunzipped:
         self.count = 0
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes; b"" at the end."""
+        """At most `size` bytes; b"" at the end."""
         while True:
             if self._stream is None and not self._next():
                 return b""
@@ -167,7 +167,7 @@ class _Gunzipped:
                 return data
 
     def _next(self) -> bool:
-        """Begin with the next of the streams, which may follow one another, with zeros between them."""
+        """Starts the next stream; returns False at the end. Streams may follow one another, with zeros between them."""
         self._pending = self._pending.lstrip(b"\0") if self._streams else self._pending
         while len(self._pending) < len(_GZIP):
             if not (data := self._read(_PIECE)):
@@ -186,7 +186,7 @@ class _Gunzipped:
 
 
 def _look_at(entries: list[zipfile.ZipInfo], directory: int) -> None:
-    """Refuse what is no ordinary archive."""
+    """Rejects a zip that is not an ordinary archive."""
     if len(entries) > MOST_MEMBERS:
         raise too_much(f"it has {len(entries):,} members; at most {MOST_MEMBERS} are taken")
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Writing an archive: every part is one query of one snapshot, read some rows at a time and written at once."""
+"""Writes an archive. Each part is one query in the same snapshot, read in pages that are written immediately."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from openmemory.database.engine import Tx
 from openmemory.errors import NotFound
 
 _PAGE = 1_000
-"""Rows that are held at a time."""
+"""Rows held in memory at a time."""
 _VECTOR_PAGE = 100
-"""Rows of vectors: a long text has 32, which may be 12 kB each."""
+"""Rows of vectors held in memory at a time. A long text has 32 vectors of up to 12 kB each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to export of a user: the memories of an app, of a time (both ends included), or all; with vectors or not."""
+    """The selection to export: an app's memories, a time range (ends included), or all; with or without vectors."""
 
     app_id: UUID | None = None
     from_date: datetime | None = None
@@ -38,7 +38,7 @@ class Wanted:
 
     @property
     def whole(self) -> bool:
-        """Whether all of the user's memories are wanted."""
+        """True if all of the user's memories are selected."""
         return (self.app_id, self.from_date, self.to_date) == (None, None, None)
 
 
@@ -46,7 +46,7 @@ class Writer:
     """Writes one archive into a file."""
 
     def __init__(self, tx: Tx, user_id: UUID, wanted: Wanted, *, generator: str) -> None:
-        """`tx` sees one snapshot for as long as it lasts."""
+        """`tx` must use one snapshot for its whole duration."""
         self._tx = tx
         self._wanted = wanted
         self._generator = generator
@@ -56,7 +56,7 @@ class Writer:
         }  # fmt: skip
 
     async def write(self, archive: Spool, ids: Spool) -> int:
-        """Write the archive, and the ids of its memories, a line each; returns how many they are."""
+        """Writes the archive to `archive` and the ids of its memories, one per line, to `ids`. Returns their number."""
         with zipfile.ZipFile(cast(IO[bytes], archive), "w", zipfile.ZIP_DEFLATED, compresslevel=6) as zipped:
             with zipped.open(TABLES, "w", force_zip64=True) as member:
                 count = await self._tables(member, ids)
@@ -104,7 +104,7 @@ class Writer:
         }
 
     async def _pages(self, query: Any, size: int = _PAGE) -> AsyncIterator[list[Any]]:
-        """The rows of a query, `size` at a time, by a cursor of the server."""
+        """The rows of a query, `size` at a time, from a server-side cursor."""
         names = query.compile().params
         values = {name: value for name, value in self._values.items() if name in names}
         async with self._tx.stream(query, values, execution_options={"max_row_buffer": size}) as result:
@@ -113,13 +113,13 @@ class Writer:
 
 
 def _lines(zipped: zipfile.ZipFile, name: str, *, level: int = 6) -> _Member:
-    """A member of compressed lines, which the zip stores as it is."""
+    """A gzip-compressed JSON Lines member, stored in the zip without further compression."""
     return _Member(zipped, name, level)
 
 
 class _Member(gzip.GzipFile):
     def __init__(self, zipped: zipfile.ZipFile, name: str, level: int) -> None:
-        # What is compressed once is not compressed again; 1980 is the first year that a zip knows.
+        # The data is already compressed, so the zip stores it. The default date is 1980, the first year a zip supports.
         info = zipfile.ZipInfo(name)
         info.compress_type = zipfile.ZIP_STORED
         info.external_attr = 0o600 << 16

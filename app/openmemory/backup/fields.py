@@ -1,4 +1,4 @@
-"""The fields of one record of an archive, each with the type that it must have, or a message that names the place."""
+"""Reads the fields of an archive record, checks their types, and names the place in errors."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _LONGEST_TIME = 40
 
 
 class Fields:
-    """One record and where it stands."""
+    """One record and its place in the archive."""
 
     __slots__ = ("mended", "place", "values")
 
     def __init__(self, place: str, values: Any) -> None:
         """
         Raises:
-            BadArchive: it is no object.
+            BadArchive: it is not an object.
         """
         if not isinstance(values, dict):
             raise malformed(place, f"must be an object, not {kind_of(values)}")
         self.place = place
         self.mended: dict[str, int] = {}
-        """In which fields null stands for numbers that JSON cannot say, such as NaN, and how many they were."""
+        """Fields in which null replaces numbers that JSON cannot represent, such as NaN, with their count."""
         self.values: dict[str, Any] = values
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text. Without a default it must be there; null is as if it were not."""
+        """A string. It is required if there is no default. Null counts as missing."""
         value = self.values.get(name)
         if value is None and default is not None:
             return default
@@ -47,26 +47,26 @@ class Fields:
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """A text or null."""
+        """A string or null."""
         value = self.values.get(name)
         if value is not None and not isinstance(value, str):
             raise self.wrong(name, "a string or null", value)
         return value
 
     def id(self, name: str = "id") -> str:
-        """An id in its usual form."""
+        """A UUID in canonical form."""
         value = self.optional_id(name)
         if value is None:
             raise self.wrong(name, "a UUID", None)
         return value
 
     def optional_id(self, name: str) -> str | None:
-        """An id in its usual form, or null."""
+        """A UUID in canonical form, or null."""
         value = self.values.get(name)
         return None if value is None else self._id(name, value)
 
     def ids(self, name: str) -> list[str]:
-        """A list of ids; empty if it is not there."""
+        """A list of UUIDs; empty if it is missing."""
         value = self.values.get(name)
         if value is None:
             return []
@@ -75,7 +75,7 @@ class Fields:
         return [self._id(f"{name}[{number}]", each) for number, each in enumerate(value)]
 
     def texts(self, name: str) -> list[str]:
-        """A list of texts; empty if it is not there."""
+        """A list of strings; empty if it is missing."""
         value = self.values.get(name)
         if value is None:
             return []
@@ -84,7 +84,7 @@ class Fields:
         return value
 
     def memory(self, text: str) -> MemoryCreate:
-        """A memory of a text, but for what else its times and categories may be told by."""
+        """A memory with this text and the record's fields, without times and categories."""
         return MemoryCreate(
             text=text,
             metadata=self.mapping("metadata"),
@@ -96,14 +96,14 @@ class Fields:
         )
 
     def moment(self, name: str, default: str | None = None) -> str:
-        """A time in UTC, in ISO 8601 as PostgreSQL takes it. One without an offset is in UTC."""
+        """A time in UTC, in ISO 8601 as PostgreSQL accepts it. A time without an offset is taken as UTC."""
         value = self.optional_moment(name) or default
         if value is None:
             raise self.wrong(name, _TIME, None)
         return value
 
     def optional_moment(self, name: str) -> str | None:
-        """The same, or null."""
+        """A time as in `moment`, or null."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -117,7 +117,7 @@ class Fields:
         return parsed.isoformat()
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """An object; empty if it is null or not there."""
+        """An object; empty if it is null or missing."""
         value = self.values.get(name)
         if value is None:
             return {}
@@ -166,14 +166,14 @@ class Fields:
         return number
 
     def state(self, name: str, default: str | None = None) -> str:
-        """A state of a memory."""
+        """A memory state."""
         value = self.optional_state(name) or default
         if value is None:
             raise self.wrong(name, _STATE, None)
         return value
 
     def optional_state(self, name: str) -> str | None:
-        """A state of a memory, or null."""
+        """A memory state, or null."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -182,7 +182,7 @@ class Fields:
         return value
 
     def wrong(self, name: str, right: str, value: Any) -> Exception:
-        """The error for a field of another type. The value itself is not repeated."""
+        """The error for a field with the wrong type. It does not repeat the value."""
         if value is None and name not in self.values:
             return malformed(f"{self.place}.{name}", f"is missing; it must be {right}")
         given = "" if isinstance(value, str) and right.startswith("one of") else f", not {kind_of(value)}"

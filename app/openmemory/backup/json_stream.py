@@ -1,6 +1,6 @@
-"""JSON that is larger than memory may be: one object of lists, entry by entry, and lines of objects.
+"""Streams JSON that is too large for memory: one object of lists, entry by entry, or JSON Lines.
 
-Where an entry ends is found by its brackets and quotes; what is in it is decoded, and so checked, by orjson.
+The end of an entry is found by its brackets and quotes. orjson decodes and thereby checks its content.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from openmemory.serialization.exact_json import has_long_number
 from openmemory.serialization.json_limits import more_than
 
 Read = Callable[[int], bytes]
-"""Some of a stream, at most so many bytes; b"" at its end."""
+"""Reads at most the given number of bytes from a stream; b"" at its end."""
 
 _CHUNK = 128 * 1024
 _SPACE = b" \t\r\n"
 _FLAT = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-"""What stands between two brackets: text outside of strings, and whole strings."""
+"""The text between two brackets: characters outside of strings, and whole strings."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _SCALAR = re.compile(rb"[^,\]}\s]*+")
 _BLANK = re.compile(rb"[ \t\r\n]*+")
 
 
 class ByTheLetter(dict[str, Any]):
-    """A record that may hold what JSON cannot say: numbers that are none, as Python writes them, and halves of
-    surrogate pairs."""
+    """A record that may hold values that JSON does not allow: Python's NaN and infinity, and lone surrogates."""
 
 
 class Entry(NamedTuple):
-    """A value of the object: `number` counts those of a list from 0; -1: the list begins; None: no list."""
+    """A value of the object. `number` counts list entries from 0; -1: the list begins; None: not in a list."""
 
     key: str
     number: int | None
@@ -44,16 +43,17 @@ class Entry(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it stands, as `memories[17]`."""
+        """The place of the value, such as `memories[17]`."""
         return self.key if self.number is None else f"{self.key}[{self.number}]"
 
 
 def entries(read: Read, name: str, *, most: Most = MOST, wanted: Container[str] | None = None) -> Iterator[Entry]:
-    """What is in the object, in its order. `name` is what it is called in messages; of members that are not `wanted`
-    nothing is made, and None stands for each of their values.
+    """The entries of the object, in order.
+
+    `name` names the object in messages. Members that are not `wanted` are not decoded; their values are None.
 
     Raises:
-        BadArchive: it is not JSON, no object, names a member twice, or has an entry that is too large or too deep.
+        BadArchive: it is not JSON, not an object, names a member twice, or has an entry that is too large or too deep.
     """
     text = _Text(read, name, most)
     if text.peek() != b"{":
@@ -86,10 +86,10 @@ def entries(read: Read, name: str, *, most: Most = MOST, wanted: Container[str] 
 
 
 def lines(read: Read, name: str, *, most: Most = MOST) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of JSON Lines, each with its place, as `revisions.jsonl.gz, line 3`.
+    """The objects of JSON Lines, each with its place, such as `revisions.jsonl.gz, line 3`.
 
     Raises:
-        BadArchive: a line is no JSON object, or too long.
+        BadArchive: a line is not a JSON object, or is too long.
     """
     rest = b""
     number = 0
@@ -113,7 +113,7 @@ def lines(read: Read, name: str, *, most: Most = MOST) -> Iterator[tuple[str, di
 
 
 class _Text:
-    """The part of the stream that is looked at."""
+    """The buffered part of the stream."""
 
     def __init__(self, read: Read, name: str, most: Most) -> None:
         self._read = read
@@ -123,7 +123,7 @@ class _Text:
         self._at = 0
 
     def peek(self) -> bytes:
-        """The next byte that is no space; b"" at the end."""
+        """The next byte that is not whitespace; b"" at the end."""
         while True:
             found = _BLANK.match(self._data, self._at)
             assert found is not None
@@ -134,11 +134,11 @@ class _Text:
                 return b""
 
     def take(self, count: int) -> None:
-        """Pass over what was seen."""
+        """Skips `count` bytes."""
         self._at += count
 
     def next_of(self, end: bytes, *, first: bool, place: str) -> bool:
-        """Whether another value follows in a list or an object; passes over the comma, or the bracket at its end."""
+        """Returns True if another value follows in a list or an object. Skips the comma or the closing bracket."""
         sign = self.peek()
         if sign == end:
             self.take(1)
@@ -153,7 +153,7 @@ class _Text:
         return True
 
     def value(self, place: str) -> bytes:
-        """The next value as it is written."""
+        """The raw bytes of the next value."""
         sign = self.peek()
         end = self._at
         if sign == b'"':
@@ -208,8 +208,8 @@ class _Text:
             raise malformed(place, _too_large(self._most))
 
     def _more(self, keep: int) -> bool:
-        """Read on; what stands before `keep` is not needed any more."""
-        # As much again as is there already: a long string is looked through a few times, not once for every piece.
+        """Reads more data and drops everything before `keep`. Returns False at the end of the stream."""
+        # The buffer doubles each time, so a long string is scanned a few times and not once for every chunk.
         pending = self._data[keep:]
         pieces = [pending]
         wanted = max(_CHUNK, len(pending))
@@ -230,7 +230,7 @@ def _decoded(raw: bytes, place: str, most: Most) -> Any:
 
 
 def _passed(raw: bytes, place: str, most: Most) -> None:
-    """Refuse what is too much, before anything is made of it."""
+    """Rejects values that are too large, before they are decoded."""
     if len(raw) > most.bytes:
         raise malformed(place, _too_large(most))
     if more_than(most.values, raw):
@@ -238,7 +238,7 @@ def _passed(raw: bytes, place: str, most: Most) -> None:
 
 
 def _decoded_by_the_letter(raw: bytes, place: str) -> Any:
-    """What orjson does not take, or rounds, and Python wrote. Whoever stores it decides what becomes of it."""
+    """Decodes values written by Python that orjson rejects or rounds. The code that stores them decides their fate."""
     try:
         value = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -253,5 +253,5 @@ def _too_large(most: Most) -> str:
 
 
 def _shown(key: str) -> str:
-    """A key of the object in a message."""
+    """A key of the object, escaped for messages."""
     return key.encode("ascii", "backslashreplace").decode()[:60]

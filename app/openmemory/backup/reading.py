@@ -1,4 +1,4 @@
-"""An archive as rows, some at a time: what a thread reads while the event loop copies what was read before."""
+"""Reads an archive as batches of rows. A thread reads a batch while the event loop copies the previous one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from openmemory.backup.report import Row
 from openmemory.serialization import exact_json
 
 _TOGETHER = 256 * 1024
-"""Bytes that are copied at once."""
+"""Bytes copied at once."""
 
 _LISTS = (
     "apps",
@@ -48,7 +48,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Rows for one table as COPY takes them, and how many bytes of the archive have been read."""
+    """Rows for one table in COPY format, and the number of archive bytes read so far."""
 
     table: str
     data: bytes
@@ -56,10 +56,10 @@ class Copied:
 
 
 def rows(container: Container, records: Records) -> Iterator[Copied]:
-    """Everything that is read of an archive, in the order in which it stands there.
+    """All rows of an archive, in archive order.
 
     Raises:
-        BadArchive: something in it cannot be; names the place.
+        BadArchive: the archive has invalid content; the message names the place.
     """
     pending: defaultdict[str, list[bytes]] = defaultdict(list)
     sizes: defaultdict[str, int] = defaultdict(int)
@@ -85,7 +85,7 @@ def _records(container: Container, records: Records) -> Iterator[Row]:
                     _count(name, number)
                     yield from take(place, number, value)
     if MEMORIES in container:
-        # It says once more what the tables say. That it is whole is all that matters of it.
+        # This member repeats the tables. It is read only to check that it is intact.
         with container.open(MEMORIES) as read:
             while read(_TOGETHER):
                 pass
@@ -118,7 +118,7 @@ def _count(kind: str, count: int) -> None:
 
 
 def copy_line(values: Sequence[Any]) -> bytes:
-    """A row in the text format of COPY."""
+    """A row in COPY text format."""
     return ("\t".join(_field(value) for value in values) + "\n").encode()
 
 
@@ -126,7 +126,7 @@ def _field(value: Any) -> str:
     if value is None:
         return "\\N"
     if isinstance(value, str):
-        # Hardly any has one, and to look takes a tenth of the time that replacing takes.
+        # Few strings contain a special character, and checking takes a tenth of the time of replacing.
         return value if _SPECIAL.search(value) is None else value.translate(_ESCAPES)
     return _FORMS[type(value)](value)
 
@@ -141,6 +141,6 @@ _FORMS: dict[type, Callable[[Any], str]] = {
     int: repr,
     float: repr,
     bytes: lambda value: "\\\\x" + value.hex(),
-    list: lambda value: "{" + ",".join(value) + "}",  # ids and labels, which hold nothing that would have to be quoted
+    list: lambda value: "{" + ",".join(value) + "}",  # ids and labels, which never need quotes
     dict: _json,
 }

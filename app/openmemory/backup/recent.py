@@ -1,7 +1,7 @@
-"""What stood in an archive a moment ago.
+"""Detects records that an archive repeats within a short distance.
 
-Only what is repeated within a short distance takes next to no room in a zip, so nobody can have millions of rows
-written for a few bytes; what is repeated further apart is found once all of it is there.
+Only such repetitions compress to almost nothing in a zip. Detecting them early keeps a few bytes from causing millions
+of rows. Repetitions further apart are found once everything has been read.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Hashable
 from openmemory.backup.format import malformed
 
 _MANY = 4_096
-"""Records of one kind that are remembered at least. A zip refers back 32 KB; no record is as short as eight bytes."""
+"""Minimum number of records remembered per kind. A zip refers back 32 KB; every record is longer than eight bytes."""
 
 
 class Recent:
-    """The last records of each kind, by what may be there only once."""
+    """The last records of each kind, by their unique key."""
 
     __slots__ = ("_last", "_older")
 
@@ -24,16 +24,16 @@ class Recent:
         self._older: dict[str, dict[Hashable, str]] = {}
 
     def once(self, kind: str, key: Hashable, place: str, field: str = "id") -> None:
-        """Note a record.
+        """Remembers a record.
 
         Raises:
-            BadArchive: it was there a moment ago.
+            BadArchive: a recent record has the same key.
         """
         if (before := self.place(kind, key, place)) is not None:
             raise malformed(f"{place}.{field}", f"is that of {before} too")
 
     def place(self, kind: str, key: Hashable, place: str) -> str | None:
-        """Note a record; returns where it was a moment ago, if it was."""
+        """Remembers a record. Returns the place of a recent record with the same key, or None."""
         last = self._last.setdefault(kind, {})
         before = last.get(key) or self._older.get(kind, {}).get(key)
         if before is None:

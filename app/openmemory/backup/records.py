@@ -1,4 +1,4 @@
-"""What an archive says, as rows for the tables that it is read into: types checked, contents as `capture` has them."""
+"""Turns the records of an archive into table rows. Types are checked, and contents follow the rules of `capture`."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ class Records:
     intake: Intake
     limits: Limits
     principal: Principal
-    """Who imports: what is shared by all users, or unique among them, only those may set who speak for all."""
+    """The principal who imports. Only a credential for every user may set values that are shared or globally unique."""
     now: str
     left_out: LeftOut = field(default_factory=LeftOut)
     user: IncomingUser | None = None
     counted: Counter[str] = field(default_factory=Counter)
     ours: bool = False
-    """Whether this service or another one like it wrote the archive, rather than OpenMemory."""
+    """True if this service, or another instance of it, wrote the archive, rather than OpenMemory."""
     _recent: Recent = field(default_factory=Recent)
     _user_id: str | None = None
     _owner: tuple[str, str] | None = None
     _captures: CaptureRecords = field(init=False)
 
     def __post_init__(self) -> None:
-        """Captures are turned into rows apart, by the same rules."""
+        """Creates the converter for captures, which follows the same rules."""
         self._captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self.left_out, self._recent)
 
     def of(self, kind: str) -> Callable[[str, int, Any], list[Row]] | None:
-        """What turns the entries of a list, by its name, into rows: place, number, value. None: it is not read."""
+        """The function that turns entries of the named list into rows, from place, number and value. None: not read."""
         return {
             "apps": self._app,
             "categories": self._category,
@@ -77,15 +77,15 @@ class Records:
         }.get(kind)
 
     def object(self, key: str, value: Any) -> None:
-        """Take note of what stands in the archive beside its lists.
+        """Reads an object of the archive that is not a list.
 
         Raises:
-            BadArchive: it is of another version, or its user is none.
+            BadArchive: the archive has another version, or its user is invalid.
         """
         if key == "export_meta":
             fields = Fields(key, value)
             version, self.ours = fields.values.get("version"), bool(fields.optional_text("generator"))
-            # Whoever wrote one by hand may have left it out, or written a number.
+            # A hand-written archive may omit the version or write it as a number.
             if version not in (None, VERSION) and (type(version) is not int or str(version) != VERSION):
                 shown = repr(version)[:40] if isinstance(version, str | int) else "another one"
                 raise malformed("export_meta.version", f'must be "{VERSION}", the only one that is read, not {shown}')
@@ -93,10 +93,10 @@ class Records:
             self._note_user(Fields(key, value))
 
     def finish(self) -> None:
-        """Look at what only the whole archive can tell.
+        """Runs the checks that need the whole archive.
 
         Raises:
-            BadArchive: a memory is of another user than the archive.
+            BadArchive: a memory belongs to a user other than that of the archive.
         """
         if self._owner is not None and self._user_id is not None and self._owner[0] != self._user_id:
             raise malformed(self._owner[1], "is not the id of the archive's user")
@@ -146,7 +146,7 @@ class Records:
         created = fields.moment("created_at", self.now)
         updated = fields.moment("updated_at", created)
         if description is not None and self.principal.user is not None:
-            # Other users file under the same name, and would read it.
+            # Other users assign the same category and would read the description.
             reason = "description: only a credential for every user may set it"
             self.left_out.add("category", id_, reason)
             description, created, updated = None, self.now, self.now
@@ -159,7 +159,7 @@ class Records:
         return [("incoming_categories", (number, id_, name, description, created, updated, *own))]
 
     def _own_description(self, place: str, category: str, of: Fields) -> tuple[str | None, str | None, str | None]:
-        """What the user of the archive says of a category, and since when."""
+        """The user's own description of a category, with the times of creation and update."""
         if of.values.get("own") is None:
             return None, None, None
         fields = Fields(f"{place}.own", of.mapping("own"))
@@ -238,7 +238,7 @@ class Records:
         if effect not in _EFFECTS:
             raise fields.wrong("effect", f"one of {', '.join(_EFFECTS)}", effect)
         if sort == "memory" and about is None:
-            sort = "all"  # as OpenMemory said it
+            sort = "all"  # OpenMemory's notation for it
         problem = None
         if fields.text("subject_type", "app") != "app":
             problem = "subject_type: only rules for apps are known"
@@ -311,7 +311,7 @@ class Records:
         return [("incoming_accesses", (number, id_, memory, app, at, sort, _redacted(metadata)))]
 
     def _vector(self, place: str, _: int, value: Any) -> list[Row]:
-        """The vectors of a text, one after the other. What cannot be ours is no failure: the text is embedded again."""
+        """The vectors of a text, concatenated. Unusable vectors are no error: the text is embedded again."""
         fields = Fields(place, value)
         id_, model, hash_ = fields.id(), fields.text("model"), fields.text("text_hash")
         try:
@@ -352,12 +352,12 @@ _KINDS = {
 
 
 def _dimension(raw: bytes) -> int | None:
-    """How many numbers each of the vectors in `raw` has, one after the other; None if they are none of unit length."""
+    """The dimension of the vectors concatenated in `raw`; None if they do not have unit length."""
     if not 0 < len(raw) <= _LARGEST_VECTOR * MAX_WINDOWS or len(raw) % 4:
         return None
     numbers = np.frombuffer(raw, dtype="<f4").astype(np.float64)
     squares = float(numbers @ numbers)
-    # As many as their squares amount to.
+    # The sum of the squares equals the number of unit vectors.
     if not np.isfinite(squares) or not 0 < (count := round(squares)) <= MAX_WINDOWS:
         return None
     if len(numbers) % count or len(raw) > _LARGEST_VECTOR * count:
@@ -367,7 +367,7 @@ def _dimension(raw: bytes) -> int | None:
 
 
 def _redacted(value: Any) -> Any:
-    """What was searched for stands in the log without its secrets, as we log it ourselves."""
+    """The value with secrets removed, as in our own log entries. Access logs may contain search queries."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What became of an archive: how much of each kind came in, and what was left out and why."""
+"""The report of an import: how much of each kind was imported, and what was left out and why."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pydantic import BaseModel, Field
 from openmemory.errors import Invalid
 
 Row = tuple[str, Sequence[Any]]
-"""What an archive says: a table, and the values of its columns."""
+"""A row from an archive: a table, and the values of its columns."""
 
 SHOWN = 100
-"""The most that is told one by one."""
+"""Maximum number of items listed individually."""
 
 
 _TOLD = 5
-"""What the refusal of an archive tells one by one."""
+"""Maximum number of items listed in the error that rejects an archive."""
 
 
 class LeftOutItem(BaseModel):
@@ -73,22 +73,22 @@ class ImportReport(BaseModel):
 
 @dataclass(slots=True)
 class LeftOut:
-    """The first of what is left out, and of what is not as it was written."""
+    """The first items that were left out, and the first that were changed."""
 
     items: list[LeftOutItem] = field(default_factory=list)
     notes: list[NoteItem] = field(default_factory=list)
     mended: int = 0
 
     def add(self, kind: str, id_: str, reason: str) -> None:
-        """Something does not come in."""
+        """Adds an item that is left out."""
         if len(self.items) < SHOWN:
             self.items.append(LeftOutItem(kind=kind, id=id_, reason=reason[:300]))
 
     def refuse_any(self) -> None:
-        """Refuse the archive if anything of it would be left out.
+        """Rejects the archive if anything in it would be left out.
 
         Raises:
-            Invalid: something would; the message tells the first.
+            Invalid: something would be left out; the message lists the first items.
         """
         if self.items:
             told = "; ".join(f"{item.kind} {item.id}: {item.reason}" for item in self.items[:_TOLD])
@@ -101,7 +101,7 @@ class LeftOut:
             )
 
     def mend(self, kind: str, id_: str, field: str, numbers: int) -> None:
-        """Something comes in with null for numbers that JSON cannot say."""
+        """Adds an item that is imported with null in place of numbers that JSON cannot represent."""
         self.mended += numbers
         if len(self.notes) < SHOWN:
             note = f"{field}: {numbers:,} numbers that JSON cannot say, such as NaN, became null"

@@ -1,6 +1,6 @@
-"""The queries whose rows are the parts of an archive. PostgreSQL makes the JSON, so that Python only passes it on.
+"""The queries whose rows form the parts of an archive. PostgreSQL builds the JSON, and Python only forwards it.
 
-Each binds `user`, and what is wanted of the user: `app`, `from`, `to` (null: any), `whole` (all of it).
+Each query binds `user` and the selection: `app`, `from`, `to` (null: any) and `whole` (everything).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ _WHICH = """
     AND (CAST(:to AS timestamptz) IS NULL OR m.created_at <= :to)
 """
 _CHOSEN = f"SELECT m.id FROM memories AS m WHERE {_WHICH}"
-# Without a filter everything of the user, also what no memory needs; with one what the memories that are left need.
+# Without a filter: all of the user's apps, even those that no memory refers to. With a filter: only those that the
+# selected memories refer to.
 _APPS = f"""
     (:whole OR a.id IN (
         SELECT m.app_id FROM memories AS m WHERE {_WHICH}
@@ -21,7 +22,7 @@ _APPS = f"""
         UNION SELECT app_id FROM memory_revisions WHERE memory_id IN ({_CHOSEN})
         UNION SELECT app_id FROM memory_access_logs WHERE memory_id IN ({_CHOSEN})))
 """
-# What is about all of the user goes with all of the user alone.
+# Data about the user as a whole is exported only with a complete export.
 _POLICIES = "p.user_id = :user AND :whole"
 _DESCRIPTIONS = "d.user_id = :user AND :whole"
 _CAPTURES = "k.user_id = :user AND :whole"
@@ -97,7 +98,7 @@ SECTIONS: dict[str, str] = {
         ORDER BY p.created_at, p.id
     """,
 }  # fmt: skip
-"""The lists of `memories.json`, in their order. Each row is one text of JSON; of memories, with its id."""
+"""The lists of `memories.json`, in order. Each row is one JSON text; rows of memories also have the id."""
 
 LINES: dict[str, str] = {
     MEMORIES: f"""
@@ -119,7 +120,7 @@ LINES: dict[str, str] = {
         FROM memory_access_logs AS l WHERE l.memory_id IN ({_CHOSEN}) AND l.app_id IS NOT NULL
         ORDER BY l.accessed_at, l.id
     """,
-    # As a new service takes them up: nobody works on them any more.
+    # Captures that are being processed are exported as pending, because no worker holds them after an import.
     CAPTURES: f"""
         SELECT CAST(json_build_object('id', k.id, 'app_id', k.app_id, 'created_at', k.created_at,
             'updated_at', k.updated_at, 'finished_at', k.finished_at,
@@ -141,7 +142,7 @@ LINES: dict[str, str] = {
         WHERE {_CAPTURES} ORDER BY k.created_at, k.id, s.kind, s.number
     """,
 }  # fmt: skip
-"""The members of lines, in their order."""
+"""The JSON Lines members, in order."""
 
 VECTORS = f"""
     SELECT m.id, e.model, e.text_hash, e.vector, e.cut

@@ -1,4 +1,4 @@
-"""Taking all that a user remembers out of the service, and bringing it in again."""
+"""Exports all memories of a user, and imports them again."""
 
 from __future__ import annotations
 
@@ -44,39 +44,39 @@ from openmemory.memories.schemas import OnError
 from openmemory.memories.service import Memories
 
 Mode = Literal["overwrite", "skip"]
-"""What becomes of a memory that is there already: it is made what the archive says, or left as it is."""
+"""The handling of existing memories: overwrite them with the archive's version, or leave them unchanged."""
 
 Stage = Literal["reading", "checking", "writing"]
 
 Progress = Callable[[Stage, int, int | None], None]
-"""Told how far it is: the stage, how much is done, and of how much if that is known."""
+"""Called with the progress: the stage, the amount done, and the total amount, or None if it is unknown."""
 
 _AT_ONCE = 2
-"""Archives that a process writes or reads at a time; each holds a connection, and a file on the disk."""
+"""Archives that a process writes or reads at a time. Each holds a connection and a file on disk."""
 _READING = 600.0
 _PACE = 50_000
-"""Seconds that reading an archive may take, and one more for so many of its bytes."""
+"""Reading an archive may take `_READING` seconds, plus one second for every `_PACE` bytes."""
 _LOOK_EVERY = 16 * 1024 * 1024
-"""Bytes that are copied between two looks at the disk."""
+"""Bytes copied between two checks of the free disk space."""
 _WRITTEN_AGAIN = 3
-"""How often what was copied will be written once more: as rows, in indexes, and in PostgreSQL's own log."""
+"""Number of times that copied data is written again: as rows, in indexes, and in PostgreSQL's write-ahead log."""
 _PATIENCE = 30.0
-"""Seconds that one more waits for its turn."""
+"""Seconds that a further archive waits for admission."""
 _LONGEST = 3600
-"""Seconds that one statement about a whole archive may take."""
+"""Maximum duration, in seconds, of one statement on a whole archive."""
 _ATTEMPTS = 4
 _SOME_IDS = 500 * 37
-"""Bytes of ids that are copied at once: lines of 36 characters, none of them cut in two."""
+"""Bytes of ids copied at once: whole lines of 36 characters and a newline."""
 _MODEL = 10.0
-"""Seconds that a model may take to tell its dimension."""
+"""Seconds within which a model must report its dimension."""
 
 
 def no_progress(_stage: Stage, _done: int, _total: int | None) -> None:
-    """For those who do not ask."""
+    """Ignores the progress."""
 
 
 class Backup:
-    """Export and import of archives. Only the user may, with all of their memory before them."""
+    """Export and import of archives. Only the user themself may do this, with access to all of their memories."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Backup:
     def may_export(self, caller: Caller) -> None:
         """
         Raises:
-            Forbidden: an app asks, or a credential that may not read everything of the user.
+            Forbidden: the caller is an app, or its credential may not read all of the user's data.
         """
         caller.must_be_owner("export their memories")
         caller.may_read()
@@ -112,19 +112,19 @@ class Backup:
     def may_import(self, caller: Caller) -> None:
         """
         Raises:
-            Forbidden: an app asks, or a credential that may not write everything of the user.
+            Forbidden: the caller is an app, or its credential may not write all of the user's data.
         """
         caller.must_be_owner("import memories")
         caller.may_write()
 
     async def export(self, caller: Caller, wanted: Wanted) -> BinaryIO:
-        """An archive, whole and at its beginning. Whoever takes it closes it, which gives its room back.
+        """A complete archive, positioned at its start. The caller must close it, which frees its disk space.
 
-        It is written to a file first. So what fails midway is no archive at all but an error; a reader who takes their
-        time holds neither a snapshot nor a connection; and that it was read is logged before the first byte leaves.
+        It is written to a file first. A failure midway is therefore an error and not a partial archive; a slow reader
+        holds neither a snapshot nor a connection; and the access is logged before the first byte leaves.
 
         Raises:
-            Unavailable: PostgreSQL is away, the disk is full, or too many are being made.
+            Unavailable: PostgreSQL is unavailable, the disk is full, or too many archives are being written.
         """
         self.may_export(caller)
         async with self._turns.turn(str(caller.user_id)):
@@ -158,11 +158,12 @@ class Backup:
 
     @asynccontextmanager
     async def upload(self, principal: Principal) -> AsyncIterator[tuple[Spool, Callable[[int], None]]]:
-        """A file for an archive that is being sent, which `restore` closes; here it is closed if the sending fails.
-        Beside it what is to be told how many bytes came: who sends too slowly gives up their turn.
+        """A file for an uploaded archive, and a callback that must be called with the number of bytes received.
+
+        `restore` closes the file; if the upload fails, it is closed here. An upload that is too slow is ended.
 
         Raises:
-            Unavailable: too many are being sent, it comes too slowly, or the disk is full.
+            Unavailable: there are too many uploads, this one is too slow, or the disk is full.
         """
         async with self._uploads.turn(principal.id):
             file = Spool(self._folder)
@@ -182,16 +183,16 @@ class Backup:
         *,
         on_error: OnError = "skip",
     ) -> ImportReport:
-        """Bring in an archive, all of it or nothing, and close it.
+        """Imports an archive in one transaction, and closes it.
 
-        What `capture` refuses or is over a limit is left out, and told. Everything else is checked first: an archive
-        that contradicts itself changes nothing.
+        Items that `capture` refuses or that exceed a limit are left out and reported. Everything else is checked first:
+        an inconsistent archive changes nothing.
 
         Raises:
             Invalid: something would be left out, and `on_error` is `fail`.
-            BadArchive: it is none, or says something that cannot be; the message says where.
-            Conflict: others write the same all the time.
-            Unavailable: PostgreSQL is away, or too many are being brought in.
+            BadArchive: the file is not an archive, or has invalid content; the message says where.
+            Conflict: other transactions kept writing the same data.
+            Unavailable: PostgreSQL is unavailable, or too many archives are being imported.
         """
         try:
             self.may_import(caller)
@@ -216,7 +217,7 @@ class Backup:
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)
                 await self._check(tx, records)
-                if on_error == "fail":  # before anything is made that others see
+                if on_error == "fail":  # before anything is created that others can see
                     records.left_out.refuse_any()
                 categories = await shared.make(tx, self._database)
                 done = await self._write(tx, caller, records, mode, progress, models=models)
@@ -246,7 +247,7 @@ class Backup:
             raise too_much(f"it took more than {seconds:,.0f} seconds to read") from None
 
     async def _models(self) -> list[tuple[str, int]]:
-        """The models in use, with their dimensions. One that does not answer is known only if it ever did."""
+        """The models in use, with their dimensions. A model that does not answer is included if it ever did."""
         found = []
         for space in (self._spaces.serving, self._spaces.building):
             if space is not None:
@@ -283,7 +284,7 @@ class Backup:
         *,
         models: list[tuple[str, int]],
     ) -> Restored:
-        """Plan and write; if somebody else was quicker with an id or a text, once more."""
+        """Plans and writes the import. Retries if another transaction wrote the same id or text first."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 async with tx.begin_nested():
@@ -313,7 +314,7 @@ class Backup:
 
 
 def _overtaken(error: object) -> bool:
-    """Whether somebody else wrote the same a moment ago. Nobody else writes into the tables of the plan."""
+    """Returns True if another transaction wrote the same data. Errors in the plan's own tables do not count."""
     of_plan = isinstance(error, pg.Error) and (error.diag.table_name or "").startswith(("restored", "incoming"))
     return isinstance(error, pg.UniqueViolation | pg.DeadlockDetected) and not of_plan
 

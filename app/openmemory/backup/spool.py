@@ -1,5 +1,5 @@
-"""Files that archives lie in while they are made or taken in: without a name, gone with the process, and only as large
-as the disk has room for."""
+"""Temporary files for archives that are exported or imported. They have no name, end with the process, and grow only
+while the disk has room."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openmemory.embedded.folder import temporary
 from openmemory.errors import Unavailable
 
 _RESERVE = 256 * 1024 * 1024
-"""Bytes that are left to everybody else on the disk."""
+"""Bytes of disk space that are always left free."""
 _LOOK_EVERY = 32 * 1024 * 1024
 
 
@@ -20,7 +20,7 @@ def new_file(folder: Path) -> BinaryIO:
     """A new file in the data folder.
 
     Raises:
-        Unavailable: it cannot be made.
+        Unavailable: it cannot be created.
     """
     try:
         return cast(BinaryIO, tempfile.TemporaryFile(dir=temporary(folder)))
@@ -29,17 +29,17 @@ def new_file(folder: Path) -> BinaryIO:
 
 
 def look_for_room(folder: Path, size: int = 0) -> None:
-    """See that so many bytes can be written on the disk of a folder.
+    """Checks that `size` bytes can be written to the disk of a folder.
 
     Raises:
-        Unavailable: they cannot.
+        Unavailable: the disk has too little space.
     """
     if shutil.disk_usage(folder).free < _RESERVE + size:
         raise _no_room(f"less than {(_RESERVE + size) // 2**20:,} MB are left")
 
 
 class Spool:
-    """Such a file, written with an eye on the room that is left. To be used in threads."""
+    """A temporary file that checks the free disk space while it is written. Its methods block: use them in threads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,10 +47,10 @@ class Spool:
         self._unseen = _LOOK_EVERY
 
     def write(self, data: bytes) -> int:
-        """Append.
+        """Appends data.
 
         Raises:
-            Unavailable: the disk is full, or nearly.
+            Unavailable: the disk is full, or nearly full.
         """
         self._unseen += len(data)
         try:
@@ -62,7 +62,7 @@ class Spool:
             raise _no_room(error.strerror or "it cannot be written") from error
 
     def flush(self) -> None:
-        """Hand everything to the system."""
+        """Flushes buffered data to the operating system."""
         self.file.flush()
 
     def tell(self) -> int:
@@ -72,7 +72,7 @@ class Spool:
         return self.file.seek(offset, whence)
 
     def close(self) -> None:
-        """Give the room back."""
+        """Closes the file and frees its disk space."""
         self.file.close()
 
 

@@ -1,4 +1,5 @@
-"""What a language model answered, as operations: fences, chatter and half-right fields are put up with. Pure."""
+"""Parses language model answers into operations. Tolerates code fences, extra text and malformed fields. Pure
+functions."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from typing import Any
 from openmemory.llm.port import Reply
 
 MOST = 50
-"""Operations of one answer that are looked at."""
+"""Maximum number of operations that are processed per answer."""
 
 LABEL = 40
-"""Characters of an emotion's label."""
+"""Maximum number of characters in an emotion's label."""
 
 _OPS = {
     "ADD": "ADD", "CREATE": "ADD", "INSERT": "ADD", "UPDATE": "UPDATE", "MERGE": "UPDATE", "SUPERSEDE": "SUPERSEDE",
@@ -26,12 +27,12 @@ _DECODER = json.JSONDecoder()
 
 
 class Malformed(Exception):
-    """No operations can be read from an answer; the message says why, for the model."""
+    """No operations can be read from an answer. The message tells the model why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation as it was answered; `number` is that of a memory, and may be none that was shown."""
+    """One operation from the answer. `number` refers to a memory, and may be one that was not shown."""
 
     op: str
     number: int | None = None
@@ -46,11 +47,12 @@ class Operation:
 
 
 def operations(reply: Reply) -> list[Operation]:
-    """The operations of an answer, in order, one more than `MOST` at most. What is none of them is left out of an
-    otherwise good answer: those have an empty `op`.
+    """The operations of an answer, in order, at most one more than `MOST`.
+
+    Invalid entries of an otherwise valid answer get an empty `op`.
 
     Raises:
-        Malformed: there is no list of operations in it.
+        Malformed: the answer contains no list of operations.
     """
     if reply.refused and not reply.text.strip():
         raise Malformed("you refused to answer")
@@ -69,10 +71,10 @@ def _why(reply: Reply) -> str:
 
 
 def _found(text: str) -> list[Any] | None:
-    """The list of operations: of the last object that has one, for models think aloud before; else a bare list, or one
-    operation, that nothing in brackets goes before.
+    """The list of operations from the last object that has one, because models think aloud before it.
 
-    What lies within something that has no end is not taken: the rest would be lost without a word.
+    Otherwise a bare list or a single operation, if no other brackets precede it. Operations inside an unterminated
+    value are not used: the rest would be lost silently.
     """
     if ends := [match.start() for match in re.finditer(r'\{\s*"operations"\s*:', text)]:
         return _listed(_decoded(text, ends[-1]))
@@ -81,7 +83,7 @@ def _found(text: str) -> list[Any] | None:
     if _is_operation(value):
         return [value]
     if value == []:
-        # Brackets with nothing in them say so only where they are all that was answered.
+        # Empty brackets mean "no operations" only if they are the whole answer.
         return [] if re.fullmatch(r"\s*(```\w*\s*)?\[\s*\]\s*(```\s*)?", text) else None
     return _listed(value)
 
@@ -125,7 +127,7 @@ def _operation(value: Any) -> Operation:
 
 
 def _emotion(value: Any) -> dict[str, Any] | None:
-    """Valence (-1 to 1), arousal (0 to 1) and a label if there is one; None where a number is missing."""
+    """Valence (-1 to 1), arousal (0 to 1) and the label, if any; None if a number is missing."""
     if not isinstance(value, dict):
         return None
     valence, arousal = _number(value.get("valence"), -1.0), _number(value.get("arousal"), 0.0)
@@ -136,7 +138,7 @@ def _emotion(value: Any) -> dict[str, Any] | None:
 
 
 def _number(value: Any, least: float) -> float | None:
-    """A number between `least` and 1, also one that is written as a text; what lies beyond is the nearer end."""
+    """A number clamped to the range from `least` to 1. Also accepts a number written as a string."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -151,7 +153,7 @@ def _text(value: Any) -> str:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number, also one that is written as a text or with a point."""
+    """A whole number. Also accepts a string or a float."""
     if isinstance(value, bool):
         return None
     try:
@@ -162,7 +164,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _moment(value: Any) -> datetime | None:
-    """A date or a time; one without an offset is in UTC. What cannot be read counts as not said."""
+    """A date or time, in UTC if it has no offset; None if it cannot be parsed."""
     text = _text(value)
     if re.fullmatch(r"\d{4}", text):
         text += "-01-01"

@@ -1,4 +1,4 @@
-"""Doing what was decided: every change with its history, access rules and index mark, all in one transaction."""
+"""Applies decisions: each change with its history, access rules and outbox entry, all in one transaction."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
 
 EMOTION = "emotion"
-"""Where a memory's metadata holds what the user feels about it."""
+"""The metadata key for the user's emotion about a memory."""
 
 
 @dataclass(slots=True)
 class Applied:
-    """What was done, in order: `operations` as they are stored, with what they have changed."""
+    """The changes made, in order: `operations` as they are stored, with the earlier state of each memory."""
 
     operations: list[dict[str, Any]] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
 
     @property
     def memory_ids(self) -> list[UUID]:
-        """Every memory that something done, or refused, is about."""
+        """The ids of all memories that an operation or a refusal refers to."""
         return sorted(touched(self.operations) | {each.id for each in self.refused if each.id is not None})
 
     @property
     def written(self) -> int:
-        """Changes that were made."""
+        """The number of changes made."""
         return sum(each["event"] != Event.NONE for each in self.operations)
 
 
 class _Refused(Exception):
-    """One operation is not done; nothing of it stays."""
+    """One operation is refused; everything it did is rolled back."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -58,7 +58,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Applying:
-    """Carries out the decisions of one capture for its caller. `like`: what new memories have in common."""
+    """Carries out the decisions of one capture for its caller. `like`: the fields that all new memories share."""
 
     tx: Tx
     caller: Caller
@@ -66,10 +66,10 @@ class Applying:
     like: MemoryCreate
 
     async def all(self, decided: Decided) -> Applied:
-        """Do what was decided, each change wholly or not at all.
+        """Applies the decisions. Each change is made completely or not at all.
 
         Raises:
-            Forbidden: the app was paused meanwhile.
+            Forbidden: the app was paused in the meantime.
         """
         await refuse_if_paused(self.tx, self.caller)
         applied = Applied(refused=list(decided.refused))
@@ -94,7 +94,7 @@ class Applying:
         return await self._delete(decision.memory, before)
 
     async def _locked(self, memory: Noticed) -> dict[str, Any]:
-        """A memory as it is, locked; it is the caller's to change, and says what the model was shown."""
+        """Locks a memory and returns its state. Refuses it if the caller may not change it or its revision changed."""
         query = (
             select(
                 Memory.content, Memory.revision, Memory.state, Memory.metadata_.label("metadata"),
@@ -161,24 +161,24 @@ class Applying:
 
 
 def touched(operations: Iterable[dict[str, Any]]) -> set[UUID]:
-    """Every memory that stored operations are about."""
+    """The ids of all memories that stored operations refer to."""
     return {UUID(each[name]) for each in operations for name in ("id", "superseded_id") if each.get(name)}
 
 
 async def delete(tx: Tx, caller: Caller, id_: UUID) -> None:
-    """Delete a memory softly, with its log. The caller of this has locked the row."""
+    """Soft-deletes a memory and logs it. The calling code must have locked the row."""
     await changes.change_state(tx, caller, Memory.id == id_, State.DELETED)
     await access_log.record(tx, caller, Access.DELETE, [id_], {"operation": "delete_by_id"})
 
 
 async def shown(tx: Tx, caller: Caller, ids: list[UUID]) -> list[Noticed]:
-    """Those of the memories that the caller may read, in this order, without those that read like orders."""
+    """The memories that the caller may read, in the order of `ids`, without those flagged as prompt injection."""
     found = {memory.id: memory for memory in await _noticed(tx, caller, Memory.id == func.any(ids), len(ids))}
     return [found[id_] for id_ in ids if id_ in found]
 
 
 async def newest(tx: Tx, caller: Caller, namespace: str, *, besides: list[UUID], limit: int) -> list[Noticed]:
-    """The newest memories of a namespace that the caller may read, without those that read like orders."""
+    """The newest memories of a namespace that the caller may read, without those flagged as prompt injection."""
     which = and_(Memory.user_id == caller.user_id, Memory.namespace == namespace, Memory.id != func.all(besides))
     return await _noticed(tx, caller, which, limit)
 
@@ -194,7 +194,7 @@ async def _noticed(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: in
 
 
 def _with_emotion(metadata: dict[str, Any], decision: Decision) -> dict[str, Any]:
-    """Metadata with what the user feels, unless something stands there already: it may be the user's own."""
+    """Metadata with the user's emotion. An existing value is kept, because it may be the user's own."""
     if decision.emotion is None or EMOTION in metadata:
         return metadata
     return metadata | {EMOTION: decision.emotion}

@@ -1,4 +1,4 @@
-"""Which of the operations that a language model answered are to be done, and why the others are not. Pure."""
+"""Decides which operations of a language model's answer to apply, and why to refuse the others. Pure functions."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def decided(
     orders: bool = False,
     emotion: bool = False,
 ) -> Decided:
-    """What is to be done. `memories` are those that the model was shown, numbered from 1.
+    """The changes to make. `memories` are those that the model was shown, numbered from 1.
 
-    `orders`: what was said reads like orders to an assistant, so nothing that is remembered is changed because of it.
-    `emotion`: whether it was asked for what the user feels.
+    `orders`: the input looks like a prompt injection, so it must not change any existing memory.
+    `emotion`: True if the model was asked for the user's emotion.
     """
     found = Decided()
     said: dict[str, Noticed | None] = {_plain(memory.content): memory for memory in memories}
@@ -57,7 +57,7 @@ def decided(
         if event is not Event.DELETE and plain in said:
             known = said[plain]
             if event is not Event.SUPERSEDE or known is memory:
-                # What comes back out of memory is not remembered again: this one says so already.
+                # Text that was read back from memory is not stored again: this memory already says it.
                 _repeated(found, operation, known)
                 continue
         elif event is not Event.DELETE:
@@ -70,7 +70,7 @@ def decided(
 
 
 def refusal(reason: str, text: str = "", memory: Noticed | None = None, said: str | None = None) -> Refusal:
-    """Why something is not done. What is a secret is not repeated; `said`: the model's own words."""
+    """The reason why an operation is refused. A secret is not repeated. `said`: the model's own words."""
     shown = None if reason == "secret" else text or None
     detail = _WORDS.get(reason, reason) + (f" ({said})" if said and said.lower() != reason else "")
     return Refusal(memory=shown, id=memory.id if memory else None, reason=reason, detail=detail)
@@ -120,11 +120,11 @@ def _decision(event: Event, operation: Operation, memory: Noticed | None, now: d
         kind=operation.kind if operation.kind in KINDS else None,
         importance=None if operation.importance is None else min(10, max(1, operation.importance)),
         since=operation.since,
-        # What was over when it was told is told as such; hidden it would be lost.
+        # A fact that had already ended when it was stated stays visible; an end in the past would hide it.
         until=until if until is not None and until > now else None,
     )
 
 
 def _plain(text: str) -> str:
-    """Words alone: two texts that differ in case, points and blanks say the same."""
+    """The words of a text. Texts that differ only in case, punctuation and spaces are equal."""
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))

@@ -1,4 +1,4 @@
-"""Asking the language model: what is near in memory, one question, one more if the answer cannot be used."""
+"""Asks the language model: finds related memories, sends one request, and a second one if the answer is unusable."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from openmemory.search.service import Search
 log = logging.getLogger(__name__)
 
 NEAREST = 12
-"""Memories that the model is shown at most."""
+"""Maximum number of memories shown to the model."""
 
 PIECES = 3
-"""Searches for one long text or conversation: one of all of it would find what the most of it is about."""
+"""Searches for one long text or conversation. A single search would find only its main topic."""
 
 PIECE = 1_000
-"""Characters of one search."""
+"""Maximum number of characters in one search."""
 
 LOGGED = 2_000
-"""Characters of an answer that cannot be used which the log shows."""
+"""Maximum number of characters of an unusable answer that are logged."""
 
 
 class BadAnswer(Exception):
@@ -45,7 +45,7 @@ class BadAnswer(Exception):
 
 @dataclass(slots=True)
 class Cost:
-    """What was spent."""
+    """Language model cost: calls, tokens and seconds."""
 
     model: str | None = None
     calls: int = 0
@@ -54,13 +54,13 @@ class Cost:
     seconds: float = 0.0
 
     def add(self, reply: Reply) -> None:
-        """Count an answer."""
+        """Adds the cost of a reply."""
         self.prompt_tokens += reply.prompt_tokens
         self.completion_tokens += reply.completion_tokens
         self.seconds += reply.seconds
 
     def also(self, other: Cost) -> None:
-        """Count what another one has counted."""
+        """Adds another cost to this one."""
         self.calls += other.calls
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
@@ -69,7 +69,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What memories are made of, and when it was said."""
+    """The input from which memories are made, and its time."""
 
     what: str | tuple[Turn, ...]
     namespace: str
@@ -77,20 +77,20 @@ class Said:
 
     @property
     def texts(self) -> list[str]:
-        """The texts in it."""
+        """The texts of the input."""
         return [self.what] if isinstance(self.what, str) else [turn.content for turn in self.what]
 
 
 @dataclass(slots=True)
 class Extraction:
-    """One attempt; `cost` is known also if it fails."""
+    """One attempt. `cost` is set even if the attempt fails."""
 
     cost: Cost = field(default_factory=Cost)
     decided: Decided = field(default_factory=Decided)
 
 
 class Extractor:
-    """Finds out from a language model what is to be remembered."""
+    """Asks a language model which facts to remember."""
 
     def __init__(
         self, database: Database, configuration: Configuration, llms: Llms, search: Search, settings: Settings
@@ -102,22 +102,22 @@ class Extractor:
         self._settings = settings
 
     async def configured(self) -> bool:
-        """Whether a language model is chosen.
+        """Returns True if a language model is configured.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
         """
         try:
             return (await self._configuration.effective()).llm is not None
-        except Invalid:  # its key is missing, which is told when it is used
+        except Invalid:  # the key is missing; the error is reported on use
             return True
 
     async def extract(self, caller: Caller, said: Said, into: Extraction) -> None:
-        """Decide what is to be done about what was said.
+        """Decides which changes to make for an input and stores them in `into`.
 
         Raises:
-            LlmUnavailable: no language model is chosen, or it does not answer.
-            BadAnswer: it answered what cannot be used.
+            LlmUnavailable: no language model is configured, or it does not answer.
+            BadAnswer: its answers cannot be used.
             Unavailable: PostgreSQL does not answer.
         """
         try:
@@ -151,8 +151,10 @@ class Extractor:
         raise BadAnswer(f"the language model answered what cannot be used: {problem}")
 
     async def _near(self, caller: Caller, said: Said) -> Sequence[Noticed]:
-        """The memories that are nearest to what was said, of those that the caller may read and change; where few are
-        near, the newest too: "I am with Globex now" shares no word with "Alice works at Acme"."""
+        """The memories nearest to the input that the caller may read and change.
+
+        If few are near, the newest ones are added: "I am with Globex now" shares no word with "Alice works at Acme".
+        """
         if Scope.READ not in caller.principal.scopes:
             return []
         best: dict[UUID, float] = {}
@@ -168,9 +170,9 @@ class Extractor:
 
 
 def pieces(texts: Sequence[str], size: int) -> list[str]:
-    """Some parts of what was said, of `size` characters at most, to search for: its end, its beginning, and between.
+    """Search queries from the input, each of at most `size` characters: its end, its middle and its beginning.
 
-    What was said last matters most; a short text is one piece.
+    The end matters most. A short text is one piece.
     """
     whole = "\n".join(text.strip() for text in texts if text.strip())
     if len(whole) <= size:

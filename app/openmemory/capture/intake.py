@@ -1,4 +1,4 @@
-"""What is taken of what was said, be it a text or a conversation. Pure."""
+"""Validation of captures: texts and conversations. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from openmemory.memories.intake import Intake
 from openmemory.memories.schemas import MemoryCreate
 
 MAX_TURNS = 200
-"""Messages of one capture."""
+"""Maximum number of messages in one capture."""
 
 
 def checked(new: CaptureCreate, intake: Intake, limits: Limits) -> CaptureCreate:
-    """What is taken, as every memory's; a conversation without its secrets.
+    """The capture, validated by the same rules as every memory. Secrets in a conversation are removed.
 
     Raises:
         Invalid: a field cannot be used, or the text holds a secret.
@@ -34,5 +34,5 @@ def checked(new: CaptureCreate, intake: Intake, limits: Limits) -> CaptureCreate
 
 
 def _plain(like: MemoryCreate) -> MemoryCreate:
-    """Without what intake found out, which it finds out again for each memory."""
+    """The fields without the results of intake, which runs again for each memory."""
     return MemoryCreate(**{name: getattr(like, name) for name in MemoryCreate.__dataclass_fields__})

@@ -1,4 +1,4 @@
-"""Tables: what was said, and what a language model has made of it; what it took in all."""
+"""Tables of captures, with their input and the language model's operations, and of their usage."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Status(StrEnum):
 
 
 WAITS = (Status.PENDING, Status.WORKING)
-"""Captures of which something is still to be made."""
+"""Statuses of captures that are not finished."""
 
 _NONE = text("'[]'")
 _ZERO = text("0")
 
 
 class Capture(Base):
-    """One text or conversation. It is kept until memories are made of it, however often the model fails.
+    """One text or conversation. It is kept until memories are made from it, however often the model fails.
 
-    `due_at`: when it is tried next; of one that is worked on, when its lease ends. `operations` are what was done, in
-    order, each with the memory as it was before.
+    `due_at`: time of the next attempt; while the capture is being processed, the end of its lease. `operations`: the
+    changes made, in order, each with the memory's earlier state.
     """
 
     __tablename__ = "captures"
@@ -79,9 +79,9 @@ class Capture(Base):
 
 
 class CaptureUsage(Base):
-    """What the captures of one app took on one day (UTC), whether they are still there or not.
+    """Usage by the captures of one app on one day (UTC), including captures that were removed since.
 
-    `done`, `failed` and `undone`: captures that became so that day; one may be among several.
+    `done`, `failed` and `undone`: captures that reached this status on that day. One capture may count in several.
     """
 
     __tablename__ = "capture_usage"

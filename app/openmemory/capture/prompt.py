@@ -1,4 +1,4 @@
-"""What a language model is told and asked: short, with everything that others wrote as data in marked blocks. Pure."""
+"""Prompts for the language model: short, with all user-written text as data in tagged blocks. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from openmemory.categories.taxonomy import NAMES
 from openmemory.llm.port import Message
 
 KINDS = ("fact", "preference", "event", "plan", "decision", "instruction", "relationship", "skill")
-"""What sorts of memories a model tells apart."""
+"""The kinds of memories that a model distinguishes."""
 
 SHOWN = 600
-"""Characters of a memory that the model sees."""
+"""Maximum number of characters of a memory that the model sees."""
 
 _OPERATION: dict[str, Any] = {
     "op": {"type": "string", "enum": ["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]},
@@ -36,13 +36,16 @@ _EMOTION: dict[str, Any] = {
 
 
 def _object(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """An object that has all of these and nothing else."""
+    """A schema of an object that has all of these properties and no others."""
     strict = {"required": list(properties), "additionalProperties": False}
     return {"type": "object", "properties": properties} | strict | more
 
 
 def schema(*, emotion: bool = False) -> dict[str, Any]:
-    """The answer, in the part of JSON Schema that providers enforce. `emotion`: with what the user feels."""
+    """The schema of the answer, in the subset of JSON Schema that providers enforce.
+
+    `emotion`: the answer includes the user's emotion.
+    """
     felt = {"emotion": _object(_EMOTION, type=["object", "null"])} if emotion else {}
     return _object({"operations": {"type": "array", "items": _object(_OPERATION | felt)}})
 
@@ -98,7 +101,7 @@ def first(
     *,
     emotion: bool = False,
 ) -> list[Message]:
-    """The question. Memories are numbered from 1 in their order; their ids are not told. Tags are new each time."""
+    """The first request. Memories are numbered from 1, without their ids. The tags are random for each request."""
     tag = token_hex(6)
     listed = "\n".join(f"{number}. {_json(memory.content[:SHOWN])}" for number, memory in enumerate(memories, start=1))
     if isinstance(said, str):
@@ -116,12 +119,12 @@ def first(
 
 
 def repaired(messages: Sequence[Message], answer: str, problem: str) -> list[Message]:
-    """The question once more, after an answer that cannot be used."""
-    # Some providers refuse an empty turn.
+    """The repeated request after an unusable answer."""
+    # Some providers reject an empty message.
     before: Mapping[str, str] = {"role": "assistant", "content": answer[:4_000] or "(empty)"}
     return [*messages, before, {"role": "user", "content": _AGAIN.format(problem=problem)}]
 
 
 def _json(value: Any) -> str:
-    """On one line, and with no tag that looks like ours."""
+    """JSON on one line, with "<" escaped so that the value cannot forge a tag."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")

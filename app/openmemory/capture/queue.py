@@ -1,4 +1,4 @@
-"""The queue of captures: PostgreSQL's rows, taken under a lease by one worker of one process at a time."""
+"""The queue of captures: rows in PostgreSQL, each leased to one worker of one process at a time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from sqlalchemy import Uuid, bindparam, text
 from openmemory.database.engine import Tx
 
 LOCK = 0x6F6D6370
-"""Key of the advisory lock under which captures are taken, so that no two processes take two of one user."""
+"""Key of the advisory lock for claiming captures. It keeps two processes from claiming captures of the same user."""
 
-# A scalar rather than NOT EXISTS, of which the planner makes a join: then all that waits would be sorted for the first.
+# A scalar subquery instead of NOT EXISTS: the planner turns NOT EXISTS into a join and would then sort all waiting
+# captures to find the first.
 _CLAIM = text(
     """
     UPDATE captures AS c
@@ -57,7 +58,7 @@ _PRUNE = text(
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A capture that this process works on until its lease ends."""
+    """A capture that this process holds until its lease ends."""
 
     id: UUID
     holder: UUID
@@ -75,7 +76,7 @@ class Claimed:
 
 
 async def claim(tx: Tx, *, lease: float) -> Claimed | None:
-    """Take the capture that is due first; of a user and namespace one at a time, in the order of their coming."""
+    """Claims the capture that is due first. Captures of one user and namespace run one at a time, in arrival order."""
     await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
     holder = uuid4()
     row = (await tx.execute(_CLAIM, {"holder": holder, "lease": lease})).one_or_none()
@@ -83,27 +84,27 @@ async def claim(tx: Tx, *, lease: float) -> Claimed | None:
 
 
 async def renew(tx: Tx, claimed: Claimed, *, lease: float) -> None:
-    """Hold it on."""
+    """Extends the lease of a capture."""
     await tx.execute(_RENEW, {"id": claimed.id, "holder": claimed.holder, "lease": lease})
 
 
 async def held(tx: Tx, claimed: Claimed) -> bool:
-    """Whether it is still ours; if so, nobody takes it before the transaction ends."""
+    """Returns True if this process still holds the capture. It then keeps it until the transaction ends."""
     values = {"id": claimed.id, "holder": claimed.holder}
     return (await tx.execute(_HELD, values)).one_or_none() is not None
 
 
 async def end_leases(tx: Tx) -> None:
-    """Make due what an earlier process was working on: for one that alone has the database."""
+    """Makes captures of an earlier process due again. Call this only if no other process uses the database."""
     await tx.execute(_LEASES)
 
 
 async def seconds_until_due(tx: Tx) -> float | None:
-    """Seconds until something is to be done; None: nothing waits."""
+    """Seconds until the next capture is due; None if nothing waits."""
     seconds = await tx.scalar(_TO_COME)
     return None if seconds is None else float(seconds)
 
 
 async def prune(tx: Tx, *, days: int) -> None:
-    """Remove captures that are over so long."""
+    """Removes captures that ended more than `days` days ago."""
     await tx.execute(_PRUNE, {"days": days})

@@ -1,4 +1,4 @@
-"""Captures that come in from an archive: the temporary tables that they are read into, and taking them over."""
+"""Restores captures from an archive: the temporary tables they are read into, and the transfer from there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLES: Mapping[str, str] = {
         place integer, capture uuid, kind text, turn integer, memory uuid, followed uuid, followed_by uuid, body jsonb,
         problem text""",
 }
-"""Their columns, in the order in which they are copied. A step is an operation, or something that was refused."""
+"""Columns of the temporary tables, in COPY order. A step is an operation or a refusal."""
 
 _TWICE = text(
     """
@@ -64,7 +64,7 @@ _FIND_MEMORIES = text(
         followed_target = {_TARGET.format(name="followed")}, followed_by_target = {_TARGET.format(name="followed_by")}
     """  # noqa: S608 - only constants are put in
 )
-# One that is here already stays as it is: what it has become here the archive cannot know.
+# A capture that already exists is left unchanged: the archive cannot know what happened to it here.
 _FIND = text(
     f"""
     UPDATE incoming_captures AS i SET target = now_called.id, app_target = coalesce(a.target, :app),
@@ -77,7 +77,7 @@ _FIND = text(
     WHERE c.id = i.id
     """  # noqa: S608 - as above
 )
-# Half of what was done cannot be undone.
+# A capture comes in only with all of its operations, because a partial set cannot be undone.
 _PROBLEMS = text(
     """
     UPDATE incoming_captures AS i SET problem = p.problem
@@ -134,7 +134,7 @@ _NOT_TAKEN = text("SELECT id, problem FROM incoming_captures WHERE problem IS NO
 
 
 async def twice(tx: Tx) -> Twice | None:
-    """Two captures of the same id, or two steps of the same number of one; None: there are none."""
+    """The first two captures with the same id, or two steps of one capture with the same number; None if none exist."""
     for members, query in (("captures.jsonl.gz", _TWICE), ("capture_steps.jsonl.gz", _STEPS_TWICE)):
         if found := (await tx.execute(query)).one_or_none():
             return Twice(members, found.first, found.second)
@@ -142,14 +142,14 @@ async def twice(tx: Tx) -> Twice | None:
 
 
 async def lost(tx: Tx, most: int) -> list[str]:
-    """The ids of captures of which steps are told, but nothing else."""
+    """The ids of captures for which the archive holds steps but no capture."""
     return [str(id_) for id_ in await tx.scalars(_LOST, {"most": most})]
 
 
 async def take(tx: Tx, caller: Caller, most: int) -> tuple[int, list[tuple[str, str, str]]]:
-    """Add the captures that are not here yet; returns how many, and which of the others cannot come in, and why.
+    """Adds the captures that do not exist yet. Returns their number, and the rejected captures with the reasons.
 
-    The memories and apps must have been taken before. What waits is taken up by the worker as if it had been said now.
+    The memories and apps must have been restored before. The worker processes waiting captures as if they were new.
     """
     values = {"user": caller.user_id, "app": caller.app_id}
     for statement in _TO_FIND:

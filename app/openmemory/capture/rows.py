@@ -1,4 +1,4 @@
-"""Captures as their columns hold them, there and back. Pure."""
+"""Conversion between captures and their database columns. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
 
 
 def columns(new: CaptureCreate) -> dict[str, Any]:
-    """`input`, `options` and `hash` of what is to be stored; equal ones have one hash."""
+    """The columns `input`, `options` and `hash` of a new capture. Equal captures have the same hash."""
     said: dict[str, Any] = {"text": new.like.text}
     if new.messages:
         said = {"messages": [asdict(turn) for turn in new.messages]}
@@ -29,13 +29,13 @@ def columns(new: CaptureCreate) -> dict[str, Any]:
 
 
 def options(column: dict[str, Any]) -> MemoryCreate:
-    """What the new memories of a capture have in common."""
+    """The fields that all new memories of a capture share."""
     times = {name: datetime.fromisoformat(column[name]) for name in _TIMES if name in column}
     return MemoryCreate(text="", **column | times | {"categories": tuple(column.get("categories", ()))})
 
 
 def said(claimed: Claimed) -> Said:
-    """What was said, where and when."""
+    """The input of a capture with its namespace and time."""
     given = claimed.input
     what = tuple(Turn(**turn) for turn in given["messages"]) if "messages" in given else given["text"]
     at = claimed.options.get("created_at")
@@ -43,6 +43,6 @@ def said(claimed: Claimed) -> Said:
 
 
 def principal(who: Principal) -> dict[str, Any]:
-    """What a job must know of the credential that a capture came with."""
+    """The parts of the capture's credential that a background job needs."""
     namespaces = None if who.namespaces is None else list(who.namespaces)
     return {"id": who.id, "name": who.name, "namespaces": namespaces, "scopes": sorted(map(str, who.scopes))}

@@ -1,4 +1,4 @@
-"""The shapes of captures: what is said, and what became of it."""
+"""Schemas of captures: the input and the result."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class CaptureCreate:
-    """What to make memories of: the text of `like`, or a conversation. `like` says besides what they all get.
+    """The input of a capture: the text of `like`, or a conversation. `like` also holds fields that all memories get.
 
-    `wait`: whether the caller waits for the language model; None: for a text, not for a conversation. `once`: the
-    request, if it is to be done only once.
+    `wait`: True if the caller waits for the language model; None means True for a text and False for a conversation.
+    `once`: the idempotency key of the request, if it must be processed only once.
     """
 
     like: MemoryCreate
@@ -40,7 +40,7 @@ class CaptureCreate:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """A memory as the language model was shown it."""
+    """A memory as it was shown to the language model."""
 
     id: UUID
     content: str
@@ -49,7 +49,7 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One change to be made. `memory` is what it is about; a new one has none."""
+    """One change to make. `memory` is the memory to change; None if the change adds a memory."""
 
     event: Event
     memory: Noticed | None = None
@@ -64,7 +64,7 @@ class Decision:
 
 @dataclass(slots=True)
 class Decided:
-    """What a language model wants changed, and what of it was refused."""
+    """The changes that a language model asks for, and those that were refused."""
 
     decisions: list[Decision] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The use cases of captures: taking in what is said, telling what became of it, and taking that back."""
+"""The use cases of captures: accept text and conversations, report the result, and undo it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 class Captures:
-    """Takes in texts and conversations for the language model to extract facts from."""
+    """Accepts texts and conversations from which the language model extracts facts."""
 
     def __init__(
         self,
@@ -71,12 +71,13 @@ class Captures:
         self._intake = intake
         self._rates = rates
         self._settings = settings
-        # Many at once wait here, where they take no connection, rather than in the pool, which lets them wait 5 s.
+        # Many concurrent requests wait here, where they hold no connection, and not in the pool, where a wait ends
+        # after 5 s.
         self._room = asyncio.Semaphore(max(2, settings.database.pool_size // 2))
         self._waiting = Waiting(database, worker, self._room)
 
     async def possible(self) -> bool:
-        """Whether a language model is chosen, so that `add` is of use.
+        """Returns True if a language model is configured, so that `add` is useful.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -84,10 +85,10 @@ class Captures:
         return await self._worker.extractor.configured()
 
     async def add(self, caller: Caller, new: CaptureCreate, moved: Moved = nobody) -> Outcome:
-        """Take in what was said, and wait for what becomes of it if that is wanted; it is kept in any case. `moved`
-        hears of every step that is waited for.
+        """Accepts a capture and waits for the result if the request asks for it. The capture is stored in any case.
 
-        The same again from the same app, within `capture.repeat` seconds or with the same key, is the same capture.
+        `moved` is called for every step while the request waits. The same input from the same app, sent within
+        `capture.repeat` seconds or with the same key, is the same capture.
 
         Raises:
             Invalid: a field cannot be used, the text holds a secret, or the key was given to another request.
@@ -110,7 +111,7 @@ class Captures:
         return outcome
 
     async def outcome(self, caller: Caller, id_: UUID) -> Outcome:
-        """What has become of a capture of the caller's own by now.
+        """The current result of one of the caller's own captures.
 
         Raises:
             Forbidden: the app is paused.
@@ -119,13 +120,13 @@ class Captures:
         async with self._database.statement() as tx:
             await refuse_if_paused(tx, caller, "see captures")
             row = await _one(tx, caller, id_)
-            # Whatever it has just put aside it knows.
+            # The caller may see memories that its capture has just archived.
             [view] = await _views(tx, caller, [row], states=ALL_STATES)
         return Outcome(**{name: getattr(view, name) for name in Outcome.model_fields})
 
     @again
     async def get(self, caller: Caller, id_: UUID) -> CaptureView:
-        """One capture: of the user themself any of theirs, of an app that is not paused its own.
+        """One capture. Users may read any of theirs; an app that is not paused may read its own.
 
         Raises:
             NotFound: there is none.
@@ -163,10 +164,10 @@ class Captures:
 
     @again
     async def usage(self, caller: Caller, *, first: date | None = None, last: date | None = None) -> Usage:
-        """What captures took from the first day to the last, by app and day: the user's, or of an app its own.
+        """Usage from the first day to the last, by app and day: all of the user's captures, or an app's own.
 
         Raises:
-            Invalid: the days are the wrong way round, or too many.
+            Invalid: the days are in the wrong order, or there are too many.
         """
         caller.may_read()
         first, last = usage.days(first, last)
@@ -176,11 +177,11 @@ class Captures:
         return found
 
     async def undo(self, caller: Caller, id_: UUID) -> CaptureView:
-        """Take back all that was made of a capture, as one step; one that still waits is given up. Again: nothing.
+        """Undoes every change of a capture in one step, or cancels a waiting capture. A repeated call does nothing.
 
         Raises:
-            NotFound: there is none, or a memory of it is not the caller's to change.
-            Conflict: it is being worked on, or a memory of it was changed since.
+            NotFound: there is no such capture, or the caller may not change one of its memories.
+            Conflict: the capture is being processed, or one of its memories was changed since.
         """
         caller.may_write()
         caller.may_read()  # the answer shows the memories
@@ -210,7 +211,10 @@ class Captures:
 
     @again
     async def _take(self, caller: Caller, new: CaptureCreate) -> tuple[UUID, bool]:
-        """Store it, or find it: the same if it was sent a moment ago, or with this key. Tells whether it is over."""
+        """Stores a capture, or finds the same one if it was sent recently or with the same key.
+
+        Returns its id and True if it has ended.
+        """
         columns = stored.columns(new)
         fingerprint = columns["hash"]
         async with self._database.transaction() as tx:
@@ -224,7 +228,7 @@ class Captures:
                 same = and_(Capture.hash == fingerprint, Capture.created_at > recent, Capture.status != Status.UNDONE)
                 found = await _found(tx, caller, same)
             if found is not None:
-                if found.status == Status.FAILED:  # whoever sends it again means it
+                if found.status == Status.FAILED:  # sending it again requests a retry
                     again_ = {"status": Status.PENDING, "due_at": func.now(), "bad_answers": 0, "finished_at": None}
                     await tx.execute(update(Capture).where(Capture.id == found.id).values(again_))
                 await audit_log.record(tx, caller, AuditEvent.CAPTURE_ADD, [found.id], detail={"again": True})
@@ -241,7 +245,7 @@ class Captures:
 
 
 async def _one(tx: Tx, caller: Caller, id_: UUID) -> Any:
-    """A capture whole that the caller may see.
+    """A complete capture that the caller may see.
 
     Raises:
         NotFound: there is none.
@@ -269,7 +273,7 @@ def _whole() -> Any:
 async def _views(
     tx: Tx, caller: Caller, rows: Sequence[Any], *, states: Sequence[State] = (State.ACTIVE,)
 ) -> list[CaptureView]:
-    """Captures as they are shown. Of a memory that the caller's app may not read any more nothing is told."""
+    """Captures as response models. Memories that the caller's app may no longer read are left out."""
     ids = list({id_ for row in rows for id_ in row.memory_ids})
     readable = set(ids)
     if ids and not (caller.owner and caller.principal.namespaces is None):
@@ -302,7 +306,7 @@ def _result(each: dict[str, Any], readable: set[str]) -> CaptureResult:
 
 
 def _refused(refusal: Refusal, readable: set[str]) -> Refusal:
-    """A refusal; the id of a memory only where that may be read. Its text is what the model wrote, of what was said."""
+    """The refusal, without the id and the text if the caller may not read the memory."""
     if refusal.id is None or str(refusal.id) in readable:
         return refusal
     return refusal.model_copy(update={"id": None, "memory": None})

@@ -1,4 +1,4 @@
-"""Taking back what was made of a capture: the operations in reverse, all of them or none."""
+"""Undoes a capture: reverts its operations in reverse order, all or none."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from openmemory.memories.schemas import Event, MemoryUpdate
 
 
 async def take_back(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]], intake: Intake) -> None:
-    """Bring every memory back to what it was before; each step stands in its history.
+    """Restores every memory to its earlier state. Each step is recorded in the memory's history.
 
     Raises:
-        NotFound: a memory is not the caller's to change.
-        Conflict: one was changed since, or another one says by now what it said.
+        NotFound: the caller may not change one of the memories.
+        Conflict: a memory was changed since, or another memory now has the earlier text.
     """
     done = [each for each in operations if each["event"] != Event.NONE]
     now = await _locked(tx, caller, touched(done))
@@ -45,7 +45,7 @@ async def take_back(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]]
 
 
 async def _locked(tx: Tx, caller: Caller, ids: set[UUID]) -> dict[str, Any]:
-    """The memories as they are, by id, locked."""
+    """Locks the memories and returns their current rows by id."""
     query = (
         select(Memory.id, Memory.state, Memory.revision, Memory.superseded_by)
         .where(Memory.id == func.any(list(ids)), readable_by(caller, Memory, states=ALL_STATES))

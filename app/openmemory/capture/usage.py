@@ -1,4 +1,4 @@
-"""What the language model was asked, by app and day: totals that outlive the captures, written with what they count."""
+"""Language model usage by app and day. The totals outlive the captures and are written in the same transaction."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 
 LONGEST = 366
-"""Days that one answer tells of at most."""
+"""Maximum number of days in one response."""
 
 USUAL = 30
-"""Days that are told of where no first one is named."""
+"""Number of days in a response if the request names no first day."""
 
 ENDS = (Status.DONE, Status.FAILED, Status.UNDONE)
 _SUMS = tuple(Spent.model_fields)
 
-# The lock on the app's row keeps whoever erases its user waiting; of one that is gone nothing is noted.
+# The lock on the app's row makes a concurrent erasure of its user wait. If the app is gone, nothing is recorded.
 _NOTE = text(
     """
     INSERT INTO capture_usage AS u (user_id, app_id, namespace, day, calls, prompt_tokens, completion_tokens, seconds,
@@ -43,8 +43,10 @@ _NOTE = text(
 
 
 async def note(tx: Tx, app_id: UUID, namespace: str, cost: Cost | None = None, *, became: Status | None = None) -> None:
-    """Add an attempt's cost to the day, and a capture that has come to an end: last of all in its transaction, since
-    others of the app wait for the row."""
+    """Adds the cost of an attempt, and a capture that ended, to the totals of the day.
+
+    Call this last in the transaction, because other captures of the app wait for the row.
+    """
     cost = cost or Cost()
     if not cost.calls and became is None:
         return
@@ -57,10 +59,10 @@ async def note(tx: Tx, app_id: UUID, namespace: str, cost: Cost | None = None, *
 
 
 def days(first: date | None, last: date | None) -> tuple[date, date]:
-    """The days from the first to the last, both included, in UTC.
+    """The first and the last day of a range in UTC, both included, with defaults filled in.
 
     Raises:
-        Invalid: they are the wrong way round, or too many.
+        Invalid: the days are in the wrong order, or there are too many.
     """
     last = last or datetime.now(UTC).date()
     if first is None:
@@ -73,7 +75,7 @@ def days(first: date | None, last: date | None) -> tuple[date, date]:
 
 
 async def told(tx: Tx, caller: Caller, first: date, last: date) -> Usage:
-    """What the captures that the caller may see took on these days, the newest first, and how many wait now."""
+    """Usage by the captures that the caller may see on these days, newest first, and the number of waiting captures."""
     sums = [func.sum(getattr(CaptureUsage, name)).label(name) for name in _SUMS]
     query = (
         select(CaptureUsage.day, CaptureUsage.app_id, App.name.label("app_name"), *sums)

@@ -1,4 +1,4 @@
-"""Which captures, and counts of them, a caller may see."""
+"""Visibility rules for captures and their usage counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from openmemory.identity.caller import Caller
 
 
 def own(caller: Caller, rows: Any) -> ColumnElement[bool]:
-    """The rows, of a mapped class with user_id, app_id and namespace, that a caller may see: an app its own, and none
-    while it is paused. Execute with `caller.parameters`."""
+    """A condition that selects the rows a caller may see. An app sees its own rows, and none while it is paused.
+
+    `rows` is a mapped class with user_id, app_id and namespace. Execute the query with `caller.parameters`.
+    """
     mine = and_(rows.user_id == caller.user_id, within_reach(rows))
     return mine if caller.owner else and_(mine, rows.app_id == caller.app_id, is_not_paused())

@@ -1,4 +1,4 @@
-"""Waiting for what becomes of a capture, and telling how far it is."""
+"""Waits for the result of a capture and reports its progress."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from openmemory.capture.worker import Worker
 from openmemory.database.engine import Database
 
 FIRST_LOOK, LAST_LOOK = 0.5, 4.0
-"""Seconds between two looks at a capture that another process may have taken: doubled from the first to the last."""
+"""Seconds between two checks of a capture that another process may hold: doubled from the first to the last."""
 
 Moved = Callable[[Status, int], Awaitable[None]]
-"""Is told how far a capture is, and the number of the attempt under way; 0: none is."""
+"""Called with the status of a capture and the number of the running attempt, or 0 if none is running."""
 
 
 async def nobody(_: Status, __: int) -> None:
-    """Nobody asks how far it is."""
+    """Ignores the progress."""
 
 
 class Waiting:
-    """Waits for attempts; `room` bounds those that look at rows at once."""
+    """Waits for attempts. `room` limits how many callers query the database at once."""
 
     def __init__(self, database: Database, worker: Worker, room: asyncio.Semaphore) -> None:
         self._database = database
@@ -33,7 +33,7 @@ class Waiting:
         self._room = room
 
     async def over(self, id_: UUID, seconds: float, moved: Moved) -> None:
-        """Wait until an attempt is over: this process tells at once, what another one did is looked for."""
+        """Waits until an attempt ends. Attempts of this process report at once; those of other processes are polled."""
         until, pause = time.monotonic() + seconds, FIRST_LOOK
         with self._worker.watching(id_) as steps:
             await moved(Status.PENDING, 0)
@@ -52,7 +52,7 @@ class Waiting:
                 await moved(Status.WORKING, attempt)
 
     async def _attempt(self, id_: UUID) -> int | None:
-        """The number of the attempt that some process makes now, 0: it waits for its first; None: one is over."""
+        """The number of the attempt that any process runs now; 0 before the first one; None if an attempt has ended."""
         async with self._database.statement() as tx:
             query = select(Capture.status, Capture.error, Capture.attempts).where(Capture.id == id_)
             row = (await tx.execute(query)).one_or_none()

@@ -1,4 +1,4 @@
-"""Working off the queue: a few captures at once in every process, again with growing pauses until they succeed."""
+"""Processes the capture queue: each process runs a few captures at once and retries them with growing pauses."""
 
 from __future__ import annotations
 
@@ -34,31 +34,34 @@ from openmemory.memories.intake import Intake
 log = logging.getLogger(__name__)
 
 LEASE = 60.0
-"""Seconds after which another process takes over from one that died. While one works it renews."""
+"""Seconds after which another process takes over from one that died. A working process renews its lease."""
 
 RENEW_AFTER = 15.0
 """Seconds between two renewals."""
 
 IDLE = 5.0
-"""Seconds between two looks for what other processes took in, or left. What this one takes in wakes it at once."""
+"""Seconds between two checks for captures that other processes accepted or abandoned.
+
+A capture that this process accepts wakes the worker immediately.
+"""
 
 FIRST_PAUSE, LAST_PAUSE = 2.0, 900.0
-"""Seconds until a capture is tried again: the pause doubles with every attempt."""
+"""Shortest and longest pause, in seconds, before a capture is retried. The pause doubles with every attempt."""
 
 AWAY, LONGEST_AWAY = 1.0, 60.0
-"""Seconds that nothing is asked of a model that did not answer; doubled each time."""
+"""Shortest and longest pause, in seconds, after a model did not answer. The pause doubles each time."""
 
 Steps = asyncio.Queue[int | None]
 
 MOST_BAD_ANSWERS = 5
-"""Attempts whose answers could not be used, after which somebody has to look at the text."""
+"""Number of unusable answers after which a capture fails and a person must check the text."""
 
 
 class Worker:
-    """Asks the language model about captures and carries out what it decides.
+    """Asks the language model about captures and carries out its decisions.
 
-    A capture is applied in the transaction that says that it is done, under its lease: so exactly once, whoever is
-    killed when.
+    A capture is applied, under its lease, in the same transaction that marks it as done. It is therefore applied
+    exactly once, even if a process is killed at any point.
     """
 
     def __init__(
@@ -85,16 +88,16 @@ class Worker:
         self._away = 0.0
         self._away_until = 0.0
         self.attempts: Counter[str] = Counter()
-        """Attempts of this process by how they ended: done, unavailable, bad_answer, forbidden or error."""
+        """Attempts of this process by result: done, unavailable, bad_answer, forbidden or error."""
         self.spent = Cost()
-        """What all of them took of the language model."""
+        """The total language model cost of these attempts."""
 
     def start(self) -> None:
-        """Work in the background until `stop`."""
+        """Starts the background loop, which runs until `stop`."""
         self._loop = asyncio.create_task(self._run(), name="captures")
 
     async def stop(self) -> None:
-        """Stop; what is unfinished is taken up when its lease has ended."""
+        """Stops the worker. Unfinished captures are picked up again when their leases end."""
         for task in (self._loop, *self._working):
             if task is not None:
                 task.cancel()
@@ -103,13 +106,16 @@ class Worker:
         self._loop = None
 
     def wake(self) -> None:
-        """Say that there is something to do."""
+        """Signals that there is work to do."""
         self._wake.set()
 
     @contextmanager
     def watching(self, id_: UUID) -> Iterator[Steps]:
-        """What this process does about a capture while the block runs: the number of an attempt when it begins, and
-        None when it is over, or none is of use now."""
+        """A queue of this process's steps on a capture while the block runs.
+
+        It receives the number of each attempt when it begins, and None when the attempt ends or no attempt can be made
+        now.
+        """
         steps: Steps = asyncio.Queue()
         self._watched.setdefault(id_, set()).add(steps)
         try:
@@ -121,7 +127,7 @@ class Worker:
                 self._watched.pop(id_, None)
 
     async def prune(self) -> None:
-        """Remove what is over for `capture.keep` days; a job calls this."""
+        """Removes captures that ended more than `capture.keep` days ago. A job calls this."""
         async with self._database.statement() as tx:
             await queue.prune(tx, days=self._settings.capture.keep)
 
@@ -134,7 +140,7 @@ class Worker:
             self._wake.clear()
             try:
                 pause = await self._fill()
-            except Unavailable as error:  # of which the log hears from `database`
+            except Unavailable as error:  # `database` logs this
                 log.debug("captures wait: %s", error)
                 pause = 1.0
             except Exception:
@@ -142,7 +148,7 @@ class Worker:
                 pause = 1.0
 
     async def _fill(self) -> float:
-        """Begin as many as there is room for; returns the seconds until the next look."""
+        """Starts as many captures as the concurrency allows. Returns the seconds until the next check."""
         while len(self._working) < self._settings.llm.concurrency:
             if (rest := self._away_until - time.monotonic()) > 0:
                 self._give_up_waiting()
@@ -152,7 +158,8 @@ class Worker:
             if claimed is None:
                 async with self._database.statement() as tx:
                     due = await queue.seconds_until_due(tx)
-                # What is due and not taken waits for another of the same user, whose end wakes us, or is elsewhere.
+                # A capture that is due but was not claimed waits for another one of the same user, which wakes this
+                # loop when it ends, or is being claimed by another process.
                 return IDLE if due is None or due <= 0 else min(IDLE, max(0.05, due))
             task = asyncio.create_task(self._work(claimed), name=f"capture {claimed.id}")
             self._working.add(task)
@@ -195,7 +202,7 @@ class Worker:
             ended = "forbidden"
             await self._postponed(claimed, extraction, error.message, over=True)
         except Unavailable as error:
-            log.debug("a capture waits: %s", error)  # its lease ends
+            log.debug("a capture waits: %s", error)  # retried when its lease ends
         except Exception as error:
             log.exception("a capture failed; it is tried again")
             await self._postponed(claimed, extraction, f"{type(error).__name__}, which the log tells of", bad=True)
@@ -204,7 +211,7 @@ class Worker:
             self.spent.also(extraction.cost)
 
     def _caller(self, claimed: Claimed) -> Caller:
-        """Who ordered it, with the rights of the credential that it came with."""
+        """The caller who sent the capture, with the rights of the credential that it came with."""
         known = claimed.principal
         principal = Principal(
             known["id"],
@@ -248,7 +255,10 @@ class Worker:
         bad: bool = False,
         over: bool = False,
     ) -> None:
-        """Note a failed attempt. `bad`: one of few; `over`: there will be no other."""
+        """Records a failed attempt.
+
+        `bad`: the attempt counts toward `MOST_BAD_ANSWERS`. `over`: there will be no further attempt.
+        """
         log.warning("capture %s: attempt %d failed: %s", claimed.id, claimed.attempts, error)
         over = over or (bad and claimed.bad_answers + 1 >= MOST_BAD_ANSWERS)
         pause = max(wait, min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(claimed.attempts - 1, 20)))
@@ -272,18 +282,18 @@ class Worker:
                 became = Status.FAILED if held and over else None
                 await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost, became=became)
         except Unavailable as away:
-            log.debug("a capture waits: %s", away)  # its lease ends
+            log.debug("a capture waits: %s", away)  # retried when its lease ends
 
     def _pause(self, error: LlmUnavailable) -> None:
-        """Ask nothing of a model that is away for a while: what waits would fail one by one."""
+        """Stops requests to an unavailable model for a while. Otherwise the waiting captures would fail one by one."""
         now = time.monotonic()
-        if now >= self._away_until:  # those that were asked at once fail as one
+        if now >= self._away_until:  # concurrent requests that fail together count as one failure
             self._away = min(LONGEST_AWAY, 2 * self._away or AWAY)
         wait = max(self._away, min(LONGEST_AWAY, error.retry_after or 0.0))
         self._away_until = max(self._away_until, now + wait)
 
     def _give_up_waiting(self) -> None:
-        """Tell those whose captures nobody works on that it will take longer."""
+        """Tells the watchers of captures that are not being processed to stop waiting."""
         for id_ in self._watched.keys() - self._busy:
             self._step(id_, None)
 
@@ -293,7 +303,7 @@ class Worker:
 
     @asynccontextmanager
     async def _holding(self, claimed: Claimed) -> AsyncIterator[None]:
-        """Renew the lease while the block runs."""
+        """Renews the lease while the block runs."""
         renewing = asyncio.create_task(self._renew(claimed), name="lease of a capture")
         try:
             yield

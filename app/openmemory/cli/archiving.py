@@ -1,4 +1,4 @@
-"""Writing all that a user remembers into an archive: a zip, which a service makes and this passes on to a file."""
+"""Exports all memories of a user to an archive: a zip that the service creates and this module writes to a file."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from openmemory.cli.output import note, receiving
 from openmemory.errors import Unavailable
 
 SUFFIX = ".zip"
-"""What the name of an archive ends in."""
+"""File name suffix of an archive."""
 
 
 async def export_archive(client: Client, name: str, *, user: str | None, vectors: bool) -> None:
-    """Write the archive of a user to a file, which appears only once it is whole.
+    """Writes the archive of a user to a file, which appears only when it is complete.
 
     Raises:
         SetupError: the file cannot be written.
         NotFound: there is no such user.
-        Unavailable: the service does not answer, or broke off.
+        Unavailable: the service does not answer, or the response ended early.
     """
     user = client.user(user)
     body = {"user_id": user, "include_vectors": vectors}

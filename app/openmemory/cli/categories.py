@@ -1,4 +1,4 @@
-"""`openmemory categories`: what memories are filed under, what that is about, and having the service file them."""
+"""`openmemory categories`: lists and describes categories, and lets the service assign them to memories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ categories = typer.Typer(help="What memories are filed under.", no_args_is_help=
 _CATEGORIES = "/api/v1/categories"
 _PATH = f"{_CATEGORIES}/assign"
 _FIRST_LOOK, _LOOK_EVERY = 0.1, 1.0
-"""Seconds until the first look at how many wait, and between two later on."""
+"""Seconds until the first check of how many memories wait, and between later checks."""
 
 
 @categories.command("list")
@@ -40,7 +40,7 @@ async def list_categories(client: Client, user: User = None, json: Json = False)
 
 
 def _together(filed: list[dict[str, Any]], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is filed under and what the user describes, with the description that counts for them."""
+    """The categories in use and those that the user describes, with the description that applies to the user."""
     counts = {category["name"]: category for category in described}
     found = {category["name"]: category | {"described_by": None} for category in filed}
     for name, category in counts.items():
@@ -91,7 +91,7 @@ async def forget(
 def _path(name: str) -> str:
     from urllib.parse import quote
 
-    # One that is only dots would lead elsewhere.
+    # A name of only dots would lead to another path.
     return f"{_CATEGORIES}/{quote(name, safe='').replace('.', '%2E')}"
 
 

@@ -1,6 +1,6 @@
-"""How a command reaches the product: over HTTP if a service owns the data folder, else in this process.
+"""Connects a command to the service: over HTTP if a service owns the data folder, otherwise in this process.
 
-Light to import, because every command is read to print `--help`; what it takes to connect is imported on connecting.
+This module must be cheap to import, because `--help` imports every command. Imports for connecting happen on connect.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ P = ParamSpec("P")
 
 _INVALID = (400, 413, 415, 422)
 _DRAIN = 10
-"""Seconds that a command with the stores open itself goes on indexing at its end; the next start does the rest."""
+"""Seconds that a command that opened the stores itself continues indexing at its end. The next start does the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The REST API of one service. A refusal becomes the exception that it was on the other side."""
+    """The REST API of one service. An error response becomes the exception that the service raised."""
 
     http: AsyncClient
     settings: Settings
@@ -47,10 +47,10 @@ class Client:
     async def call(
         self, method: str, path: str, *, params: dict[str, Any] | None = None, body: Any = None, patient: bool = False
     ) -> Any:
-        """Call the API and return the decoded answer. `patient`: no limit to how long the answer may take.
+        """Calls the API and returns the decoded response. `patient`: no time limit for the response.
 
         Raises:
-            OpenMemoryError: the service refused, failed or did not answer.
+            OpenMemoryError: the service rejected the request, failed or did not answer.
         """
         import httpx
 
@@ -71,10 +71,10 @@ class Client:
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, *, body: Any = None) -> AsyncIterator[Response]:
-        """Call the API and pass on an answer that is read piece by piece; it may take as long as it takes.
+        """Calls the API and yields a response to be read in chunks, without a time limit.
 
         Raises:
-            OpenMemoryError: the service refused, failed or broke off.
+            OpenMemoryError: the service rejected the request or failed, or the response ended early.
         """
         import httpx
 
@@ -88,7 +88,7 @@ class Client:
             raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
 
     def user(self, name: str | None) -> str:
-        """The user that a command means."""
+        """The user of a command: the given name, or the default."""
         return name or self.settings.access.default_user
 
     async def apps(self, user: str) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ class Client:
 
 @asynccontextmanager
 async def service(settings: Settings, url: str | None = None) -> AsyncIterator[Client]:
-    """A client of the service at `url`, else of the one on the data folder, else of one in this process."""
+    """A client of the service at `url`, or of the one on the data folder, or of one in this process."""
     import asyncio
 
     from openmemory.cli.finding import reachable_service
@@ -123,7 +123,7 @@ async def service(settings: Settings, url: str | None = None) -> AsyncIterator[C
 
     found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
     if address := url or found:
-        # A proxy of the environment may lead to another machine, never to our own.
+        # Proxies from the environment apply only to a given URL, never to a service on this machine.
         key = client_key() if found is None else credential(settings)
         async with _over_http(key, address, proxies=found is None) as http:
             yield Client(http, settings)
@@ -133,10 +133,10 @@ async def service(settings: Settings, url: str | None = None) -> AsyncIterator[C
 
 
 def where_to(config: Any, data_dir: Any, url: str | None) -> Settings:
-    """The settings of a command with the options that say which service it means.
+    """The settings of a command, including the options that select the service.
 
     Raises:
-        SetupError: one of them cannot be used.
+        SetupError: one of the options cannot be used.
     """
     if url is not None:
         checked_url(url)
@@ -144,10 +144,10 @@ def where_to(config: Any, data_dir: Any, url: str | None) -> Settings:
 
 
 def checked_url(url: str) -> str:
-    """The address of a service as it was given.
+    """The URL of a service, unchanged.
 
     Raises:
-        SetupError: it is no address of the web.
+        SetupError: it is not an HTTP URL.
     """
     if not url.startswith(("http://", "https://")):
         raise SetupError(f"--url: {url!r} must begin with http:// or https://")
@@ -155,7 +155,7 @@ def checked_url(url: str) -> str:
 
 
 def connected(command: Callable[Concatenate[Client, P], Awaitable[None]]) -> Callable[..., None]:
-    """Make a command of a coroutine function: adds the options that say which service, and passes a client of it."""
+    """Turns a coroutine function into a command: adds the options that select the service, and passes a client."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     where = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
@@ -190,7 +190,7 @@ async def _over_http(key: str | None, url: str, *, proxies: bool) -> AsyncIterat
         headers=_bearing(key),
         timeout=60,
         trust_env=proxies,
-        # Reading all authorities of the web takes as long as the request.
+        # Loading all CA certificates takes as long as the request, so it is done only for https.
         verify=url.startswith("https://"),
     ) as http:
         yield http
@@ -229,8 +229,9 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
 
 
 def credential(settings: Settings) -> str | None:
-    """What opens the service of the data folder: a key of the environment (never an option, which every account could
-    see in `ps`) or of the settings, else the right to read the folder."""
+    """The credential for the service of the data folder: a key from the environment or the settings, otherwise the
+    local key, which only accounts that may read the folder have. A key is never an option, because every account could
+    see it in `ps`."""
     from openmemory.cli.finding import data_folder
     from openmemory.config.settings import client_key
     from openmemory.embedded.folder import local_key
@@ -243,7 +244,8 @@ def _bearing(key: str | None) -> dict[str, str]:
 
 
 def refusal(answer: Response, body: Any = None) -> OpenMemoryError:
-    """The exception that a refusal was on the other side; `body` is what it says, if that is not the whole answer."""
+    """The exception that the service raised, from its error response. `body`: the error, if it is not the whole
+    response."""
     try:
         body = answer.json() if body is None else body
     except ValueError:
@@ -268,7 +270,7 @@ def refusal(answer: Response, body: Any = None) -> OpenMemoryError:
 
 
 def _parted(message: str) -> tuple[str, str]:
-    """The field of a message about one, and what is wrong with it."""
+    """The field name and the problem from an error message about a field."""
     field, found, problem = message.partition(": ")
     return (field, problem) if found else ("request", message)
 

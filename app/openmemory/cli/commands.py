@@ -1,4 +1,4 @@
-"""Every command of `openmemory` on one screen."""
+"""The list of all `openmemory` commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
 from openmemory.cli.usage import usage
 
-# Rich's help formatter takes longer to import than everything else here together.
+# Rich's help formatter takes longer to import than everything else in this module together.
 cli = typer.Typer(
     name="openmemory",
     help="One memory for all your AI assistants.",

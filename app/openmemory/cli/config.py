@@ -1,4 +1,4 @@
-"""`openmemory config`: the settings as they are in force here."""
+"""`openmemory config`: shows the effective settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fal
 
 
 def _masked(value: Any) -> Any:
-    """A setting as it may be shown; also a secret that is part of an address is hidden."""
+    """A setting with its secrets masked, including secrets inside URLs."""
     from pydantic import SecretStr
 
     if isinstance(value, SecretStr):

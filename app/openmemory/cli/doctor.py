@@ -1,4 +1,4 @@
-"""`openmemory doctor`: looks at every part and says what is wrong."""
+"""`openmemory doctor`: checks every component and reports problems."""
 
 from __future__ import annotations
 

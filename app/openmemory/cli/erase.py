@@ -1,4 +1,4 @@
-"""`openmemory erase`: removes memories, or a whole user, for good."""
+"""`openmemory erase`: permanently removes memories or a whole user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit codes, and which failure ends with which."""
+"""Exit codes, and the exit code of each error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from openmemory.errors import Invalid, OpenMemoryError, SetupError, Unauthentica
 
 
 class Exit(IntEnum):
-    """How a command ended."""
+    """The exit code of a command."""
 
     OK = 0
     FAILED = 1
@@ -18,7 +18,7 @@ class Exit(IntEnum):
 
 
 def exit_of(error: OpenMemoryError) -> Exit:
-    """The exit code of a failure. A missing key counts as set-up: no retry helps until the settings change."""
+    """The exit code of an error. A missing key is a setup error: no retry helps until the settings change."""
     if isinstance(error, SetupError | Invalid | Unauthenticated):
         return Exit.USAGE
     return Exit.UNAVAILABLE if isinstance(error, Unavailable) else Exit.FAILED

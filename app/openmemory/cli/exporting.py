@@ -1,4 +1,4 @@
-"""Writing what a user remembers, page by page, into a file of JSON Lines."""
+"""Writes a user's memories, page by page, to a JSON Lines file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from openmemory.cli.output import counting, note
 from openmemory.errors import Invalid, SetupError
 
 _LINE_BREAKS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
-"""Legal within a line of JSON Lines, but many programs would break the line there."""
+"""Characters that are legal within a line of JSON Lines, but at which many programs would break the line."""
 _PAGE = 100
 _AT_ONCE = 8
 _ONLY_SHOWN_ALONE = ("key", "importance", "expires_at")
-"""Fields that a list of memories may leave out."""
+"""Fields that a list response may leave out."""
 
 
 class Export:
-    """One run over one user's memories."""
+    """One export of a user's memories."""
 
     def __init__(self, client: Client, *, user: str | None, state: str) -> None:
         """`state`: comma-separated, or `all`.
@@ -41,7 +41,7 @@ class Export:
             raise Invalid("--state", f"{unknown[0]!r} must be one of {', '.join(STATES)}, or all")
 
     async def file(self, name: str) -> None:
-        """Write the memories to a file; `-` is standard output.
+        """Writes the memories to a file; `-` is standard output.
 
         Raises:
             SetupError: the file cannot be written.
@@ -58,10 +58,10 @@ class Export:
             note(f"{written} memories of {self._user} written to {name}.")
 
     async def _pages(self) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
-        """Pages of memories of the wanted states, and how many there are at most.
+        """Pages of memories in the requested states, each with the maximum total.
 
-        Every state is asked for, and chosen here: a memory that changes its state meanwhile then moves no other one
-        onto a page that was read already.
+        Memories of all states are requested and filtered here. A memory whose state changes in the meantime then does
+        not shift another one onto a page that was already read.
         """
         number = 0
         seen: set[str] = set()
@@ -77,7 +77,7 @@ class Export:
                 "export": True,
             }
             answer = await self._client.call("GET", "/api/v1/memories", params=params)
-            # What was dated back meanwhile moves the end of the last page onto this one.
+            # A memory added in the meantime with an earlier date shifts the end of the last page onto this one.
             fresh = [item for item in answer["items"] if item["state"] in self._states and item["id"] not in seen]
             seen = {item["id"] for item in answer["items"]}
             yield [self._line(item) for item in await self._whole(fresh)], answer["total"]
@@ -119,10 +119,10 @@ class Export:
 
 @contextmanager
 def drafted(name: str, *, binary: bool) -> Iterator[IO[Any]]:
-    """A file that appears under its name only once it is whole; `-` is standard output.
+    """Opens a file that appears under its name only when it is complete. `-` is standard output.
 
     Raises:
-        SetupError: it cannot be written.
+        SetupError: the file cannot be written.
     """
     if name == "-":
         yield sys.stdout.buffer if binary else sys.stdout
@@ -130,7 +130,7 @@ def drafted(name: str, *, binary: bool) -> Iterator[IO[Any]]:
     path = Path(name)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        # Only for us: it holds all that somebody had remembered.
+        # Readable only by this account, because it holds all memories of a user.
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb" if binary else "w", encoding=None if binary else "utf-8") as file:
             yield file

@@ -1,4 +1,4 @@
-"""Finding the service of a data folder, starting one, and saying who holds a port."""
+"""Finds, starts and stops the service of a data folder, and reports which program uses a port."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ from openmemory.server.sockets import ANOTHER_PORT, PortTaken, listen
 _LOG = "serve.log"
 _LOG_LIMIT = 10_000_000
 _START_PATIENCE = 90.0
-"""Seconds that a service may need to open its stores: a first start, or the recovery after a crash."""
+"""Seconds within which a service must open its stores, for example on first start or on recovery after a crash."""
 _BUSY_PATIENCE = 15.0
-"""Seconds to wait for a command that has the stores open itself."""
+"""Seconds to wait for a command that opened the stores itself."""
 _STOP_PATIENCE = 15.0
 
 
 def data_folder(settings: Settings) -> Path:
-    """The data folder that the settings mean."""
+    """The data folder of the settings."""
     return Path(settings.data_dir).expanduser().absolute() if settings.data_dir else default_data_dir()
 
 
 def has_address(info: ServiceInfo) -> bool:
-    """Whether the owner is a service; a command that has the stores open itself listens nowhere."""
+    """Returns True if the folder's owner is a service. A command that opened the stores itself does not listen."""
     return info.url.startswith("http")
 
 
 def reachable_service(settings: Settings) -> str | None:
-    """The URL of the service on the data folder once it answers; None if nobody owns the folder.
+    """The URL of the service on the data folder once it answers; None if no process owns the folder.
 
     Raises:
-        SetupError: the folder cannot be read; of another account's the message says how to use its service.
-        Unavailable: somebody owns it and does not answer in time.
+        SetupError: the folder cannot be read. If it belongs to another account, the message says how to use its
+            service.
+        Unavailable: the process that owns the folder did not answer in time.
     """
     folder = data_folder(settings)
     began = time.monotonic()
@@ -59,13 +60,13 @@ def reachable_service(settings: Settings) -> str | None:
 
 
 def find_or_start(settings: Settings, flags: list[str]) -> str:
-    """The URL of the service on the data folder, started in the background if there was none.
+    """The URL of the service on the data folder. Starts one in the background if none runs.
 
-    `flags`: those of `openmemory serve` that lead to the same settings, but for the data folder.
+    `flags`: the options of `openmemory serve` that give the same settings, without the data folder.
 
     Raises:
-        SetupError: it cannot start as configured.
-        Unavailable: it does not get ready in time.
+        SetupError: the service cannot start with this configuration.
+        Unavailable: the service was not ready in time.
     """
     deadline = time.monotonic() + _START_PATIENCE
     started: tuple[subprocess.Popen[bytes], Path] | None = None
@@ -74,7 +75,7 @@ def find_or_start(settings: Settings, flags: list[str]) -> str:
             started = _start(settings, flags)
         process, log = started
         if process.poll() is not None and running_service(data_folder(settings)) is None:
-            # Not so if another command started one at the same time: then that one is as good.
+            # If another command started a service at the same time, that one is used instead.
             raise SetupError(f"the service did not start: {_last_line(log)} (see {log})")
         if time.monotonic() > deadline:
             raise Unavailable(f"the service does not start; see {log}")
@@ -83,11 +84,11 @@ def find_or_start(settings: Settings, flags: list[str]) -> str:
 
 
 def stop_service(settings: Settings) -> ServiceInfo:
-    """End the service of the data folder and wait until it is gone.
+    """Stops the service of the data folder and waits until it has ended.
 
     Raises:
-        NotFound: none runs there.
-        Unavailable: it does not end, or is not ours to end.
+        NotFound: no service runs there.
+        Unavailable: the service does not end, or this account may not stop it.
     """
     folder = data_folder(settings)
     info = running_service(folder)
@@ -110,7 +111,7 @@ def stop_service(settings: Settings) -> ServiceInfo:
 
 
 def who_listens(settings: Settings) -> str | None:
-    """Who listens on the configured port, as far as this account may know."""
+    """The program that listens on the configured port, as far as this account can see it."""
     info = running_service(data_folder(settings))
     if info is not None and has_address(info) and urlsplit(info.url).port == settings.port:
         return f"the service of {data_folder(settings)}: process {info.pid}, which listens on {info.url}"
@@ -129,7 +130,7 @@ def _owner_of(folder: Path, settings: Settings) -> ServiceInfo | None:
     try:
         return running_service(folder)
     except NotReadable as error:
-        # The folder of another account: what it says of its service, if that may be read, else who has our port.
+        # The folder belongs to another account. Use its service's URL if that is readable, otherwise try our own port.
         url = error.url if error.url.startswith("http") else _configured_url(settings)
         if not _is_openmemory(url):
             raise
@@ -142,7 +143,7 @@ def _configured_url(settings: Settings) -> str:
 
 
 def _start(settings: Settings, flags: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
-    # Claimed for a moment: that makes the folder as the service would, and tells early if it cannot be used.
+    # Claiming the folder briefly creates it as the service would, and shows early if it cannot be used.
     folder = DataFolder.claim(data_folder(settings), listen=f"no port (process {os.getpid()} starts the service)")
     try:
         path = folder.path / _LOG
@@ -154,10 +155,10 @@ def _start(settings: Settings, flags: list[str]) -> tuple[subprocess.Popen[bytes
     try:
         if "port" not in settings.model_fields_set and not _is_free(settings):
             flags = [*flags, "--port", "0"]
-        # -P: a folder `app` where the command was called is not ours.
+        # -P: do not import from a folder `app` in the working folder.
         command = [sys.executable, "-P", "-m", "openmemory", "serve", "--data-dir", str(folder.path), *flags]
-        # In the data folder, for the folder that an assistant works in is not one to take settings from, and neither
-        # are the variables that were set for that work.
+        # The service runs in the data folder: neither the folder that an assistant works in nor the variables set for
+        # that work may provide settings.
         process = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=folder.path,
             env={**environment(), SWITCH: "off"},
@@ -193,7 +194,7 @@ def _is_openmemory(url: str) -> bool:
 
 
 def _health(url: str, *, patience: float) -> httpx.Response:
-    # Reading all authorities of the web takes longer than the answer.
+    # Loading all CA certificates takes longer than the response, so it is done only for https.
     secure = url.startswith("https://")
     return httpx.get(f"{url}/health/live", timeout=patience, trust_env=False, verify=secure)
 

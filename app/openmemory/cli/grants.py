@@ -1,4 +1,4 @@
-"""`openmemory grants`: the rules that say which app may read what."""
+"""`openmemory grants`: manages the rules that control which app may read what."""
 
 from __future__ import annotations
 

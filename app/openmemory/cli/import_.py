@@ -1,4 +1,4 @@
-"""`openmemory import`: remembers every line of a JSON Lines file, or brings an old installation over."""
+"""`openmemory import`: stores every line of a JSON Lines file, or imports an old installation."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def _remember(client: Client, file: str, *, user: str | None, app: str | N
 
 
 def _tell_default(report: Report, default_user: str) -> None:
-    """Say how the old page shows the one user there is: its list of apps names none."""
+    """Adds a note on how the old web page can show the only user, because its list of apps names none."""
     from openmemory.cli.output import plain
 
     if not report.dry_run and len(report.users) == 1 and (name := report.users[0].into) != default_user:
@@ -131,13 +131,13 @@ async def _old(settings: Settings, url: str | None, wanted: Wanted, *, json: boo
             await migration.run()
             _tell_default(migration.report, settings.access.default_user)
         finally:
-            # What was taken before something broke stays taken, so it is told too.
+            # Users imported before an error stay imported, so they are reported too.
             if migration.report.users:
                 show(migration.report, json=json)
         return migration
 
     if wanted.dry_run:
-        done = await go(None)  # the service need not even run
+        done = await go(None)  # the service need not run
     else:
         async with service(settings, url) as client:
             done = await go(client)

@@ -1,4 +1,4 @@
-"""Bringing the lines of a file into the service: batch by batch, patient with the service, strict with the lines."""
+"""Imports the lines of a file in batches. Retries if the service is unavailable, and reports every invalid line."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ T = TypeVar("T")
 _BATCH = 200
 _BATCH_BYTES = 1_000_000
 _COMPARED = 1_000
-"""Characters of a text that are looked for when it may be there already."""
+"""Characters of a text used in the search for an existing memory."""
 _RETRIES = 8
 _LONGEST_PAUSE = 10.0
 _OF_THE_LINES = (Conflict, Forbidden, Invalid, NotFound, TooLarge)
-"""Refusals that a line may be to blame for; whatever else goes wrong ends the import."""
+"""Errors that a single line may cause. Any other error ends the import."""
 
 
 class Import:
-    """One run over one file, and its counts."""
+    """One import of a file, and its counts."""
 
     def __init__(self, client: Client, *, user: str | None, app: str | None) -> None:
-        """`user` and `app` are for lines that name none."""
+        """`user` and `app` apply to lines that name none."""
         self.added = self.already = self.left_out = self.failed = 0
         self._client = client
         self._user = client.user(user)
         self._app = app
 
     async def file(self, name: str) -> None:
-        """Remember every line of the file; `-` is standard input.
+        """Stores every line of the file; `-` is standard input.
 
         Raises:
             SetupError: the file cannot be read.
-            Unavailable: the service does not answer for a minute. What was added stays.
+            Unavailable: the service did not answer for a minute. Memories already added stay.
         """
         with _opened(name) as file, _progress(file) as show:
             size = min(_BATCH_BYTES, self._client.settings.limits.body // 2)
@@ -87,7 +87,7 @@ class Import:
             if len(lines) == 1:
                 self._report(lines[0], error.message)
                 return
-            # One line spoils the request: halves find it in a few requests.
+            # One invalid line makes the whole request fail. Splitting it in half finds the line in a few requests.
             middle = len(lines) // 2
             await self._remember(lines[:middle])
             await self._remember(lines[middle:])
@@ -112,7 +112,7 @@ class Import:
         return list(answer["results"])
 
     async def _put_away(self, line: Line) -> dict[str, Any]:
-        """Remember a line that is not active, unless it is there already, and bring it into its state."""
+        """Stores a line that is not active, unless it exists already, and sets its state."""
         user = line.memory["user"]
         if twin := await self._put_away_before(line):
             return {"id": twin, "event": "NONE"}
@@ -123,7 +123,7 @@ class Import:
         return result
 
     async def _put_away_before(self, line: Line) -> str | None:
-        """The id of a memory of that state that says the same; only active ones does the service itself compare."""
+        """The id of a memory with the same state and text. The service itself compares only active memories."""
         memory = line.memory
         text = memory["text"]
         if self._client.settings.capture.secrets == "redact":
@@ -150,7 +150,7 @@ class Import:
             params["page"] += 1
 
     async def _was_interrupted(self, line: Line, result: dict[str, Any]) -> bool:
-        """Whether the active memory that says the same is what an earlier run added and had no time to put away."""
+        """Returns True if an interrupted run added the active memory with this text but did not set its state yet."""
         created = line.memory.get("created_at")
         if "error" in result or created is None:
             return False
@@ -176,7 +176,7 @@ class Import:
 
 
 def _seconds(moment: str | float) -> int:
-    """Whole seconds since 1970 of a time as a line gives it."""
+    """Whole seconds since 1970 for a time from a line."""
     if isinstance(moment, str):
         parsed = datetime.fromisoformat(moment)
         return epoch_seconds(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
@@ -186,7 +186,7 @@ def _seconds(moment: str | float) -> int:
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
     try:
-        # Not sys.stdin.buffer: the interpreter cannot end while a thread waits in that one.
+        # Not sys.stdin.buffer: the interpreter cannot exit while a thread waits in it.
         file = open(0, "rb", closefd=False) if name == "-" else Path(name).open("rb")  # noqa: SIM115
     except OSError as error:
         raise SetupError(f"{name}: {error.strerror}") from None
@@ -201,7 +201,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _progress(file: BinaryIO) -> Iterator[Callable[[int, int], None]]:
-    """Shows bytes read and lines done, if a person looks at standard error."""
+    """Shows the bytes read and lines done if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _offset, _lines: None
         return
@@ -217,7 +217,7 @@ def _progress(file: BinaryIO) -> Iterator[Callable[[int, int], None]]:
 
 
 async def _in_daemon(work: Callable[[], T]) -> T:
-    """Run in a thread that nobody waits for at the end: a read from a pipe may last forever, and Ctrl-C must end it."""
+    """Runs in a daemon thread: a read from a pipe may block forever, and Ctrl-C must still end the process."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

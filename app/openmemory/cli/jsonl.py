@@ -13,17 +13,17 @@ from openmemory.serialization.exact_json import finite
 _TEXTS = ("text", "user", "app", "namespace", "thread_id", "kind", "key")
 _TIMES = ("created_at", "expires_at")
 FIELDS = (*_TEXTS, *_TIMES, "metadata", "importance", "categories", "state")
-"""What an import reads."""
+"""Fields that an import reads."""
 IGNORED = ("id", "hash", "revision", "updated_at", "archived_at", "deleted_at")
-"""What an export writes besides, and the importing service makes anew."""
+"""Further fields of an export, which the importing service creates anew."""
 STATES = ("active", "paused", "archived", "deleted")
-"""What an export may write. A deleted memory is not imported: it would live again until it is deleted again."""
+"""States that an export may write. A deleted memory is not imported: it would exist again until it is deleted again."""
 _LONGEST_LINE = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of an import: a memory, or the problem that makes it none. `number` counts from 1."""
+    """One line of an import: a memory, or the problem that makes it invalid. `number` counts from 1."""
 
     number: int
     offset: int
@@ -34,12 +34,12 @@ class Line:
 
     @property
     def state(self) -> str:
-        """The state that the memory is to have."""
+        """The state that the memory should have."""
         return str(self.memory.get("state", "active"))
 
 
 def read_lines(file: BinaryIO) -> Iterator[Line]:
-    """Every line that is not blank, one at a time, whatever is in it."""
+    """All lines that are not blank, one at a time, including invalid ones."""
     number = offset = 0
     while raw := file.readline(_LONGEST_LINE + 1):
         number += 1
@@ -64,10 +64,10 @@ def read_lines(file: BinaryIO) -> Iterator[Line]:
 
 
 def parse(raw: bytes) -> dict[str, Any]:
-    """One line as a memory whose fields have the right types; whether their values are taken the service decides.
+    """A memory from one line, with fields of the right types. The service validates the values.
 
     Raises:
-        ValueError: in words, why it is none.
+        ValueError: the line is not a memory; the message says why.
     """
     try:
         memory = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
@@ -97,9 +97,9 @@ def parse(raw: bytes) -> dict[str, Any]:
 
 
 def batches(lines: Iterable[Line], *, count: int, size: int) -> Iterator[list[Line]]:
-    """Consecutive lines that go into one request: of one user, at most `count` of them, at most `size` bytes.
+    """Groups consecutive lines into requests: each for one user, with at most `count` lines and `size` bytes.
 
-    A line with a problem, or of a memory that is not active, is a batch of its own.
+    A line with a problem, or with a memory that is not active, is a batch of its own.
     """
     batch: list[Line] = []
     total = 0
@@ -126,7 +126,7 @@ _KNOWN = f"known are {', '.join(FIELDS)}; anything else belongs into metadata"
 
 
 _LARGEST = 1e15
-"""Beyond any time and any importance; infinity and integers of a thousand digits are refused with the line's number."""
+"""A bound above any valid time or importance. Infinity and huge integers are rejected with the line's number."""
 
 
 def _problem(name: str, value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""`openmemory keys`: the credentials of assistants, programs and people."""
+"""`openmemory keys`: manages the credentials of assistants, programs and people."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def rotate(
 
 
 async def _id(client: Client, key: str) -> str:
-    """The id of a key by its id or prefix."""
+    """The id of the key with this id or prefix."""
     if not key.startswith("om_"):
         return key
     from openmemory.errors import Invalid, NotFound

@@ -1,4 +1,4 @@
-"""`openmemory list`: the memories of a user, newest first."""
+"""`openmemory list`: lists the memories of a user, newest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`openmemory mcp`: the service as an MCP server on standard input and output."""
+"""`openmemory mcp`: runs an MCP server on standard input and output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mcp(
     from openmemory.cli.finding import find_or_start
     from openmemory.config.settings import client_key, named_file
 
-    # An assistant starts this in the folder of whatever it works on, whose openmemory.toml is not the person's word.
+    # An assistant starts this in the folder it works on. An openmemory.toml there does not express the user's choice.
     config = named_file(config)
     settings = load_settings(config, here=False, data_dir=data_dir)
     if url is None:

@@ -1,4 +1,4 @@
-"""The options that commands share. Light to import: every command's signature is read to print `--help`."""
+"""The options that commands share. This module must be cheap to import, because `--help` reads every signature."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Namespace = Annotated[
 
 
 def load_settings(config: Path | None, *, here: bool = True, **flags: Any) -> Settings:
-    """The settings with the flags of a command; None means that a flag was not given. `here`: a file in the working
-    folder counts."""
+    """The settings with the flags of a command; None means that a flag was not given. `here`: a configuration file in
+    the working folder is read."""
     from openmemory.config import settings as loading
 
     return loading.load(config, flags=flags, here=here)

@@ -1,4 +1,4 @@
-"""What commands print: tables for a person at a terminal, tab-separated lines for other programs, JSON on request."""
+"""Output of commands: tables on a terminal, tab-separated lines for other programs, and JSON on request."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _CONTROL = dict.fromkeys(
     (*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)),
     " ",
 )
-"""Terminal controls, line separators, changes of the writing direction: a stored text must not drive the screen."""
+"""Terminal controls, line separators and writing direction marks: a stored text must not control the terminal."""
 
 
 def as_json(value: Any) -> None:
-    """Print a value as indented JSON."""
+    """Prints a value as indented JSON."""
     print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
@@ -31,7 +31,7 @@ def plain(value: Any) -> str:
 
 
 def local_time(moment: float | str | None) -> str:
-    """A time of the API (epoch seconds, or ISO 8601 in UTC) in the local zone, to the minute."""
+    """A time from the API (epoch seconds, or ISO 8601 in UTC) in the local time zone, to the minute."""
     if moment is None:
         return ""
     at = datetime.fromtimestamp(moment, UTC) if isinstance(moment, int | float) else datetime.fromisoformat(moment)
@@ -39,9 +39,9 @@ def local_time(moment: float | str | None) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: str) -> None:
-    """Print rows; `wide` is the column that takes the room that is left.
+    """Prints rows. `wide` is the column that takes the remaining width.
 
-    Without a terminal a row is one line of tab-separated values, and there is no heading.
+    Without a terminal, each row is one line of tab-separated values, and there is no heading.
     """
     if not sys.stdout.isatty():
         for row in rows:
@@ -60,13 +60,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: str) -
 
 
 def note(text: str) -> None:
-    """Say something to the person, apart from the answer itself."""
+    """Prints a note for the user, separate from the output itself."""
     print(text, file=sys.stderr)
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on standard error that something goes on, if a person looks at it."""
+    """Shows on standard error that work is in progress if it is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -77,7 +77,7 @@ def working(what: str) -> Iterator[None]:
 
 
 def read_stdin() -> str:
-    """All of standard input as text, without the line break at its end.
+    """All of standard input as text, without the final line break.
 
     Raises:
         Invalid: it is not UTF-8.
@@ -89,10 +89,10 @@ def read_stdin() -> str:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something that cannot be undone; `yes` is the answer given beforehand.
+    """Asks for confirmation before an irreversible action. `yes`: it was confirmed beforehand.
 
     Raises:
-        Invalid: nobody is there to ask.
+        Invalid: there is no terminal to ask on.
         Abort: the answer was no.
     """
     if yes:
@@ -104,8 +104,8 @@ def confirm(question: str, yes: bool) -> None:
 
 @contextmanager
 def receiving(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar of bytes on standard error, if a person looks at it, which moves to and fro until their number is
-    known: call what it yields with done and total."""
+    """A progress bar of bytes on standard error if it is a terminal. It moves back and forth until the total is known.
+    Call the yielded function with done and total."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -120,7 +120,7 @@ def receiving(what: str) -> Iterator[Callable[[int, int | None], None]]:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar on standard error, if a person looks at it: call what it yields with done and total."""
+    """A progress bar on standard error if it is a terminal. Call the yielded function with done and total."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

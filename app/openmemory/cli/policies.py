@@ -1,4 +1,4 @@
-"""`openmemory policies`: the rules by which memories are archived or expire, and what they will do."""
+"""`openmemory policies`: manages the rules by which memories are archived or expire, and shows what they will do."""
 
 from __future__ import annotations
 

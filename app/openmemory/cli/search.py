@@ -14,7 +14,7 @@ from openmemory.errors import Invalid
 _COLUMNS = ("score", "id", "created", "app")
 _TERMS = ("words", "meaning", "beside", "thread", "time", "recency", "late", "reranker")
 _EXPLAINED = ("score", *_TERMS, "penalty", "bm25", "#", "cosine", "#")
-"""Columns of an explanation: the score, what adds up to it, what is taken off, and what the arms said themselves."""
+"""Columns of an explanation: the score, the terms that add up to it, the penalty, and each arm's raw score and rank."""
 
 
 @connected
@@ -83,7 +83,7 @@ async def search(
 
 
 def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:
-    """What the results do not agree about, a line each."""
+    """The conflicts between results, one line each."""
     from openmemory.cli.output import local_time, plain
 
     for each in found:
@@ -101,7 +101,7 @@ def _found(hit: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _explained(hit: dict[str, Any]) -> tuple[str, ...]:
-    """The columns of an explanation."""
+    """The column values of an explanation."""
     why = hit["explanation"]
     terms = ((why[name] or {}).get("adds") for name in _TERMS)
     numbers = hit["score"], *terms, why["penalty"]
@@ -114,7 +114,7 @@ def _number(value: float | None) -> str:
 
 
 def _read(why: dict[str, Any]) -> Iterator[str]:
-    """What the question was taken for, line by line."""
+    """The interpretation of the query, line by line."""
     if why["embedded"] is not None:
         left_out = f" (without {', '.join(why['left_out'])})" if why["left_out"] else ""
         yield f"Embedded as: {why['embedded']}{left_out}"
@@ -127,7 +127,7 @@ def _read(why: dict[str, Any]) -> Iterator[str]:
 
 
 def _conditions(text: str) -> Any:
-    """What a filter says in JSON; whether it can be used, the service tells."""
+    """A filter parsed from JSON. The service validates it."""
     from openmemory.serialization import exact_json
 
     try:

@@ -1,4 +1,4 @@
-"""`openmemory serve`: the service in the foreground, from its first socket to its last."""
+"""`openmemory serve`: runs the service in the foreground."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def serve(
     if sys.platform == "win32" and settings.workers > 1:
         raise SetupError("workers: Windows lets no two processes accept on one socket; set workers to 1")
     sockets = _listen(settings)
-    # Next to nothing of what a start makes is garbage: looking for it all the time would take a tenth of the start.
+    # The start produces almost no garbage, and collecting it would take a tenth of the start time.
     gc.disable()
     try:
         if settings.workers > 1:
@@ -44,7 +44,7 @@ def serve(
         else:
             from openmemory.server.processes import run
         run(settings, sockets)
-    except KeyboardInterrupt:  # before the server could ask to be told
+    except KeyboardInterrupt:  # before the server installed its signal handler
         return
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""`openmemory stop`: ends the service of a data folder."""
+"""`openmemory stop`: stops the service of a data folder."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""An application of this process as a server: bodies pass through piece by piece, in both directions.
+"""An HTTP transport to an application in this process that streams bodies in both directions.
 
-`httpx.ASGITransport` gives an answer only when all of it is there, and so holds all of it.
+`httpx.ASGITransport` returns a response only when it is complete, and so holds all of it in memory.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import httpx
 from starlette.types import ASGIApp, Message, Scope
 
 _WAITING = 4
-"""Pieces of an answer that wait to be read."""
+"""Maximum number of response chunks that wait to be read."""
 
 
 class StreamingTransport(httpx.AsyncBaseTransport):
-    """Hands requests to an application, each in a task of its own."""
+    """Passes requests to an application, each in a task of its own."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; the answer is there when its head is.
+        """Sends a request. Returns the response as soon as its headers have arrived.
 
         Raises:
             httpx.ReadError: the application failed before it answered.
@@ -39,7 +39,7 @@ class StreamingTransport(httpx.AsyncBaseTransport):
 
 
 class _Exchange(httpx.AsyncByteStream):
-    """One request and its answer, which is read from here."""
+    """One request and its response, as a stream to read."""
 
     def __init__(self, body: httpx.AsyncByteStream) -> None:
         self.started: asyncio.Future[tuple[int, Any]] = asyncio.get_running_loop().create_future()
@@ -51,7 +51,7 @@ class _Exchange(httpx.AsyncByteStream):
         self._failed = False
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
-        """Let the application answer."""
+        """Runs the application for this request."""
         try:
             await app(scope, self._receive, self._send)
         except Exception as error:  # the application has logged it
@@ -77,18 +77,18 @@ class _Exchange(httpx.AsyncByteStream):
             await self._pieces.put(data)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces of the answer."""
+        """The chunks of the response."""
         while (data := await self._pieces.get()) is not None:
             yield data
         if self._failed:
             raise httpx.ReadError("the answer broke off")
 
     async def aclose(self) -> None:
-        """End the exchange, whether or not all of it was read."""
+        """Ends the exchange, even if the response was not read completely."""
         self._gone.set()
         if self.task is not None and not self.task.done():
             if self._pieces.empty():
-                await asyncio.sleep(0)  # it may just be about to end
+                await asyncio.sleep(0)  # the task may be about to end
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
 

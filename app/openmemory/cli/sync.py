@@ -1,4 +1,4 @@
-"""`openmemory sync`: makes the vector index equal to PostgreSQL now."""
+"""`openmemory sync`: synchronizes the vector index with PostgreSQL now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openmemory.cli.options import User as SomeUser
 from openmemory.errors import Conflict, Unavailable
 
 _LOOK = 0.5
-"""Seconds between two looks at how far the run has come."""
+"""Seconds between two progress checks."""
 
 
 @connected
@@ -40,7 +40,7 @@ async def sync(
             except Conflict as refused:
                 if refused.code != "sync_running":
                     raise
-            # The service's own run, at its start for example: this one comes after it.
+            # The service already runs a sync, for example at startup. This one runs after it.
             await asyncio.sleep(_LOOK)
             progress(*await _progress(client))
     done = answer["statistics"]
@@ -59,10 +59,10 @@ async def sync(
 
 
 async def _progress(client: Client) -> tuple[int, int | None]:
-    """How many memories the run that goes on has compared, and of how many; it is not there yet at its begin."""
+    """The number of memories that the current run has compared, and the total. The run may not be listed yet."""
     try:
         runs = (await client.call("GET", "/api/v1/sync/runs", params={"limit": 5}))["runs"]
-    except Unavailable:  # nothing depends on the bar
+    except Unavailable:  # the progress bar is not essential
         return 0, None
     for run in runs:
         if run["status"] == "running" and run["trigger"] != "rebuild":

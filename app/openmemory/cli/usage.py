@@ -1,4 +1,4 @@
-"""`openmemory usage`: what the language model was asked, and what that took."""
+"""`openmemory usage`: shows the usage of the language model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing what one user of an old installation had into an archive that the service imports, row by row."""
+"""Writes the data of one user of an old installation, row by row, to an archive that the service imports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from openmemory.importers.staging import Staging
 from openmemory.serialization import exact_json
 
 _TOGETHER = 200
-"""Rows that are written at once."""
+"""Rows written at once."""
 
 _MINE = "(SELECT id FROM memories WHERE user_id = :user)"
 _USED = f"""
@@ -35,7 +35,7 @@ _RULES = f"""
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What an archive holds, in numbers."""
+    """The counts of an archive's contents."""
 
     memories: dict[str, int] = field(default_factory=dict)
     """By state."""
@@ -48,7 +48,7 @@ class Contents:
 
 
 class _Writer:
-    """The archive of one user. `same` maps an app to the one of the same name that is written."""
+    """The archive of one user. `_same` maps an app to the app of the same name that is written."""
 
     def __init__(self, staging: Staging, user: str) -> None:
         self._staging = staging
@@ -56,7 +56,7 @@ class _Writer:
         self._apps: dict[str, Row] = {}
         self._same: dict[str, str] = {}
         by_name: dict[str, str] = {}
-        # The user's own come first: another's of the same name is theirs here.
+        # The user's own apps come first. Another user's app of the same name is merged into them.
         query = f"SELECT * FROM apps WHERE {_USED} ORDER BY owner_id <> :user, name, id"  # noqa: S608
         for app in self._rows(query):
             first = by_name.setdefault(app["name"], app["id"])
@@ -71,7 +71,7 @@ class _Writer:
         return int(self._staging.connection.execute(query, {"user": self._user}).fetchone()[0])
 
     def tables(self) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
-        """The lists of `memories.json`, in their order."""
+        """The lists of `memories.json`, in order."""
         yield "apps", map(self._app, self._apps.values())
         yield "categories", (_plain(row) for row in self._rows(_CATEGORIES))
         yield "memories", (self._memory(row) for row in self._rows(_MEMORIES))
@@ -93,7 +93,7 @@ class _Writer:
         yield "archive_policies", (self._policy(row) for row in self._policies())
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """The memories as `memories.jsonl.gz` has them."""
+        """The memories in the format of `memories.jsonl.gz`."""
         query = """
             SELECT m.*, (SELECT json_group_array(c.name) FROM memory_categories AS mc
                          JOIN categories AS c ON c.id = mc.category_id WHERE mc.memory_id = m.id) AS names
@@ -108,14 +108,14 @@ class _Writer:
             }  # fmt: skip
 
     def accesses(self) -> Iterator[dict[str, Any]]:
-        """The log of accesses."""
+        """The entries of the access log."""
         for row in self._rows(f"SELECT * FROM memory_access_logs WHERE memory_id IN {_MINE}"):  # noqa: S608
             yield _plain(row) | {
                 "app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"]),
             }  # fmt: skip
 
     def contents(self) -> Contents:
-        """What is written, in numbers."""
+        """The counts of the rows to write."""
         return Contents(
             memories=self._staging.states(self._user),
             apps=len(self._apps),
@@ -143,7 +143,7 @@ class _Writer:
         return memory if thread is None else memory | {"thread_id": thread}
 
     def _rules(self) -> Iterator[Row]:
-        """The rules for the user's own apps, and those about their memories for an app of another's."""
+        """The rules for the user's own apps, and those for other users' apps about the user's memories."""
         yield from self._rows(f"SELECT * FROM access_controls WHERE {_RULES} ORDER BY id")  # noqa: S608
 
     def _rule(self, row: Row) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class _Writer:
         return _plain(row) | {"subject_id": self._same[row["subject_id"]]} | changed
 
     def _policies(self) -> Iterator[Row]:
-        """Those about the user, about an app of theirs, and about a category that they file under."""
+        """The policies for the user, for the user's apps, and for categories assigned to the user's memories."""
         yield from self._rows(
             f"""
             SELECT * FROM archive_policies WHERE criteria_id = :user AND criteria_type = 'user'
@@ -179,12 +179,12 @@ _MEMORIES = """
 
 
 def contents(staging: Staging, user: str) -> Contents:
-    """What the archive of one user would hold."""
+    """The counts of what the archive of one user would contain."""
     return _Writer(staging, user).contents()
 
 
 def write(staging: Staging, user: str, path: Path, show: Callable[[int, int | None], None]) -> None:
-    """Write the archive of one user; `show` is told how many memories are written, and of how many."""
+    """Writes the archive of one user. Calls `show` with the number of memories written and their total."""
     writer = _Writer(staging, user)
     total = sum(staging.states(user).values())
     with zipfile.ZipFile(path, "w") as archive:
@@ -231,7 +231,7 @@ def _member(archive: zipfile.ZipFile, name: str, method: int = zipfile.ZIP_DEFLA
 
 @contextmanager
 def lines_member(archive: zipfile.ZipFile, name: str) -> Iterator[BinaryIO]:
-    """A compressed member of JSON Lines, to be written."""
+    """Opens a compressed JSON Lines member for writing."""
     with _member(archive, name, zipfile.ZIP_STORED) as file, gzip.GzipFile(fileobj=file, mode="wb") as lines:
         yield cast(BinaryIO, lines)
 

@@ -1,4 +1,4 @@
-"""What a value of an old installation becomes, or why it cannot be taken. Everything that is read here is data."""
+"""Converts values of an old installation, or explains why they are unusable. All input is untrusted data."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LARGEST_SECONDS = 253_402_300_799
 
 
 class Unusable(ValueError):
-    """Why a value cannot be taken, such as `created_at: is no time`. It never repeats the value."""
+    """The reason why a value is unusable, such as `created_at: is no time`. It never repeats the value."""
 
 
 class Mended(str):
-    """A JSON object as text, in which null stands for so many numbers that JSON cannot say, such as NaN."""
+    """A JSON object as text, in which null replaces `numbers` numbers that JSON cannot represent, such as NaN."""
 
     numbers: int
 
@@ -30,7 +30,7 @@ class Mended(str):
 
 
 def identifier(name: str, value: Any) -> str:
-    """A UUID in its usual form, of 32 hexadecimal digits, of that form itself, or of 16 bytes."""
+    """A UUID in canonical form, from 32 hexadecimal digits, the canonical form itself, or 16 bytes."""
     try:
         return str(UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value)))
     except ValueError:
@@ -38,7 +38,7 @@ def identifier(name: str, value: Any) -> str:
 
 
 def words(name: str, value: Any) -> str:
-    """A text that UTF-8 can hold."""
+    """A string that can be encoded as UTF-8."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if not isinstance(value, str):
@@ -51,7 +51,7 @@ def words(name: str, value: Any) -> str:
 
 
 def text(name: str, value: Any) -> str:
-    """A text that says something."""
+    """A string that is not blank."""
     found = words(name, value)
     if not found.strip():
         raise Unusable(f"{name}: is empty")
@@ -59,11 +59,11 @@ def text(name: str, value: Any) -> str:
 
 
 def mapping(name: str, value: Any) -> str:
-    """A JSON object, as text, every number exact; null is an empty one. If Python wrote numbers that are none, it is
-    `Mended`."""
+    """A JSON object as text, with exact numbers; null becomes an empty object. If Python wrote NaN or infinity, the
+    result is `Mended`."""
     if isinstance(value, str | bytes):
         try:
-            value = json.loads(value)  # which takes what Python wrote
+            value = json.loads(value)  # also accepts NaN and infinity as written by Python
         except (ValueError, RecursionError):
             raise Unusable(f"{name}: is no JSON") from None
     if value is None:
@@ -79,7 +79,7 @@ def mapping(name: str, value: Any) -> str:
 
 
 def state(name: str, value: Any) -> str:
-    """A state, by the name or the value of the old enum, in any case."""
+    """A state, from the name or the value of the old enum, in upper or lower case."""
     found = str(value).rpartition(".")[2].lower()
     if found not in STATES:
         raise Unusable(f"{name}: is none of {', '.join(STATES)}")
@@ -87,7 +87,7 @@ def state(name: str, value: Any) -> str:
 
 
 def moment(name: str, value: Any) -> str:
-    """A time in UTC, in ISO 8601 with its offset. One without an offset is in UTC; a number is seconds since 1970."""
+    """A time in UTC, in ISO 8601 with its offset. A missing offset means UTC; a number is seconds since 1970."""
     try:
         if isinstance(value, int | float) and abs(value) <= _LARGEST_SECONDS:
             return datetime.fromtimestamp(value, UTC).isoformat()
@@ -98,7 +98,7 @@ def moment(name: str, value: Any) -> str:
 
 
 def flag(_: str, value: Any) -> int:
-    """Yes or no, as SQLite keeps it."""
+    """A boolean, as SQLite stores it."""
     return int(value not in (0, "0", False, "false", "False"))
 
 

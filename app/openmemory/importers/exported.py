@@ -1,4 +1,4 @@
-"""Looking into an export zip before it is sent: whose it is, and how much is in it. Read as a stream, within bounds."""
+"""Inspects an export zip before it is sent: its user and its size. It is read as a stream, with size limits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from openmemory.importers.archive import Contents
 from openmemory.importers.cleaning import STATES
 
 UNPACKED = 64 * 1024 * 1024 * 1024
-"""Bytes that are looked through at most. The service that takes the archive has a limit of its own."""
+"""Maximum number of unpacked bytes that are inspected. The importing service has its own limit."""
 
 
 def name_of(path: Path) -> str:
     """The user of an export.
 
     Raises:
-        BadArchive: it is none.
+        BadArchive: the file is not an export.
     """
     for entry in _tables(path):
         if entry.key == "user" and isinstance(entry.value, dict) and isinstance(entry.value.get("user_id"), str):
@@ -33,7 +33,7 @@ def memories_of(path: Path) -> Iterator[dict[str, Any]]:
     """The memories of an export.
 
     Raises:
-        BadArchive: it is none, or broken.
+        BadArchive: the file is not an export, or is broken.
     """
     for entry in _tables(path):
         if entry.key == "memories" and isinstance(entry.value, dict) and "id" in entry.value:
@@ -41,10 +41,10 @@ def memories_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def contents_of(path: Path) -> Contents:
-    """What an export holds, in numbers.
+    """The counts of an export's contents.
 
     Raises:
-        BadArchive: it is none, or broken.
+        BadArchive: the file is not an export, or is broken.
     """
     lists: Counter[str] = Counter()
     states = dict.fromkeys(STATES, 0)
@@ -67,7 +67,7 @@ def contents_of(path: Path) -> Contents:
 
 
 def has_accesses(path: Path) -> bool:
-    """Whether the log of accesses is in it, as in those that this service writes."""
+    """Returns True if the export contains the access log, as exports of this service do."""
     with path.open("rb") as file:
         return ACCESSES in Container(file, unpacked=UNPACKED)
 

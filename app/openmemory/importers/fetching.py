@@ -1,4 +1,4 @@
-"""Asking another server for what it has: with patience, within bounds, and taking what comes for data."""
+"""Fetches data from another server, with retries and size limits. The responses are treated as untrusted data."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 _TRIES = 4
 _PAUSE = 0.5
-"""Seconds before the second try; twice as long before each following one."""
+"""Seconds before the second attempt. The pause doubles before each following one."""
 _AGAIN = (429, 500, 502, 503, 504)
 _REFUSALS: dict[int, type[OpenMemoryError]] = {401: Unauthenticated, 403: Forbidden, 404: NotFound}
 
 
 async def fetched(http: AsyncClient, method: str, path: str, *, most: int, **request: Any) -> bytes:
-    """What the server answers, at most `most` bytes. Asks again while it does not answer.
+    """The server's response, at most `most` bytes. Retries if the server does not answer.
 
     Raises:
-        Unavailable: it does not answer, after all tries.
-        NotFound: it knows no such thing.
-        TooLarge: the answer is larger.
-        OpenMemoryError: it refuses.
+        Unavailable: the server did not answer any attempt.
+        NotFound: the server has no such resource.
+        TooLarge: the response is larger than `most`.
+        OpenMemoryError: the server rejected the request.
     """
     for attempt in range(_TRIES):
         try:
@@ -41,7 +41,7 @@ async def fetched(http: AsyncClient, method: str, path: str, *, most: int, **req
 
 
 async def download(http: AsyncClient, method: str, path: str, to: Path, *, most: int, **request: Any) -> None:
-    """The same, into a file."""
+    """Writes a response of at most `most` bytes to a file. Makes only one attempt."""
     async with _asked(http, method, path, **request) as answer:
         with to.open("wb") as file:
             async for piece in _bounded(answer, most):

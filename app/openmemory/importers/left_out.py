@@ -1,4 +1,5 @@
-"""What could not be taken of an old installation: why, and whose it was, so that nobody hears of another's losses."""
+"""Rows of an old installation that were not imported, with reason and user. Users see only reports about their own
+rows."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SHOWN = 100
-"""How many of the things that could not be taken are named; all are counted."""
+"""Maximum number of rejected rows listed by id. All of them are counted."""
 
 _OF: dict[str, dict[str, str]] = {
     "users": {"user": "id"},
@@ -26,7 +27,7 @@ _OF: dict[str, dict[str, str]] = {
     },
     "memory_access_logs": {"memory": "memory_id", "app": "app_id"},
 }
-"""What a row of a table refers to that can tell whose it is, as SQL over its columns."""
+"""References that identify the user of a row, as SQL over the columns of its table."""
 
 _SORTS = ("user", "app", "memory", "category")
 
@@ -47,10 +48,10 @@ _SETTLE = """
         owner)
     WHERE memory IS NOT NULL OR app IS NOT NULL;
 """
-"""Users first, then what belongs to them: a row may refer to one that could not be taken either."""
+"""Users first, then the rows that belong to them: a row may refer to another row that was not imported either."""
 
 _NOBODYS = "(owner IS NULL AND NOT EXISTS (SELECT 1 FROM filers AS f WHERE f.category = told.category))"
-"""A category is theirs who file under it; whose anything else is, its owner says."""
+"""Rows without a known user. A category belongs to the users who assign it; any other row belongs to its owner."""
 
 _ASKED = f"""
     (:user IS NULL OR owner = :user OR {_NOBODYS} OR owner IS NULL
@@ -60,40 +61,40 @@ _ASKED = f"""
 
 @dataclass(slots=True)
 class LeftOut:
-    """What could not be taken, and why: the first hundred by id, all of them counted by reason."""
+    """The rows that were not imported, with reasons: the first hundred by id, all of them counted by reason."""
 
     shown: list[dict[str, str]] = field(default_factory=list)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     nobodys: int = 0
-    """How many of them may be anybody's: nothing that is there tells whose they were."""
+    """Number of these rows whose user is unknown, because no remaining data identifies it."""
     mended: Counter[str] = field(default_factory=Counter)
-    """Numbers that JSON cannot say, such as NaN, by the table in whose rows they became null. No row is lost by it."""
+    """Count, by table, of numbers that JSON cannot represent, such as NaN, and that became null. No row is lost."""
 
     def note(self, kind: str, id_: Any, reason: str, count: int = 1) -> None:
-        """One row, or `count` of them, of a table."""
+        """Adds one row, or `count` rows, of a table."""
         self.counts[kind, reason] += count
         if len(self.shown) < SHOWN:
             self.shown.append({"kind": kind, "id": shown(id_), "reason": reason})
 
     @property
     def total(self) -> int:
-        """How many rows there are in all."""
+        """The total number of rows."""
         return sum(self.counts.values())
 
 
 class Ledger:
-    """Where a staging notes what it could not take, in the same SQLite file: there may be any number of it."""
+    """Records the rejected rows of a staging in the same SQLite file, because there may be any number of them."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         connection.executescript(_SCHEMA)
 
     def lost(self, table: str, row: Mapping[str, Any], id_: Any, reason: str) -> None:
-        """A row that is not taken. `row` has the columns of the table, None where nothing can be used."""
+        """Records a row that is not imported. `row` has the columns of the table, with None for unusable values."""
         self._note(table, row, shown(id_), reason, None)
 
     def mended(self, table: str, row: Mapping[str, Any], numbers: int) -> None:
-        """A row that is taken, with null for so many numbers that JSON cannot say."""
+        """Records a row that is imported with null in place of numbers that JSON cannot represent."""
         self._note(table, row, None, None, numbers)
 
     def _note(
@@ -108,7 +109,7 @@ class Ledger:
         )
 
     def dropped(self, table: str, which: str, reason: str, id_: str) -> None:
-        """The rows that are about to be removed again. `id_`: the column that names one."""
+        """Records rows that are about to be removed. `id_`: the column that identifies a row."""
         ref = "id" if id_ == "id" else "NULL"
         if ref != "NULL":
             self._connection.execute(
@@ -122,19 +123,19 @@ class Ledger:
         )
 
     def note_filers(self) -> None:
-        """Remember who files under what, before anything is removed."""
+        """Records which users assign which categories, before any row is removed."""
         self._connection.execute(
             "CREATE TABLE filers AS SELECT DISTINCT mc.category_id AS category, m.user_id AS user"
             " FROM memory_categories AS mc JOIN memories AS m ON m.id = mc.memory_id"
         )
 
     def settle(self) -> None:
-        """Find out whose everything was, once all rows are here and removed."""
+        """Determines the user of every recorded row. Call this after all rows have been added and removed."""
         for statement in _SETTLE.split(";"):
             self._connection.execute(statement)
 
     def of(self, user: str | None) -> LeftOut:
-        """What of a user, by their id, could not be taken, with what may be anybody's; None: of everybody."""
+        """The rejected rows of a user, by id, including those whose user is unknown. None: of all users."""
         values = {"user": user}
         left_out = LeftOut()
         lost = f"FROM told WHERE numbers IS NULL AND {_ASKED}"
@@ -159,6 +160,6 @@ def _refers(table: str) -> str:
 
 
 def shown(id_: Any) -> str:
-    """An id as a report may show it, whatever stood there."""
+    """Any id value as printable text for a report."""
     found = id_.hex() if isinstance(id_, bytes) else str(id_)
     return "".join(sign if sign.isprintable() else "?" for sign in found[:64])

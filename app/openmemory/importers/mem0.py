@@ -1,4 +1,4 @@
-"""What mem0 keeps, as OpenMemory keeps it: a point or an object becomes a memory of a user, an app and a thread."""
+"""Converts data of mem0 to OpenMemory: a point or an object becomes a memory of a user, an app and a thread."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from openmemory.errors import OpenMemoryError, SetupError
 from openmemory.importers.staging import Staging
 
 APP = "mem0"
-"""The app of a memory that no agent and no client of OpenMemory wrote."""
+"""The app of a memory that names neither an agent nor a client of OpenMemory."""
 
 _OWN = frozenset({"id", "memory", "data", "hash", "created_at", "updated_at", "user_id", "run_id", "categories",
                   "metadata", "score", "text_lemmatized"})  # fmt: skip
-"""What is no metadata of a memory. `agent_id`, `actor_id` and `role` have no place of their own here and stay in it."""
+"""Fields that are not metadata. `agent_id`, `actor_id` and `role` have no field of their own here and stay metadata."""
 _ARCHIVES = "http://openmemory.invalid/mem0"
 _CHUNK = 64 * 1024
 
 
 class Mem0:
-    """Fills a staging with what mem0 had. Ids that are no UUIDs become some, always the same ones."""
+    """Fills a staging with the data of mem0. An id that is not a UUID is mapped to a UUID, always to the same one."""
 
     def __init__(self, staging: Staging, *, user: str) -> None:
-        """`user`: whose memories those are that name nobody."""
+        """`user`: the user of memories that name none."""
         self._staging = staging
         self._default = user
         self._users: dict[str, str] = {}
@@ -31,7 +31,7 @@ class Mem0:
         self._categories: dict[str, str] = {}
 
     def take(self, item: Mapping[str, Any]) -> None:
-        """Take one memory. `item` has the names of mem0's answers; whatever else stands in it is metadata."""
+        """Adds one memory. `item` has the field names of mem0's responses; all other fields are metadata."""
         nested = item.get("metadata")
         metadata = dict(nested) if isinstance(nested, dict) else {}
         metadata |= {name: value for name, value in item.items() if name not in _OWN and value is not None}
@@ -56,7 +56,7 @@ class Mem0:
             self._staging.add("memory_categories", {"memory_id": id_, "category_id": self._category(name)})
 
     def refuse(self, id_: str, reason: str) -> None:
-        """Note what is no memory, so that nobody can say whose it is."""
+        """Records an entry that is not a memory, and whose user is therefore unknown."""
         self._staging.refuse("memories", {"id": id_}, reason)
 
     def _user(self, name: str) -> str:
@@ -79,10 +79,10 @@ class Mem0:
 
 
 def stage_json(file: BinaryIO, mem0: Mem0) -> int:
-    """Take a JSON export: a list of memories, or what `get_all` answers, `{"results": [...]}`; how many there were.
+    """Stages a JSON export: a list of memories, or a `get_all` response, `{"results": [...]}`. Returns their number.
 
     Raises:
-        SetupError: it is neither.
+        SetupError: the file is neither.
     """
     from openmemory.backup.json_stream import entries
 
@@ -101,7 +101,7 @@ def stage_json(file: BinaryIO, mem0: Mem0) -> int:
 
 
 def _reading(file: BinaryIO) -> Callable[[int], bytes]:
-    """The file, with a list made the object that has it as its results."""
+    """Reads the file. A list is wrapped in an object, as its `results`."""
     start = file.read(_CHUNK).removeprefix(b"\xef\xbb\xbf").lstrip()
 
     def pieces() -> Iterator[bytes]:
@@ -119,12 +119,12 @@ def _reading(file: BinaryIO) -> Callable[[int], bytes]:
 
 
 def _name(value: Any) -> str | None:
-    """A name, if it is one."""
+    """A trimmed name, or None if the value is not a nonempty string."""
     return value.strip() or None if isinstance(value, str) else None
 
 
 def _uuid(value: Any) -> Any:
-    """An id as a UUID; Qdrant also has numbers, and a program any text."""
+    """An id as a UUID. Qdrant ids may also be numbers, and other programs may use any string."""
     try:
         return str(UUID(str(value)))
     except ValueError:

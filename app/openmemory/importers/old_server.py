@@ -1,4 +1,4 @@
-"""An OpenMemory server that still runs: its export of one user, and the log of accesses, which that leaves out."""
+"""Reads a running OpenMemory server: its export of one user, and the access log, which the export leaves out."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from httpx import AsyncClient
 
 _AT_ONCE = 8
-"""Requests to the old server at a time: it has four workers, each of which does one thing after the other."""
+"""Concurrent requests to the old server. It has four workers, each of which handles one request at a time."""
 _PAGE = 100
 _MOST_PAGES = 10_000
 _LARGEST_PAGE = 16 * 1024 * 1024
 
 
 class _Page(NamedTuple):
-    """Some lines of a memory's log, or why there are no more of them."""
+    """Some lines of a memory's log, or the reason why there are no more."""
 
     memory: str
     lines: list[Any]
@@ -44,13 +44,13 @@ async def export(url: str, user: str, folder: Path, *, most: int) -> Path:
     """The old server's own export of a user, at most `most` bytes, as a file.
 
     Raises:
-        NotFound: it has no such user.
-        SetupError: it has no export.
-        Unavailable: it does not answer.
+        NotFound: the server has no such user.
+        SetupError: the server has no export.
+        Unavailable: the server does not answer.
     """
     path = folder / "exported.zip"
     async with _client(url) as http:
-        # What it answers of its own accord tells a server without this user from one without an export.
+        # This request shows that the server answers. A later 404 then means a missing user or a missing export.
         await fetched(http, "GET", "/openapi.json", most=_LARGEST_PAGE)
         body = {"user_id": user, "include_vectors": False}
         try:
@@ -74,10 +74,10 @@ async def _without_export(http: AsyncClient, url: str, user: str) -> OpenMemoryE
 async def with_accesses(
     url: str, exported: Path, folder: Path, left_out: LeftOut, show: Callable[[int, int | None], None]
 ) -> Path:
-    """The export with the log of accesses of every memory in it.
+    """The export, completed with the access log of every memory.
 
     Raises:
-        BadArchive: the export is none, or unpacks to too much.
+        BadArchive: the file is not an export, or is too large unpacked.
     """
     path = folder / "whole.zip"
     total = sum(1 for _ in memories_of(exported))
@@ -111,14 +111,14 @@ def _client(url: str) -> AsyncClient:
 
 
 def _ids(exported: Path) -> Iterator[str]:
-    """The ids of the memories, as far as they are some: they become part of an address."""
+    """The valid ids of the memories. Others are skipped, because the ids become part of a URL."""
     for memory in memories_of(exported):
         with suppress(Unusable):
             yield identifier("id", memory["id"])
 
 
 async def _take_log(http: AsyncClient, memory: str, take: Callable[[_Page], None]) -> None:
-    """The log of a memory, page by page: no more of it is held than a page."""
+    """Reads the log of a memory page by page, so that only one page is held in memory."""
     came = 0
     for page in range(1, _MOST_PAGES + 1):
         params = {"page": page, "page_size": _PAGE}
@@ -126,7 +126,7 @@ async def _take_log(http: AsyncClient, memory: str, take: Callable[[_Page], None
             answer = await fetched(
                 http, "GET", f"/api/v1/memories/{memory}/access-log", most=_LARGEST_PAGE, params=params
             )
-            found = json.loads(answer)  # the numbers as they are, and those that Python alone knows
+            found = json.loads(answer)  # exact numbers, and Python's NaN and infinity
             lines, total = list(found["logs"]), int(found["total"])
         except NotFound:
             return take(_Page(memory, [], "the old server has no log of it"))
@@ -158,8 +158,8 @@ def _access(line: dict[str, Any], memory: str, left_out: LeftOut) -> dict[str, A
 
 
 def _copy(exported: Path, archive: zipfile.ZipFile) -> None:
-    """The tables of the export as they are; the service looks at them more closely. The texts for other programs stand
-    in them too, and are not unpacked."""
+    """Copies the tables of the export unchanged; the service validates them. The member with the texts for other
+    programs repeats them and is not unpacked."""
     info = zipfile.ZipInfo(TABLES, datetime.now(UTC).timetuple()[:6])
     info.compress_type = zipfile.ZIP_DEFLATED
     with (

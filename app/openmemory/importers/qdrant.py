@@ -1,5 +1,5 @@
-"""The collection that mem0 keeps in a Qdrant server, page by page over its REST. No vector is fetched: they are made
-anew, by the model that is in use here."""
+"""Reads mem0's collection from a Qdrant server, page by page over its REST API. Vectors are not fetched, because the
+local model creates new ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LARGEST_PAGE = 64 * 1024 * 1024
 
 
 async def stage(source: str, mem0: Mem0, show: Callable[[int, int | None], None]) -> int:
-    """Take a collection, `http://host:6333/collection`; how many points there were.
+    """Stages a collection, `http://host:6333/collection`, and returns the number of its points.
 
     Raises:
-        Invalid: the address names no collection.
+        Invalid: the URL names no collection.
         NotFound: there is no such collection.
         Unavailable: Qdrant does not answer.
     """

@@ -1,4 +1,4 @@
-"""What was brought over and what was not, for a person or for a program."""
+"""The report of what was imported and what was not, as text or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = {
 
 
 def show(report: Report, *, json: bool) -> None:
-    """Print the report."""
+    """Prints the report."""
     if json:
         as_json(report.as_json())
         return

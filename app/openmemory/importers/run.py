@@ -1,4 +1,4 @@
-"""Bringing an old installation over, user by user: find out what the source is, write archives, send them, report."""
+"""Imports an old installation, user by user: detects the source, writes archives, sends them, and reports."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Kind = Literal["openmemory", "mem0"]
 Progress = Callable[[str], AbstractContextManager[Callable[[int, int | None], None]]]
 
 _LARGEST_EXPORT = 16 * 1024 * 1024 * 1024
-"""Bytes of an export that are fetched from an old server at most."""
+"""Maximum size in bytes of an export fetched from an old server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to bring over. `user`: of a source with several users this one only; `into`: under another name."""
+    """The requested import. `user`: import only this user of the source; `into`: import under another user name."""
 
     kind: Kind
     source: str
@@ -41,7 +41,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Taken:
-    """What became of one user. `service` is what the service reports; None where it was asked nothing or refused."""
+    """The result for one user. `service` is the service's report; None if nothing was sent or the service refused."""
 
     user: str
     into: str
@@ -52,7 +52,7 @@ class Taken:
 
 @dataclass(slots=True)
 class Report:
-    """What was taken, user by user, and what could not be."""
+    """The imported data, by user, and the data that was left out."""
 
     source: str
     dry_run: bool
@@ -62,12 +62,12 @@ class Report:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was left behind."""
+        """True if nothing was left out."""
         behind = any(taken.error is not None or _left_out(taken.service) for taken in self.users)
         return not (behind or self.left_out.total)
 
     def as_json(self) -> dict[str, Any]:
-        """The report for programs."""
+        """The report as a JSON object."""
         reasons = [
             {"kind": kind, "reason": reason, "count": count}
             for (kind, reason), count in self.left_out.counts.most_common()
@@ -84,7 +84,7 @@ class Report:
 
 
 class Migration:
-    """One run. `opened` gives a client of the service that takes what is found; a dry run opens none."""
+    """One run. `client` connects to the importing service; a dry run has none."""
 
     def __init__(self, wanted: Wanted, default_user: str, client: Client | None, show: Progress = counting) -> None:
         self._wanted = wanted
@@ -94,13 +94,13 @@ class Migration:
         self.report = Report(wanted.source, wanted.dry_run)
 
     async def run(self) -> None:
-        """Bring everything over.
+        """Imports everything.
 
         Raises:
-            Invalid: the source is none that is known.
-            SetupError: it cannot be read, or there is no temporary folder.
-            NotFound: it has no such user.
-            Unavailable: a server does not answer. What was sent before stays; the same command goes on from there.
+            Invalid: the source is not of a known kind.
+            SetupError: the source cannot be read, or there is no temporary folder.
+            NotFound: the source has no such user.
+            Unavailable: a server does not answer. Users sent before stay imported; the same command continues.
         """
         with _temporary() as folder:
             if self._wanted.kind == "mem0":
@@ -138,7 +138,7 @@ class Migration:
         user = self._wanted.user or self._default
         exported_to = await old_server.export(url, user, folder, most=_LARGEST_EXPORT)
         if await asyncio.to_thread(exported.has_accesses, exported_to):
-            await self._zip(exported_to, user)  # a server of ours: everything is in it
+            await self._zip(exported_to, user)  # one of our own servers: the export is complete
             return
         with self._show("memories' access logs read") as show:
             whole = await old_server.with_accesses(url, exported_to, folder, self.report.left_out, show)
@@ -164,7 +164,7 @@ class Migration:
 
     @asynccontextmanager
     async def _staged(self, folder: Path) -> AsyncIterator[Staging]:
-        """A staging to be filled while the block runs; then everything in it is sent."""
+        """A staging to fill while the block runs. Afterwards its contents are sent."""
         staging = Staging(folder)
         try:
             yield staging
@@ -207,7 +207,7 @@ class Migration:
             except Unavailable:
                 raise
             except OpenMemoryError as error:
-                # One user's archive is refused as a whole; that is no reason to leave the others behind.
+                # The service rejected this user's whole archive. The import continues with the other users.
                 taken.error = error.message if error.hint is None else f"{error.message} {error.hint}"
                 return
 
@@ -226,7 +226,7 @@ def _temporary() -> Iterator[Path]:
 
 
 def _left_out(service: dict[str, Any] | None) -> bool:
-    """Whether the service could not take something. An archived twin is taken: it is there, put away."""
+    """Returns True if the service left something out. An exact duplicate was not left out: it is stored, archived."""
     told = service or {}
     return bool(told.get("left_out") or told.get("memories", {}).get("left_out"))
 

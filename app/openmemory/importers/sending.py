@@ -1,4 +1,4 @@
-"""Handing an archive to the service, which says how far it is while it takes it."""
+"""Sends an archive to the service, which reports progress during the import."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _LINES = "application/x-ndjson"
 async def send(
     client: Client, archive: Path, user: str, mode: str, show: Callable[[int, int | None], None]
 ) -> dict[str, Any]:
-    """Import an archive into a user's memory; what the service reports of it.
+    """Imports an archive into a user's memory and returns the service's report.
 
     Raises:
-        OpenMemoryError: the service refused it, failed or did not answer. Nothing of it was taken then.
+        OpenMemoryError: the service rejected it, failed or did not answer. Nothing was imported in this case.
     """
     import httpx
 
     headers = {"Accept": f"{_LINES}, application/json"}
-    # No limit to how long it may take: an archive may be of any size, and the service tells that it is at work.
+    # No time limit: an archive may have any size, and the service reports that it is still working.
     timeout = httpx.Timeout(30, read=None, write=None)
     try:
         with archive.open("rb") as file:

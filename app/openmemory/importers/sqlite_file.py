@@ -1,5 +1,5 @@
-"""The database of an old installation, `openmemory.db`, as SQLAlchemy wrote it. Nothing of it is changed, not even by
-looking at it: SQLite would write beside a file that was in use when it was left."""
+"""Reads the database of an old installation, `openmemory.db`, as SQLAlchemy wrote it. Nothing is changed, not even by
+reading: SQLite would write next to a file that was left in use, so a copy is read in that case."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from openmemory.importers.staging import TABLES, Staging
 _MAGIC = b"SQLite format 3\x00"
 _NEEDED = ("users", "apps", "memories")
 _BESIDE = ("-wal", "-journal")
-"""What of the last writes is not in the file itself yet."""
+"""Suffixes of the files that hold recent writes that are not in the database file yet."""
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether a file is a SQLite database."""
+    """Returns True if a file is a SQLite database."""
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
 def stage(path: Path, staging: Staging, folder: Path, show: Callable[[int, int | None], None]) -> None:
-    """Take all users with all that they have. `folder` is for a copy, where one is needed.
+    """Stages all users with all of their data. `folder` is for a copy of the database, if one is needed.
 
     Raises:
-        SetupError: it is no database of OpenMemory, or it is damaged.
+        SetupError: the file is not a database of OpenMemory, or is damaged.
     """
     try:
-        # What tells no time is as old as the file: the same at every run.
+        # Rows without a time get the time of the file, which is the same in every run.
         staging.unknown = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat()
         with _opened(path, folder) as old:
             _take(old, staging, show)
@@ -70,7 +70,7 @@ def _take(old: sqlite3.Connection, staging: Staging, show: Callable[[int, int | 
 def _opened(path: Path, folder: Path) -> Iterator[sqlite3.Connection]:
     beside = [Path(f"{path}{end}") for end in _BESIDE]
     if any(file.exists() and file.stat().st_size for file in beside):
-        # The last writes stand beside the file, and whoever reads them writes: so a copy is read.
+        # Recent writes are in a separate file, and reading them would write to it. So a copy is read.
         copy = folder / "copy.sqlite"
         for source, end in ((path, ""), *zip(beside, _BESIDE, strict=True)):
             if source.exists():
@@ -80,7 +80,7 @@ def _opened(path: Path, folder: Path) -> Iterator[sqlite3.Connection]:
         address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
     connection = sqlite3.connect(address, uri=True)
     connection.row_factory = sqlite3.Row
-    # Bytes that are no UTF-8 are one value's affair, not the end of the import.
+    # Invalid UTF-8 in one value must not end the import.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         yield connection

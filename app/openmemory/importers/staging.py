@@ -1,5 +1,5 @@
-"""What was found of an old installation, cleaned, in a SQLite file of our own until it is sent: whatever the source and
-however much there is of it, it takes no memory, and an archive can be written user by user."""
+"""Stages the cleaned rows of an old installation in a SQLite file until they are sent. This needs little memory for any
+source and size, and allows an archive to be written per user."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ Clean = Callable[[str, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How a value is cleaned, and what stands for one that is not there: nothing, a value, or another column's time.
+    """The cleaning function of a column, and the replacement for a missing value: None, a default, or another column's
+    time.
 
-    `needed`: without it the row cannot be taken.
+    `needed`: the row is rejected if the value is missing.
     """
 
     clean: Clean
@@ -86,7 +87,7 @@ TABLES: dict[str, dict[str, Column]] = {
         "id": _ID, "memory_id": _ID, "app_id": _ID, "accessed_at": _WHEN, "access_type": _TEXT, "metadata": _OBJECT,
     },
 }  # fmt: skip
-"""The tables of OpenMemory, under their names."""
+"""The tables of OpenMemory, by name."""
 
 _INDEXES = (
     "memories(user_id, id)", "memories(app_id)", "memory_categories(category_id)", "memory_status_history(memory_id)",
@@ -94,23 +95,23 @@ _INDEXES = (
 )  # fmt: skip
 _WRITTEN_TOGETHER = 1_000
 _LONGEST = 36_500
-"""Days of a policy that are taken."""
+"""Maximum number of days of a policy."""
 
 
 class Staging:
-    """The rows of one installation. Filled by an adapter, settled once, then read by whoever writes archives."""
+    """The rows of one installation. An adapter fills it, `settle` is called once, and the archive writer reads it."""
 
     def __init__(self, folder: Path) -> None:
         self.general_notes: list[str] = []
-        """What the report says besides of the whole installation, in sentences."""
+        """Further sentences of the report, about the whole installation."""
         self._filed: Counter[str] = Counter()
-        # Filled in one thread and read in another, never in two at once.
+        # Written in one thread and read in another, but never used by two threads at once.
         self.connection = sqlite3.connect(folder / "staging.sqlite", check_same_thread=False, isolation_level=None)
         self.connection.row_factory = sqlite3.Row
         self.connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE;")
         self._pending = 0
         self.unknown = datetime.now(UTC).isoformat()
-        """The time of what tells none."""
+        """The time of rows that have no time."""
         for table, columns in TABLES.items():
             keys = "id" if "id" in columns else ", ".join(columns)
             self.connection.execute(f"CREATE TABLE {table} ({', '.join(columns)}, PRIMARY KEY ({keys}))")
@@ -118,11 +119,11 @@ class Staging:
         self.connection.execute("BEGIN")
 
     def close(self) -> None:
-        """Drop it all."""
+        """Closes the staging and discards its rows."""
         self.connection.close()
 
     def add(self, table: str, row: Mapping[str, Any]) -> bool:
-        """Take one row, cleaned; whether it was taken."""
+        """Cleans and adds one row. Returns True if it was added."""
         columns = TABLES[table]
         try:
             values = self._cleaned(columns, row)
@@ -143,7 +144,7 @@ class Staging:
         return bool(taken)
 
     def refuse(self, table: str, row: Mapping[str, Any], reason: str) -> None:
-        """Note that a row cannot be taken, and of what it refers to as much as can be used."""
+        """Records that a row is rejected, with those of its references that are usable."""
         self._ledger.lost(table, _usable(TABLES[table], row), row.get("id"), reason)
 
     def _cleaned(self, columns: Mapping[str, Column], row: Mapping[str, Any]) -> list[Any]:
@@ -161,7 +162,7 @@ class Staging:
         return values
 
     def settle(self) -> None:
-        """Leave out what refers to nothing, once everything is here."""
+        """Removes rows with dangling references. Call this after all rows have been added."""
         for index, on in enumerate(_INDEXES):
             self.connection.execute(f"CREATE INDEX staged_{index} ON {on}")
         self._ledger.note_filers()
@@ -188,7 +189,7 @@ class Staging:
         self.connection.execute("COMMIT")
 
     def _settle_policies(self) -> None:
-        """OpenMemory's policies name no user: kept are those whose user what they are about tells."""
+        """Keeps the policies whose user follows from their criteria, because OpenMemory's policies name no user."""
         policies = "archive_policies"
         self._drop(policies, "criteria_type NOT IN ('user', 'app', 'category')", "criteria_type: is unknown")
         self._drop(policies, "criteria_id IS NULL", "names nothing, so that nobody can say whose it is")
@@ -203,7 +204,7 @@ class Staging:
         self.connection.execute(f"DELETE FROM {table} WHERE {which}")  # noqa: S608
 
     def _file_under_openmemory(self) -> None:
-        """A memory whose app is gone is no memory lost: it goes to the user's app `openmemory`."""
+        """Moves memories whose app is gone to the user's app `openmemory`, so that they are not lost."""
         lost = "app_id NOT IN (SELECT id FROM apps)"
         for (user,) in self.connection.execute(f"SELECT DISTINCT user_id FROM memories WHERE {lost}").fetchall():  # noqa: S608
             own = self.connection.execute("SELECT id FROM apps WHERE owner_id = ? AND name = 'openmemory'", (user,))
@@ -217,11 +218,11 @@ class Staging:
             ).rowcount
 
     def left_out(self, user: str | None = None) -> LeftOut:
-        """What could not be taken once it is settled: of a user, by their id, with what may be anybody's; or all."""
+        """The rejected rows after `settle`: those of a user, by id, including those whose user is unknown; or all."""
         return self._ledger.of(user)
 
     def notes(self, user: str | None = None) -> list[str]:
-        """What the report says besides, in sentences: of a user, by their id, or of all."""
+        """Further sentences of the report, about a user, by id, or about all users."""
         filed = self._filed.total() if user is None else self._filed[user]
         said = [f"{filed} memories whose app is gone are filed under the app openmemory."] if filed else []
         return self.general_notes + said
@@ -231,22 +232,22 @@ class Staging:
         return [(row["id"], row["user_id"]) for row in self.rows("SELECT id, user_id FROM users ORDER BY user_id")]
 
     def rows(self, query: str, *values: Any) -> Iterator[sqlite3.Row]:
-        """What a query finds, one at a time."""
+        """The rows of a query, one at a time."""
         yield from self.connection.execute(query, values)
 
     def count(self, query: str, *values: Any) -> int:
-        """The one number that a query finds."""
+        """The single number that a query returns."""
         return int(self.connection.execute(query, values).fetchone()[0])
 
     def states(self, user: str) -> dict[str, int]:
-        """How many memories a user has in each state."""
+        """The number of a user's memories in each state."""
         found = dict.fromkeys(STATES, 0)
         query = "SELECT state, count(*) AS n FROM memories WHERE user_id = ? GROUP BY state"
         return found | {row["state"]: row["n"] for row in self.rows(query, user)}
 
 
 def _usable(columns: Mapping[str, Column], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The ids and words of a row that can be used; None for those that cannot."""
+    """The usable ids and strings of a row, with None for unusable ones."""
     usable: dict[str, Any] = {}
     for name, column in columns.items():
         if column.clean in (identifier, text):

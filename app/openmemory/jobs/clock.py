@@ -1,4 +1,4 @@
-"""Noticing that the machine's clock was set: times that were computed before it mean something else after it."""
+"""Detects that the machine's clock was set, because times computed before that are no longer valid."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 JUMP = 30.0
-"""Seconds by which the clock may drift from the monotonic one between two looks before it counts as set."""
+"""Seconds of drift from the monotonic clock between two checks above which the clock counts as set."""
 
 
 class Clock:
-    """Compares the time of day with the monotonic clock, which nobody sets."""
+    """Compares the time of day with the monotonic clock, which cannot be set."""
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall = wall
@@ -18,7 +18,7 @@ class Clock:
         self._offset = wall() - monotonic()
 
     def jumped(self) -> float:
-        """Seconds by which the clock was set since the last look, forward or back; 0 when it was not."""
+        """Seconds by which the clock was set since the last check, forward or back; 0 if it was not set."""
         offset = self._wall() - self._monotonic()
         jump = offset - self._offset
         if abs(jump) < JUMP:

@@ -1,4 +1,4 @@
-"""A job that runs when somebody asks for it."""
+"""A job that runs on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class OnDemand:
-    """Runs a job one run at a time in this process; what is asked for while it runs comes after it, once for all."""
+    """Runs a job, one run at a time in this process. All requests during a run lead to one more run after it."""
 
     def __init__(self, job: Callable[[], Awaitable[object]], name: str) -> None:
         self._job = job
@@ -19,16 +19,16 @@ class OnDemand:
         self._task = asyncio.create_task(self._work(), name=name)
 
     def ask(self) -> None:
-        """Run it now, or as soon as the present run ends."""
+        """Requests a run now, or as soon as the current run ends."""
         self._asked.set()
 
     async def close(self) -> None:
-        """Cut off what runs."""
+        """Cancels the current run and stops."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
     async def _work(self) -> None:
-        while not self._task.cancelling():  # a cancellation may be lost among the failures of an outage
+        while not self._task.cancelling():  # a cancellation may get lost among the errors of an outage
             await self._asked.wait()
             self._asked.clear()
             try:

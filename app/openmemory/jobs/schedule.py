@@ -1,4 +1,4 @@
-"""Every job and its period."""
+"""The background jobs and their intervals."""
 
 from __future__ import annotations
 
@@ -21,45 +21,44 @@ from openmemory.search import statistics
 from openmemory.services import Services
 
 ANALYZE_EVERY = 2
-"""Seconds between two looks for whether much was written."""
+"""Seconds between two checks for enough writes to warrant ANALYZE."""
 
 STATISTICS_EVERY = 120
-"""Seconds between two looks for lexical statistics that are out of date."""
+"""Seconds between two checks for outdated lexical statistics."""
 
 REBUILD_EVERY = 15
-"""Seconds between two looks at the generations of the index: how soon a replica learns that another model took over."""
+"""Seconds between two checks of the index generations: the delay until a replica notices a new active model."""
 
 FIRST_RECUT, RECUT_EVERY = 20, 60
-"""Seconds after a start, and between two looks for vectors of texts that were cut in another way than now."""
+"""Seconds after a start, and between two checks for vectors of texts that were chunked differently than now."""
 
 FIRST_REWORDING, REWORDING_EVERY = 5, 60
-"""Seconds after a start, and between two looks for words that were made in another language."""
+"""Seconds after a start, and between two checks for terms that were derived in another language."""
 
 CLOCK_EVERY = 20.0
-"""Seconds between two looks at the clock."""
+"""Seconds between two checks of the clock."""
 
 LOOK_EVERY = 5
-"""Seconds between two looks at the index's watermark: one small read of the index and one of PostgreSQL."""
+"""Seconds between two checks of the index's watermark: one small read from the index and one from PostgreSQL."""
 
 KEYS_EVERY = 30
-"""Seconds between two notes of when keys were last used."""
+"""Seconds between two updates of the times when keys were last used."""
 
 PRUNE_EVERY = 3_600
-"""Seconds between two looks for what the audit log need not keep, for limits that nobody met lately, and for keys of
-requests that nobody repeats any more."""
+"""Seconds between two removals of expired data: audit log entries, unused rate limits and old idempotency keys."""
 
 FIRST_ARCHIVE, ARCHIVE_EVERY = 90, 3_600
-"""Seconds after a start, and between two looks for what an archive policy says is to be archived."""
+"""Seconds after a start, and between two checks for memories that a policy says to archive."""
 
 FIRST_FILING, FILING_EVERY = 20, 10
-"""Seconds after a start, and between two looks for memories that have no category yet."""
+"""Seconds after a start, and between two checks for memories without a category."""
 
 log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def scheduled(services: Services) -> AsyncIterator[None]:
-    """Run the jobs while the block runs. The first sync runs at once: a damaged index is repaired at start."""
+    """Runs the jobs while the block runs. The first sync starts at once, so a damaged index is repaired at startup."""
     scheduler = AsyncIOScheduler(timezone=UTC)
     syncing = Syncing(services)
     filing = OnDemand(_patient(services.filing.run, "file"), "file")
@@ -107,19 +106,19 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
 
 
 def _patient(job: Callable[[], Awaitable[object]], name: str) -> Callable[[], Coroutine[Any, Any, None]]:
-    """The job, whose next turn comes when PostgreSQL is away."""
+    """The job, except that it skips a run if PostgreSQL is unavailable."""
 
     async def run() -> None:
         try:
             await job()
-        except Unavailable as error:  # of which the log hears from `database`, once
+        except Unavailable as error:  # `database` logs this once
             log.debug("%s: not now: %s", name, error)
 
     return run
 
 
 async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = CLOCK_EVERY) -> None:
-    """Run every job at once after the machine's clock was set: one that was due by the old time might wait for days."""
+    """Runs every job at once after the machine's clock was set. A job due by the old time might wait for days."""
     while True:
         await asyncio.sleep(every)
         if jump := clock.jumped():
@@ -129,7 +128,7 @@ async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = 
 
 
 async def prune(services: Services) -> None:
-    """Remove what is too old to be kept."""
+    """Removes data past its retention period."""
     await services.rates.prune()
     await idempotency.prune(services.database)
     await services.audit.prune()
@@ -138,7 +137,7 @@ async def prune(services: Services) -> None:
 
 
 async def refresh_statistics(services: Services) -> None:
-    """Count how common the terms of large memories are, where the last count is out of date."""
+    """Updates the term frequencies of users with many memories if the last count is outdated."""
     async with services.database.statement() as tx:
         users = await statistics.due(tx)
     for user in users:

@@ -1,4 +1,4 @@
-"""When the sync runs: by schedule, at start, and soon after something that was away answers again."""
+"""Triggers the sync: on schedule, at startup, and soon after an unavailable service recovers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from openmemory.jobs.on_demand import OnDemand
 from openmemory.services import Services
 
 FIRST_RETRY, LAST_RETRY = 5.0, 60.0
-"""Seconds after which a sync that failed is tried again: the pause doubles from the first to the last."""
+"""Seconds after which a failed sync is retried: the pause doubles from the first to the last."""
 
 SETTLED = 40.0
-"""Seconds after a recovery at which the stores are compared once more: other replicas may have learnt of it later."""
+"""Seconds after a recovery until the stores are compared once more, because other replicas may notice it later."""
 
 log = logging.getLogger(__name__)
 
 
 class Syncing:
-    """Runs one sync at a time in this process; what is asked for meanwhile comes after it."""
+    """Runs one sync at a time in this process. Requests during a sync run after it."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -36,17 +36,17 @@ class Syncing:
         services.spaces.on_recovery = self.recovered
 
     def ask(self, trigger: str) -> None:
-        """Run it now, or as soon as the present one ends."""
+        """Requests a sync now, or as soon as the current one ends."""
         self._trigger = trigger
         self._runs.ask()
 
     def recovered(self) -> None:
-        """Run it now and once more in a while."""
+        """Requests a sync now and another one after `SETTLED` seconds."""
         self.ask("recovery")
         self._second = self._later(self._second, SETTLED, "recovery")
 
     async def close(self) -> None:
-        """Cut off what runs: the next start goes on."""
+        """Cancels the current sync. The next start continues it."""
         self._services.spaces.on_recovery = None
         for timer in (self._retry, self._second):
             if timer is not None:
@@ -54,7 +54,7 @@ class Syncing:
         await self._runs.close()
 
     def _tell_variable(self, error: Exception) -> None:
-        """Name once the variable of the old OpenMemory that leads to a Qdrant which is gone with it."""
+        """Logs once which variable of the old OpenMemory points to a Qdrant that no longer exists."""
         _, name = self._services.settings.inherited.values.get(("qdrant", "url"), ("", ""))
         if name and not self._told and isinstance(error, IndexUnavailable):
             self._told = True
@@ -85,7 +85,7 @@ class Syncing:
             log.warning("sync: not now: %s", error)
             self._tell_variable(error)
             self._again("retry")
-        except Unavailable as error:  # of which the log hears from `database`
+        except Unavailable as error:  # `database` logs this
             log.debug("sync: not now: %s", error)
             self._again("retry")
         else:

@@ -1,7 +1,7 @@
-"""Tables: which process holds which MCP session, and the messages on their way to it.
+"""Tables of MCP sessions, with the process that holds each, and of the messages on their way to them.
 
-Both are unlogged: what they hold ends with the processes, and a crash of PostgreSQL, which empties them, is told apart
-from a delivery. The holders enter their sessions again as soon as they are connected again.
+Both tables are unlogged: their rows end with the processes. A crash of PostgreSQL empties them, and is not mistaken for
+a delivery. The holders register their sessions again as soon as they reconnect.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from openmemory.database.engine import Base
 
 
 class McpSession(Base):
-    """An open SSE session. `user_name` and `app_name` are as its address has them; null: the configured default.
+    """An open SSE session. `user_name` and `app_name` come from its URL; null means the configured default.
 
-    `principal` is who opened it; with `bearer` its id alone admits messages, because its client sends no credential.
+    `principal` opened the session. With `bearer`, the session id alone admits messages, because the client sends no
+    credential.
 
-    `holder` names the process by the advisory lock that it keeps while it lives.
+    `holder` identifies the process by the advisory lock that it holds while it lives.
     """
 
     __tablename__ = "mcp_sessions"
@@ -37,7 +38,7 @@ class McpSession(Base):
 
 
 class McpMessage(Base):
-    """A message that reached another process than the session's: number `ticket` of those that `sender` passed on."""
+    """A message that reached a process other than the session's. `ticket` is its number among those of `sender`."""
 
     __tablename__ = "mcp_messages"
     __table_args__ = (Index("ix_mcp_messages_session_id", "session_id"), {"prefixes": ["UNLOGGED"]})

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that proves that this process lives, and on which others wake it."""
+"""A PostgreSQL connection that proves that this process is alive and receives notifications from other processes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from openmemory.sessions.storage import CLASS, channel
 log = logging.getLogger(__name__)
 
 TICK = 5.0
-"""Seconds between two looks for what a notification should have told, and for whether the connection still works."""
+"""Seconds between two checks for missed notifications and for a working connection."""
 
 _LONGEST_PAUSE = 1.0
 """Seconds between two attempts to connect."""
 
 
 class Presence:
-    """Holds the lock on this process's `number` and listens on its channel, on a connection that is renewed if it ends.
+    """Holds the lock on this process's `number` and listens on its channel. Reconnects if the connection ends.
 
-    `connected` is called after every connecting, `heard` with every payload, `tick` every `TICK` seconds.
+    `connected` is called after every connect, `heard` with every payload, `tick` every `TICK` seconds.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Presence:
         self._connection: psycopg.AsyncConnection | None = None
 
     async def start(self) -> None:
-        """Connect, and stay connected in the background until `stop`.
+        """Connects, and stays connected in the background until `stop`.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -53,7 +53,7 @@ class Presence:
         try:
             connection = await self._connect()
             try:
-                # Drawn again in the case that somebody has that number.
+                # Another number is drawn if a process already uses this one.
                 while not await self._lock(connection, number := secrets.randbelow(2**31)):
                     continue
                 self.number = number
@@ -69,7 +69,7 @@ class Presence:
         self._task = asyncio.create_task(self._keep(connection), name="relay-presence")
 
     async def stop(self) -> None:
-        """Disconnect: from now on this process counts as dead."""
+        """Disconnects. From now on, this process counts as dead."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -92,7 +92,7 @@ class Presence:
                     pause = 0.0
                     await self._attend(connection, locked)
             except (psycopg.Error, OSError, TimeoutError, Unavailable) as error:
-                # Of an outage of PostgreSQL the log hears from `database`, once.
+                # `database` logs an outage of PostgreSQL once.
                 log.debug("relay: the connection to PostgreSQL ended: %s", " ".join(str(error).split()))
             except Exception:
                 log.exception("relay: the connection to PostgreSQL is opened anew")
@@ -101,10 +101,11 @@ class Presence:
             self._connection = connection
 
     async def _attend(self, connection: psycopg.AsyncConnection, locked: bool) -> None:
-        """Listen, and look after what notifications do not tell, until the connection ends.
+        """Listens, and calls `tick` for whatever notifications miss, until the connection ends.
 
-        Not `locked` at once is who connects before PostgreSQL has noticed that the connection before has ended: until
-        it does, that one proves that we live; or whose lock somebody asked for at that very moment.
+        The lock is not available immediately if PostgreSQL has not yet noticed that the previous connection ended, or
+        if another process tested the lock at that moment. Until PostgreSQL notices, the previous connection proves that
+        this process is alive.
         """
         again, loop = 0.05, asyncio.get_running_loop()
         due = loop.time() + TICK
@@ -115,7 +116,7 @@ class Presence:
             if not locked:
                 again = min(TICK, 2 * again)
                 locked = await self._lock(connection, self.number)
-                if locked:  # nobody can take us for dead any more; somebody may have until now
+                if locked:  # from now on no process can consider this one dead; until now one may have
                     await self._connected()
             if loop.time() >= due:
                 await self._tick()
@@ -143,6 +144,6 @@ class Presence:
     async def _ask(
         self, connection: psycopg.AsyncConnection, statement: bytes, values: tuple[int, ...] | None = None
     ) -> psycopg.AsyncCursor:
-        """Execute a statement that is answered at once or not at all."""
+        """Executes a statement that is answered within `TICK` seconds or fails."""
         async with asyncio.timeout(TICK):
             return await connection.execute(statement, values)

@@ -1,16 +1,17 @@
-"""Messages of SSE sessions that reached another process than the one that holds the stream.
+"""Relays messages of SSE sessions that reached a process other than the one that holds the stream.
 
-The process that got the message stores it in PostgreSQL and wakes the other, which takes it, hands it to the session as
-if it had come by HTTP, and says what the answer was. Only then the client is answered. So:
+The receiving process stores the message in PostgreSQL and notifies the holder. The holder takes the message, passes it
+to the session as if it had arrived by HTTP, and reports the status. Only then does the client get its response:
 
-- 202 means that the session has the message: once, in the order of the client's requests, whichever processes these
-  reached. As without a relay it does not mean that the stream will live to carry the answer.
-- 404 means that there is no such session: unknown, another user's, over, or its process died some seconds ago.
-- 503 `relay_busy` means that the message was not delivered and may be sent again; 503 `relay_uncertain`, that the
-  process which took it cannot say what became of it: it was delivered once or not at all.
+- 202: the session has the message, once, in the order of the client's requests, whichever processes received them. As
+  without a relay, the stream may still end before it carries the answer.
+- 404: there is no such session. It is unknown, ended, or another user's, or its process died some seconds ago.
+- 503 `relay_busy`: the message was not delivered and may be sent again.
+- 503 `relay_uncertain`: the process that took the message cannot report the result. The message was delivered once or
+  not at all.
 
-A process that is connected to PostgreSQL again after an outage enters its sessions again, and they live on. One that
-seems dead is given the time between two ticks of the others before they remove its sessions.
+A process that reconnects to PostgreSQL after an outage registers its sessions again, and they continue. If a process
+seems dead, the others wait for one more tick before they remove its sessions.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from openmemory.sessions.storage import Message, Owner, Poster
 log = logging.getLogger(__name__)
 
 GRACE = 2.0
-"""Seconds that a message waits for a process that seems dead: PostgreSQL may have been restarted."""
+"""Seconds that a message waits for a process that seems dead, because PostgreSQL may have restarted."""
 
 _LEFT_AT_ONCE = 500
-"""Ended sessions of which the others are told in one statement."""
+"""Maximum number of ended sessions removed in one statement."""
 
 PATIENCE = 10.0
-"""Seconds that a process may need to take a message."""
+"""Seconds within which a process must take a message."""
 
 LOOK = 0.5
-"""Seconds without an acknowledgement after which a sender looks what became of its message."""
+"""Seconds without an acknowledgement after which a sender checks the state of its message."""
 
 Deliver = Callable[[UUID, bytes], Awaitable[int]]
-"""Hands a message to a session of this process; the HTTP status of its answer."""
+"""Passes a message to a session of this process and returns the HTTP status of the response."""
 
 
 class Uncertain(Unavailable):
@@ -56,7 +57,7 @@ class Uncertain(Unavailable):
 
 
 class Relay:
-    """Knows the sessions of every process on the same PostgreSQL, and passes messages on between them."""
+    """Relays messages between the processes that share a PostgreSQL database."""
 
     def __init__(self, database: Database, deliver: Deliver) -> None:
         self._database = database
@@ -74,10 +75,10 @@ class Relay:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Relay while the block runs.
+        """Relays messages while the block runs.
 
         Raises:
-            Unavailable: PostgreSQL does not answer now.
+            Unavailable: PostgreSQL does not answer.
         """
         await self._presence.start()
         taking = asyncio.create_task(self._take(), name="relay")
@@ -94,7 +95,7 @@ class Relay:
             await self._presence.stop()
 
     async def opened(self, session: UUID, owner: Owner) -> None:
-        """Let the other processes know of a session, before its client does."""
+        """Announces a session to the other processes before its client knows it."""
         self._mine[session] = owner
         try:
             async with self._database.statement() as tx:
@@ -104,7 +105,7 @@ class Relay:
             log.debug("relay: a session is not known to other processes yet: %s", error)
 
     def closed(self, session: UUID) -> None:
-        """Let them know that it is over. Does not wait: the task of the session may be being cancelled."""
+        """Announces the end of a session. Does not wait, because the session's task may be in cancellation."""
         self._mine.pop(session, None)
         self._not_entered.discard(session)
         self._not_left.add(session)
@@ -112,7 +113,7 @@ class Relay:
             self._leaving = asyncio.create_task(self._leave())
 
     async def stands(self, session: UUID) -> bool:
-        """Whether a message without a credential may be for this session.
+        """Returns True if this session accepts messages without a credential.
 
         Raises:
             Unavailable: PostgreSQL does not answer.
@@ -121,11 +122,11 @@ class Relay:
             return await storage.stands(tx, session)
 
     async def forward(self, session: UUID, poster: Poster, body: bytes) -> int:
-        """Pass a message on; the HTTP status of the session's answer, 404 if there is no such session of that poster.
+        """Forwards a message. Returns the HTTP status of the answer, or 404 if the poster has no such session.
 
         Raises:
-            Unavailable: it could not be passed on, and the message says so.
-            Uncertain: it may have been.
+            Unavailable: the message was not delivered; the error message says so.
+            Uncertain: the message may have been delivered.
         """
         try:
             async with asyncio.timeout(GRACE):
@@ -159,7 +160,7 @@ class Relay:
 
     async def _answered(self, answer: asyncio.Future[int], session: UUID, holder: int, number: int) -> int:
         began = time.monotonic()
-        seen = began  # when the session was last there
+        seen = began  # when the session was last seen
         while True:
             done, _ = await asyncio.wait([answer], timeout=LOOK)
             if done:
@@ -177,7 +178,7 @@ class Relay:
                 if answer.done():
                     return answer.result()
                 raise Uncertain("PostgreSQL went away while the message was passed on.") from error
-            if answer.done():  # it came while we looked
+            if answer.done():  # it arrived during the check
                 return answer.result()
             if withdrawn:
                 raise _busy("the process that holds the session does not take it")
@@ -195,7 +196,7 @@ class Relay:
                 answer.set_result(status)
 
     async def _take(self) -> None:
-        """Hand over what arrives, one batch after the other, so that the order stays."""
+        """Passes on arriving messages, one batch after another, to keep their order."""
         while True:
             await self._mail.wait()
             self._mail.clear()
@@ -212,11 +213,11 @@ class Relay:
             self._mail.set()
 
     async def _take_batch(self) -> bool:
-        # On one connection: who waits for an acknowledgement must not wait for requests to give one back.
+        # One connection for everything: an acknowledgement must not wait until a request returns a connection.
         async with self._database.statement() as tx:
             await self._acknowledge(tx)
             messages = await storage.take(tx, self._presence.number)
-            # Begun in this order, each gets as far as its session before the next one begins.
+            # The deliveries start in this order, and each reaches its session before the next one starts.
             statuses = await asyncio.gather(*(self._delivered(message) for message in messages))
             for message, status in zip(messages, statuses, strict=True):
                 self._unacknowledged.append((message.sender, message.ticket, status))
@@ -224,7 +225,7 @@ class Relay:
         return bool(messages)
 
     async def _acknowledge(self, tx: Tx) -> None:
-        """Tell the senders; what cannot be told now is told later."""
+        """Sends the pending acknowledgements to the senders. Those that fail now are sent later."""
         for sender, those in groupby(sorted(self._unacknowledged), key=lambda one: one[0]):
             await storage.acknowledge(tx, sender, [(ticket, status) for _, ticket, status in those])
         self._unacknowledged.clear()
@@ -237,7 +238,7 @@ class Relay:
             return 500
 
     async def _enter_all(self) -> None:
-        """Enter every session anew: PostgreSQL may have crashed, or others may have taken us for dead."""
+        """Registers every session again: PostgreSQL may have crashed, or others may consider this process dead."""
         self._not_entered |= self._mine.keys()
         await self._tick()
 
@@ -261,7 +262,7 @@ class Relay:
             log.info("relay: ended sessions are removed later: %s", error)
 
     async def _tick(self) -> None:
-        """What a lost notification or an outage left undone; and the sessions of processes that stay dead."""
+        """Catches up after lost notifications and outages, and removes the sessions of processes that stay dead."""
         self._mail.set()
         try:
             await self._enter({session: self._mine[session] for session in self._not_entered})

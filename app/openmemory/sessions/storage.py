@@ -1,7 +1,8 @@
-"""Statements over the open sessions and the messages between processes. Each is its own transaction.
+"""Statements on the open sessions and the messages between processes. Each is its own transaction.
 
-A process proves that it lives by an advisory lock on its number, which PostgreSQL frees when its connection ends.
-Others ask by trying a shared lock for the length of one statement: shared, so that they never take one another for it.
+A process proves that it is alive by an advisory lock on its number, which PostgreSQL releases when its connection ends.
+Other processes check this by trying a shared lock for the duration of one statement. The lock is shared so that two
+checks never mistake each other for the process.
 """
 
 from __future__ import annotations
@@ -15,25 +16,27 @@ from sqlalchemy import ARRAY, BigInteger, Boolean, Integer, LargeBinary, String,
 from openmemory.database.engine import Tx
 
 CLASS = 0x6F6D7270
-"""First half of the keys of the advisory locks; the second is the number of a process."""
+"""First half of the advisory lock keys; the second half is the number of a process."""
 
 BATCH = 100
-"""Messages taken at once."""
+"""Maximum number of messages taken at once."""
 
 _ACKNOWLEDGED_AT_ONCE = 200
-"""Acknowledgements in one notification, which holds 8,000 bytes."""
+"""Maximum number of acknowledgements in one notification, which holds 8,000 bytes."""
 
 
 class Names(NamedTuple):
-    """Whose a session is, as its address says; None is the configured default."""
+    """The user and app of a session, from its URL. None means the configured default."""
 
     user: str | None
     app: str | None
 
 
 class Owner(NamedTuple):
-    """Whose a session is: its names, and the principal whose credential opened it. `bearer`: who knows the session's
-    id needs no other credential, because its client sends none."""
+    """The names of a session and the principal whose credential opened it.
+
+    `bearer`: the session id alone is sufficient, because the client sends no credential.
+    """
 
     names: Names
     principal: str
@@ -41,14 +44,14 @@ class Owner(NamedTuple):
 
 
 class Poster(NamedTuple):
-    """Who sends a message to a session: names, if the address has them, and the principal, if there is a credential."""
+    """The sender of a message: the names, if the URL has them, and the principal, if there is a credential."""
 
     names: Names | None
     principal: str | None
 
 
 class Sent(NamedTuple):
-    """What became of a message. `number` is None if nobody can take it: `holder`, who has the session, is dead."""
+    """The result of sending a message. `number` is None if `holder`, the process with the session, is dead."""
 
     holder: int
     number: int | None
@@ -64,7 +67,7 @@ class Message(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """How it stands with a message: nobody took it yet; its session is still open; the session's process lives."""
+    """The state of a message: it still waits to be taken; its session is open; the session's process is alive."""
 
     waiting: bool
     open: bool
@@ -94,7 +97,7 @@ _LEAVE = text("delete from mcp_sessions where id = any(:ids)").bindparams(bindpa
 
 _LEAVE_ALL = text("delete from mcp_sessions where holder = :holder").bindparams(bindparam("holder", type_=Integer))
 
-# A session that closes meanwhile makes the foreign key fail: then the message is not accepted.
+# If the session closes in the meantime, the foreign key check fails and the message is not accepted.
 _SEND = text(f"""
 with found as materialized (
   select id, holder, pg_try_advisory_xact_lock_shared({CLASS}, holder) as dead from mcp_sessions
@@ -159,7 +162,7 @@ _NOTIFY = text("select pg_notify(:channel, :payload)")
 
 
 async def enter(tx: Tx, holder: int, sessions: Mapping[UUID, Owner]) -> None:
-    """Say that a process holds these sessions."""
+    """Registers these sessions as held by a process."""
     owners = list(sessions.values())
     values = {
         "ids": list(sessions),
@@ -172,20 +175,20 @@ async def enter(tx: Tx, holder: int, sessions: Mapping[UUID, Owner]) -> None:
 
 
 async def leave(tx: Tx, sessions: Collection[UUID]) -> None:
-    """Say that these sessions have ended; what was on its way to them goes too."""
+    """Removes ended sessions, together with the messages on their way to them."""
     await tx.execute(_LEAVE, {"ids": list(sessions)})
 
 
 async def leave_all(tx: Tx, holder: int) -> None:
-    """Say that every session of a process has ended."""
+    """Removes all sessions of a process."""
     await tx.execute(_LEAVE_ALL, {"holder": holder})
 
 
 async def send(tx: Tx, session: UUID, poster: Poster, *, sender: int, ticket: int, body: bytes) -> Sent | None:
-    """Store a message for a session and tell the process that holds it; None if the poster has no such session.
+    """Stores a message for a session and notifies the process that holds it. None if the poster has no such session.
 
     Raises:
-        IntegrityError: the session was closed at that very moment.
+        IntegrityError: the session was closed at that moment.
     """
     user, app = poster.names or Names(None, None)
     anybody = poster.names is None
@@ -195,17 +198,17 @@ async def send(tx: Tx, session: UUID, poster: Poster, *, sender: int, ticket: in
 
 
 async def stands(tx: Tx, session: UUID) -> bool:
-    """Whether there is such a session, and its id stands for the credential that opened it."""
+    """Returns True if the session exists and its id alone is sufficient as a credential."""
     return bool(await tx.scalar(_STANDS, {"session": session}))
 
 
 async def take(tx: Tx, holder: int) -> list[Message]:
-    """Messages for the sessions of a process, in the order in which they were accepted. They leave the table."""
+    """Removes and returns messages for the sessions of a process, in the order in which they were accepted."""
     return [Message(*row) for row in await tx.execute(_TAKE, {"holder": holder})]
 
 
 async def acknowledge(tx: Tx, sender: int, statuses: Sequence[tuple[int, int]]) -> None:
-    """Tell a sender what became of its messages: pairs of a ticket and the HTTP status of its answer."""
+    """Notifies a sender of the results of its messages: pairs of a ticket and an HTTP status."""
     for start in range(0, len(statuses), _ACKNOWLEDGED_AT_ONCE):
         chunk = statuses[start : start + _ACKNOWLEDGED_AT_ONCE]
         payload = " ".join(f"{ticket}:{status}" for ticket, status in chunk)
@@ -213,27 +216,27 @@ async def acknowledge(tx: Tx, sender: int, statuses: Sequence[tuple[int, int]]) 
 
 
 def acknowledged(payload: str) -> list[tuple[int, int]]:
-    """What `acknowledge` told; nothing for the empty payload, which says that there are messages to take."""
+    """Parses a payload of `acknowledge`. An empty payload, which announces messages to take, gives an empty list."""
     pairs = (pair.partition(":") for pair in payload.split())
     return [(int(ticket), int(status)) for ticket, _, status in pairs]
 
 
 async def fate(tx: Tx, number: int, session: UUID, holder: int) -> Fate:
-    """How it stands with a message that was sent."""
+    """The current state of a message that was sent."""
     values = {"number": number, "session": session, "holder": holder}
     return Fate(*(await tx.execute(_FATE, values)).one())
 
 
 async def withdraw(tx: Tx, number: int) -> bool:
-    """Take a message back; False if it is no longer there."""
+    """Withdraws a message. Returns False if it was already taken or removed."""
     return bool((await tx.execute(_WITHDRAW, {"number": number})).rowcount)
 
 
 async def dead(tx: Tx, me: int) -> set[int]:
-    """Processes that hold sessions and do not live, at this moment."""
+    """The other processes that hold sessions but are not alive at this moment."""
     return set((await tx.execute(_DEAD, {"me": me})).scalars())
 
 
 async def bury(tx: Tx, holders: Iterable[int]) -> int:
-    """Remove the sessions of those of the processes that do not live, with their messages; returns how many."""
+    """Removes the sessions, with their messages, of those processes that are not alive. Returns their number."""
     return (await tx.execute(_BURY, {"holders": list(holders)})).rowcount
