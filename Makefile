@@ -9,7 +9,7 @@ UV = $(BIN)/uv
 ARGS =
 # Which tests `make test` runs; none said: all.
 MARKS = not slow
-STEPS = format-check lint types imports yaml migrations
+STEPS = format-check lint types imports prose yaml migrations
 
 # Many tests wait for a process or a deadline, so two more than there are cores can run at once.
 export PYTEST_XDIST_AUTO_NUM_WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
@@ -41,7 +41,7 @@ bench: .venv/.dev ## measure latency and throughput; ARGS are those of `python -
 eval: .venv/.dev ## how well searches find, on judged collections; ARGS are folders and the options of benchmarks.evaluation
 	@exec $(BIN)/python -m benchmarks.evaluation $(ARGS)
 
-check: .venv/.dev ## everything that must hold: format, lint, types, imports, YAML, migrations, tests
+check: .venv/.dev ## everything that must hold: format, lint, types, imports, prose, YAML, migrations, tests
 	@for step in $(STEPS) test; do \
 		printf '\n== %s\n' "$$step"; started=$$(date +%s); \
 		$(MAKE) --no-print-directory $$step || { printf '== %s failed\n' "$$step"; exit 1; }; \
@@ -82,6 +82,9 @@ types: .venv/.dev
 
 imports: .venv/.dev
 	@$(BIN)/lint-imports --no-logo
+
+prose: .venv/.dev
+	@$(BIN)/python tools/prose.py
 
 yaml: .venv/.dev
 	@$(BIN)/yamllint --strict -d '{extends: default, rules: {line-length: {max: 120}, document-start: disable}}' \

@@ -41,7 +41,7 @@ class NoteItem(BaseModel):
 
 
 class MemoriesReport(BaseModel):
-    """What became of the memories."""
+    """The result for the memories."""
 
     added: int
     replaced: int = Field(description="Were there, and are now as the archive has them.")
@@ -53,7 +53,7 @@ class MemoriesReport(BaseModel):
 
 
 class ImportReport(BaseModel):
-    """How much came in. Numbers without a name of their own count what was made or changed."""
+    """The numbers of an import. Those without a name of their own count what was made or changed."""
 
     memories: MemoriesReport
     apps: int

@@ -16,7 +16,7 @@ from openmemory.database.engine import Base
 
 
 class Status(StrEnum):
-    """How far a capture is. Only `done` ones have changed memories; `failed` ones wait for somebody to send the text
+    """The progress of a capture. Only `done` ones have changed memories; `failed` ones wait for somebody to send the text
     again; `undone` were taken back, or never begun."""
 
     PENDING = "pending"

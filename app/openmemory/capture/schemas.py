@@ -95,7 +95,7 @@ class CaptureResult(BaseModel):
 
 
 class Outcome(BaseModel):
-    """What has become of what was said."""
+    """The outcome of a capture."""
 
     results: list[CaptureResult]
     refused: list[Refusal]
@@ -125,7 +125,7 @@ class CaptureView(Outcome):
 
 
 class Spent(BaseModel):
-    """What captures took, and how many of them came to an end."""
+    """The language model usage of captures, and how many of them ended."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -139,7 +139,7 @@ class Spent(BaseModel):
 
 
 class SpentByApp(Spent):
-    """What the captures of one app took on one day."""
+    """The usage of one app on one day."""
 
     day: date = Field(description="In UTC.")
     app_id: UUID
@@ -147,8 +147,8 @@ class SpentByApp(Spent):
 
 
 class Usage(BaseModel):
-    """What captures took, by day and app: the newest day first, and of a day those apps alone for which there was
-    something. It stays when captures are removed."""
+    """The usage of captures by day and app: the newest day first, without apps that used nothing. It stays when
+    captures are removed."""
 
     model_config = ConfigDict(populate_by_name=True)
 

@@ -96,7 +96,8 @@ _VENDOR_MARK = re.compile(r"[A-Za-z]{0,6}\d{0,2}|[A-Za-z]?0+|x{4,}\d{0,4}|\*+[A-
 
 _NEARBY = 400
 _LOCAL = re.compile(
-    r"://(?:(?:[^\s/@'\"]|\[redacted: [\w ]{1,40}\]){0,100}@)?(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|0\.0\.0\.0|\[::1\]|host\.docker\.internal"
+    r"://(?:(?:[^\s/@'\"]|\[redacted: [\w ]{1,40}\]){0,100}@)?"
+    r"(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|0\.0\.0\.0|\[::1\]|host\.docker\.internal"
     r"|(?:[a-z0-9-]{1,63}\.){0,3}(?:example(?:\.(?:com|org|net))?|test|localhost))(?![\w.-]*\w)",
     re.IGNORECASE,
 )
