@@ -16,8 +16,8 @@ from openmemory.database.engine import Base
 
 
 class Status(StrEnum):
-    """The progress of a capture. Only `done` ones have changed memories; `failed` ones wait for somebody to send the text
-    again; `undone` were taken back, or never begun."""
+    """The progress of a capture. Only `done` ones have changed memories; `failed` ones wait for somebody to send the
+    text again; `undone` were taken back, or never begun."""
 
     PENDING = "pending"
     WORKING = "working"
