@@ -217,7 +217,7 @@ class Memories:
 
     @again
     async def peek(self, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
-        """A memory shown in addition to the requested one; None if the caller may not read it. The read is not logged."""
+        """A memory shown beside the requested one; None if the caller may not read it. The read is not logged."""
         if Scope.READ not in caller.principal.scopes:
             return None
         async with self._database.statement() as tx:
