@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from openmemory.categories import classifier
-from openmemory.categories.classifier import Known
+from openmemory.categories.classifier import CategoryVectors
 from openmemory.categories.taxonomy import SUBJECTS
-from openmemory.config.sections import Categories
+from openmemory.config.sections import CategorySettings
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import Embedder
 
@@ -49,7 +49,7 @@ class Figures(NamedTuple):
 class Measured(NamedTuple):
     """The labelled memories as the model sees them; `seconds`: of the decisions alone, for all of them."""
 
-    known: Known
+    known: CategoryVectors
     sure: classifier.Matrix
     seconds: float
 
@@ -63,9 +63,9 @@ def cases(path: Path = LABELLED) -> list[Case]:
 async def measure(embedder: Embedder, labelled: Sequence[Case]) -> Measured:
     """Ask the model for the categories' vectors and the memories', and how sure each category is of each."""
     phrases = await embedder.documents([phrase for subject in SUBJECTS for phrase in subject.phrases])
-    known = classifier.known(SUBJECTS, np.stack([classifier.of_windows(each.windows) for each in phrases]))
+    known = classifier.known(SUBJECTS, np.stack([classifier.of_chunks(each.windows) for each in phrases]))
     texts = await embedder.documents([case.text for case in labelled])
-    vectors = np.stack([classifier.of_windows(each.windows) for each in texts])
+    vectors = np.stack([classifier.of_chunks(each.windows) for each in texts])
     begun = time.perf_counter()
     sure = classifier.confidences(vectors, [case.text for case in labelled], known)
     for row in sure:
@@ -73,7 +73,7 @@ async def measure(embedder: Embedder, labelled: Sequence[Case]) -> Measured:
     return Measured(known, sure.astype(np.float32), time.perf_counter() - begun)
 
 
-def figures(measured: Measured, labelled: Sequence[Case], settings: Categories) -> Figures:
+def figures(measured: Measured, labelled: Sequence[Case], settings: CategorySettings) -> Figures:
     """What comes of it with these settings."""
     known, sure = measured.known, measured.sure
     best = [known.subjects[int(row.argmax())].name in case.right for row, case in zip(sure, labelled, strict=True)]
@@ -112,11 +112,11 @@ async def main() -> None:
         await embedder.close()
     print(f"{len(labelled)} memories, {len(SUBJECTS)} categories; model and embeddings {seconds:.1f} s once;")
     print(f"deciding takes {1000 * measured.seconds / len(labelled):.3f} ms per memory")
-    default = Categories()
+    default = CategorySettings()
     print("threshold  most  top-1  precision  without  nothing left alone  categories each")
     for most in (1, 2):
         for threshold in sorted({0.3, 0.4, 0.5, 0.6, 0.7, 0.8, default.threshold}):
-            settings = Categories(threshold=threshold, most=most)
+            settings = CategorySettings(threshold=threshold, most=most)
             of = figures(measured, labelled, settings)
             print(
                 f"{threshold:9.2f}{most:6}{of.accuracy:7.3f}{of.precision:11.3f}{of.without:9.3f}{of.silent:20.3f}"

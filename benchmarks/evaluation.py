@@ -109,7 +109,7 @@ async def store(services: Services, caller: Caller, documents: Sequence[Document
         ]
         for added, one in zip(await services.memories.add_many(caller, news), some, strict=True):
             names.setdefault(added.id, one.id)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     async with services.database.transaction() as tx:
         for user in await statistics.due(tx):
             await statistics.refresh(tx, user)
@@ -214,12 +214,12 @@ async def evaluate(folder: Path, data: Path, *, ablate: bool, cross: bool, worst
         }
     )
     async with open_services(settings) as services:
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         caller = await services.directory.caller(USER, "evaluation", owner=True)
-        await services.rewording.run()
+        await services.lexical_backfill.run()
         documents = await store(services, caller, collection.documents)
         # One that was kept by an older version has no tokens yet.
-        await services.recut.run()
+        await services.vector_backfill.run()
         asked = Asked(services, caller, collection, documents)
         found = await answered(asked, ablate=ablate)
         report(collection, found, worst)

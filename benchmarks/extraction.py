@@ -38,7 +38,7 @@ import httpx
 from benchmarks.sayings import FACTS, Said, Scenario, lost, scenarios, stale
 from benchmarks.scripted import Counts, Scripted
 from benchmarks.service import idle, running_service, temporary_folder
-from openmemory.embeddings.providers import prepare_mem0
+from openmemory.embeddings.providers import configure_mem0
 
 KEY = "none"
 PATIENCE = 120.0
@@ -99,7 +99,7 @@ class Mem0:
     """mem0ai in this process."""
 
     def __init__(self, url: str, folder: Path) -> None:
-        prepare_mem0(folder)
+        configure_mem0(folder)
         from mem0 import Memory  # type: ignore[import-untyped]
 
         logging.getLogger("mem0").setLevel(logging.CRITICAL)  # it is told of each failure, as we are

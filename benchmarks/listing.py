@@ -30,7 +30,7 @@ from benchmarks.seed import USER, questions, seed
 from benchmarks.service import running_service, temporary_folder
 from benchmarks.yardstick import REFERENCE, Yardstick
 from openmemory.config.settings import Settings
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.memories.models import State
 from openmemory.server.application import create_app
@@ -98,7 +98,7 @@ async def furnish(folder: Path) -> None:
         async with services.database.transaction() as tx:
             await tx.execute(_ACCESSES, {"user": owner.user_id})
             await tx.execute(_OTHERS, {"user": owner.user_id, "names": list(CATEGORIES)})
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         async with services.database.statement() as tx:
             await tx.execute(text("VACUUM ANALYZE"))
 
@@ -245,15 +245,15 @@ def _spread(found: list[float]) -> str:
 def _explained() -> Iterator[list[str]]:
     """The plans of what is executed meanwhile, each asked of the server before the statement itself."""
     plans: list[str] = []
-    execute = Prepared.rows
+    execute = CompiledStatement.rows
 
-    async def explain(self: Prepared, tx: Tx, values: Mapping[str, Any]) -> list[Any]:
+    async def explain(self: CompiledStatement, tx: Tx, values: Mapping[str, Any]) -> list[Any]:
         plan = await self.plan(tx, values)
         if not plan.startswith("Insert") and "Insert on" not in plan:
             plans.append(await self.plan(tx, values, "ANALYZE, COSTS OFF, TIMING OFF, BUFFERS OFF, SUMMARY ON"))
         return await execute(self, tx, values)
 
-    with patch.object(Prepared, "rows", explain):
+    with patch.object(CompiledStatement, "rows", explain):
         yield plans
 
 
@@ -261,7 +261,7 @@ async def show_plans(folder: Path, only: str) -> None:
     """Print the plans of every request."""
     unlimited: Any = {"saves": 0, "searches": 0, "requests": 0}
     async with open_services(Settings(data_dir=str(folder), port=0, rates=unlimited)) as services:
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         transport = httpx.ASGITransport(create_app(services))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as http:
             for name, request in (await Requests(http).all()).items():

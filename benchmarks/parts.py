@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from benchmarks.seed import USER
-from openmemory.access.rule_cache import Rulebook
+from openmemory.access.rule_cache import RuleCache
 from openmemory.config.settings import Settings
 from openmemory.index.port import Filter
-from openmemory.search.candidates import CANDIDATES, Arms, Means
+from openmemory.search.candidates import CANDIDATES, Retrieval, SearchResources
 from openmemory.search.fusion import fuse
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.readback import readback
@@ -26,13 +26,13 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
     async with open_services(Settings(data_dir=str(folder), port=0)) as services:
         caller = await services.directory.caller(USER, "bench")
         search, index, database = services.search, services.index, services.database
-        means = Means(database, services.spaces, services.settings, Rulebook())
+        means = SearchResources(database, services.spaces, services.settings, RuleCache())
         queries = [SearchQuery(next(inputs)) for _ in range(COUNT)]
         vectors = [(await services.embedder.query(query.text)).vector for query in queries]
         where = Filter(caller.user_id)
 
         async def lexical(at: int) -> list[LexicalHit]:
-            return await Arms(means, caller, queries[at]).words(CANDIDATES, enough=10, strict=False)
+            return await Retrieval(means, caller, queries[at]).words(CANDIDATES, enough=10, strict=False)
 
         words = [await lexical(at) for at in range(COUNT)]
         dense = [await index.search(vector, where, CANDIDATES) for vector in vectors]

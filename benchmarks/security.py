@@ -29,7 +29,7 @@ from benchmarks.service import temporary_folder
 from openmemory.access.keys import KeyCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.principal import LOCAL
-from openmemory.identity.request import Sender, bind
+from openmemory.identity.request import RequestContext, bind
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.rest.api import include_rest
 from openmemory.search import as_of, readback
@@ -68,7 +68,7 @@ def unguarded(services: Services) -> Any:
     include_rest(app)
 
     async def sent(scope: Any, receive: Any, send: Any) -> None:
-        bind(scope, Sender(LOCAL, None, "1"))
+        bind(scope, RequestContext(LOCAL, None, "1"))
         await app(scope, receive, send)
 
     return sent

@@ -20,7 +20,7 @@ from openmemory.embeddings.local import TOKENIZER
 from openmemory.embeddings.port import CODE, Codes
 from openmemory.identity.caller import Caller
 from openmemory.index import tokens
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import statistics
 from openmemory.services import Services, open_services
@@ -79,12 +79,12 @@ def plain(_: int) -> dict[str, Any]:
 async def grow(folder: Path, size: int, fields: Fields = plain) -> None:
     """Bring the user to `size` memories with those `fields`, and the nineteen others together to as many."""
     async with open_services(Settings(data_dir=str(folder), port=0)) as services:
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         await _fill(services, await services.directory.caller(USER, "bench", owner=True), size, 0, fields)
         for other in range(OTHERS):
             caller = await services.directory.caller(f"bench-other-{other}", "bench")
             await _fill(services, caller, size // OTHERS, 1 + other)
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         async with services.database.statement() as tx:
             await tx.execute(text("VACUUM ANALYZE"))
             for user in await statistics.due(tx):
@@ -121,7 +121,7 @@ async def _fill(services: Services, caller: Caller, size: int, seed: int, fields
                 hashed = [(row.id, row.hash) for row in rows]
                 # Every word is a token; the number at the end has a digit.
                 drawn = [_tokens(generator, row.content.count(" ")) for row in rows]
-                await tokens.keep(tx, Kind.MEMORY, services.embedder.model, hashed, drawn)
+                await tokens.keep(tx, ItemKind.MEMORY, services.embedder.model, hashed, drawn)
 
 
 def _tokens(generator: np.random.Generator, count: int) -> Codes:

@@ -32,10 +32,10 @@ from openmemory.config.settings import Settings
 from openmemory.index.collections import payload_of
 from openmemory.index.engine.calls import CHUNK, buffer
 from openmemory.index.engine.index import EdgeIndex
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.port import Point
 from openmemory.index.sync.repair import Repair
-from openmemory.index.sync.writer import Writer
+from openmemory.index.sync.writer import IndexWriter
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.search.schemas import SearchQuery
 from openmemory.server.processes import settle
@@ -62,7 +62,7 @@ async def main(folder: Path, size: int) -> None:
 async def opened(folder: Path) -> AsyncIterator[Services]:
     """The service's parts, with nothing going on by itself."""
     async with open_services(Settings(data_dir=str(folder), port=0)) as services:
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         await services.warm()
         yield services
 
@@ -116,7 +116,11 @@ async def changed(services: Services, count: int = 1_000) -> None:
     """A sync after as many texts changed and their marks were lost, against writing those alone."""
     source = texts(77)
     times: dict[str, list[float]] = {"alone": [], "sync": [], "alone, vectors kept": [], "sync, vectors kept": []}
-    repair = Repair(services.database, Writer(services.database, {Kind.MEMORY: IndexedMemories()}), services.deliverer)
+    repair = Repair(
+        services.database,
+        IndexWriter(services.database, {ItemKind.MEMORY: IndexedMemories()}),
+        services.outbox_delivery,
+    )
     for _ in range(RUNS):
         for how, measured in times.items():
             async with services.database.transaction() as tx:
@@ -128,7 +132,7 @@ async def changed(services: Services, count: int = 1_000) -> None:
                     await tx.execute(_CHANGE, {"ids": ids, "texts": news})
             started = time.perf_counter()
             if how.startswith("alone"):
-                async for loaded in repair.prepare(services.spaces.serving, Kind.MEMORY, ids):
+                async for loaded in repair.prepare(services.spaces.serving, ItemKind.MEMORY, ids):
                     await repair.put(services.spaces.serving, loaded)
                     await repair.verify(loaded)
             else:
@@ -184,9 +188,9 @@ async def rebuilt(folder: Path, points: list[Point]) -> None:
 
 async def _all_points(services: Services) -> list[Point]:
     found: list[Point] = []
-    writer = Writer(services.database, {Kind.MEMORY: IndexedMemories()})
+    writer = IndexWriter(services.database, {ItemKind.MEMORY: IndexedMemories()})
     async for page in services.index.entries():
-        batch = await writer.read(Kind.MEMORY, [entry.id for entry in page])
+        batch = await writer.read(ItemKind.MEMORY, [entry.id for entry in page])
         async for part in writer.filled(services.spaces.serving, batch):
             found += part.points
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.config.settings import DatabaseSettings
 from openmemory.database.engine import Database
 from openmemory.services import Services
 

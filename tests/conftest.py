@@ -15,7 +15,7 @@ import certifi
 import pytest
 from sqlalchemy import text
 
-from openmemory.config.sections import Categories
+from openmemory.config.sections import CategorySettings
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.services import Services, open_services
@@ -48,7 +48,9 @@ def short_folder() -> Iterator[Path]:
 async def services(short_folder: Path) -> AsyncIterator[Services]:
     """The whole product, shared by the tests of one worker; each test takes a `new_user` of its own."""
     # Tests of categories file when they want to; others would meet categories that they did not give.
-    settings = Settings(data_dir=str(furnish(short_folder / "shared")), port=0, categories=Categories(assign="off"))
+    settings = Settings(
+        data_dir=str(furnish(short_folder / "shared")), port=0, categories=CategorySettings(assign="off")
+    )
     async with open_services(settings) as opened:
         yield opened
 
@@ -75,12 +77,12 @@ async def owner(services: Services, new_user: str) -> Caller:
 async def in_bulk(services: Services, new_user: str) -> AsyncIterator[None]:
     """What the test adds for its user, or for one whose name begins with that, is not delivered and gone afterwards:
     embedding thousands of texts takes longer than the test, and others would wait for it."""
-    await services.deliverer.stop()
+    await services.outbox_delivery.stop()
     yield
     async with services.database.transaction() as tx:
         added = "DELETE FROM memories USING users AS u WHERE u.id = memories.user_id AND starts_with(u.user_id, :user)"
         await tx.execute(text(added), {"user": new_user})
-    services.deliverer.start()
+    services.outbox_delivery.start()
 
 
 @pytest.fixture(scope="session")

@@ -1,3 +1,3 @@
-from openmemory.config.vendor_telemetry import turn_off
+from openmemory.config.vendor_telemetry import disable_vendor_telemetry
 
-turn_off()
+disable_vendor_telemetry()

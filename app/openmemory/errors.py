@@ -81,7 +81,7 @@ class BatchRefused(Invalid):
         return cls(field, problem + others, refused=refused, code=first.code, hint=first.hint)
 
 
-class Conflict(OpenMemoryError):
+class ConflictError(OpenMemoryError):
     """The request contradicts the current state, such as a transition that is not allowed."""
 
     code = "conflict"

@@ -14,8 +14,8 @@ from openmemory.access.apps import Apps
 from openmemory.access.authentication import beyond_loopback, credentials_required, is_here
 from openmemory.access.directory import Directory
 from openmemory.access.grants import Grants
-from openmemory.access.keys import Keys
-from openmemory.access.rate_limits import Rates
+from openmemory.access.keys import ApiKeys
+from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit.refusals import Denials
 from openmemory.audit.service import Audit
 from openmemory.backup.service import Backup
@@ -23,7 +23,7 @@ from openmemory.capture import queue
 from openmemory.capture.extraction import Extractor
 from openmemory.capture.service import Captures
 from openmemory.capture.worker import Worker
-from openmemory.categories.assignment import Filing
+from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
 from openmemory.config.settings import Settings, environment
 from openmemory.database.engine import Database, most_connections
@@ -33,16 +33,16 @@ from openmemory.embedded.postgres import EmbeddedPostgres
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.errors import SetupError
 from openmemory.health.service import Health
-from openmemory.index.generations.backfill import Recut
+from openmemory.index.generations.backfill import VectorBackfill
 from openmemory.index.generations.rebuild import Rebuild
-from openmemory.index.generations.watcher import Keeper, Parts, Wanted
+from openmemory.index.generations.watcher import ConfiguredEmbedder, GenerationWatcher, SpaceParts
 from openmemory.index.lease import Lease, leased
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
 from openmemory.index.port import Connected, IndexUnavailable, VectorIndex
 from openmemory.index.space import Deadlines, Spaces
 from openmemory.index.sync import outbox
-from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
 from openmemory.llm.providers import Llms
 from openmemory.memories.analyze import Maintenance
@@ -57,7 +57,7 @@ from openmemory.saved_settings.service import Configuration
 from openmemory.saved_settings.trials import Trials
 from openmemory.schema import migrate
 from openmemory.search import lexicon
-from openmemory.search.lexicon import Rewording
+from openmemory.search.lexicon import LexicalBackfill
 from openmemory.search.reranking import open_reranker
 from openmemory.search.service import Search
 from openmemory.stats.service import Stats
@@ -112,25 +112,25 @@ class Services:
     policies: Policies
     upcoming: Upcoming
     archiving: Archiving
-    filing: Filing
+    filing: CategoryAssignment
     descriptions: Descriptions
     apps: Apps
     search: Search
     stats: Stats
     grants: Grants
-    keys: Keys
+    keys: ApiKeys
     audit: Audit
     configuration: Configuration
     embedders: Embedders
     trials: Trials
-    rates: Rates
+    rates: RateLimiter
     denials: Denials
     health: Health
     reconciler: Reconciler
     rebuild: Rebuild
-    recut: Recut
-    rewording: Rewording
-    deliverer: Deliverer
+    vector_backfill: VectorBackfill
+    lexical_backfill: LexicalBackfill
+    outbox_delivery: OutboxDelivery
     maintenance: Maintenance
     monitor: IndexMonitor
     spaces: Spaces
@@ -205,7 +205,7 @@ async def _refuse_to_stand_open(settings: Settings, database: Database) -> None:
     """Require that a credential exists if every request needs one. Otherwise nobody could use the service."""
     if not credentials_required(settings) or settings.access.api_key.get_secret_value() or settings.oauth.issuer:
         return
-    if not await Keys(database, Directory(database, settings.access)).exist():
+    if not await ApiKeys(database, Directory(database, settings.access)).exist():
         where = f" --data-dir {settings.data_dir}" if settings.data_dir else ""
         raise SetupError(
             f"{_what_asks(settings)}: every request needs a credential, and there is no key yet; make the first "
@@ -253,28 +253,28 @@ async def open_services(
         llms = Llms(stores.folder, egress, environment())
         stack.push_async_callback(llms.close)
         lease = Lease(stores.index_lease)
-        keeper = Keeper(database, _parts(settings, stores, embedders, await embedders.first(), lease))
+        keeper = GenerationWatcher(database, _parts(settings, stores, embedders, await embedders.first(), lease))
         stack.push_async_callback(keeper.close)
         await keeper.follow()
         spaces = keeper.spaces
         source = IndexedMemories()
-        sources = {Kind.MEMORY: source}
-        deliverer = Deliverer(database, spaces, sources, lease)
+        sources = {ItemKind.MEMORY: source}
+        outbox_delivery = OutboxDelivery(database, spaces, sources, lease)
         directory = Directory(database, settings.access)
         await directory.caller(None, None)
         maintenance = Maintenance(database)
-        rates, keys = Rates(database, settings.rates), Keys(database, directory)
+        rates, keys = RateLimiter(database, settings.rates), ApiKeys(database, directory)
         tokens = _tokens(settings, egress)
         if tokens is not None:
             stack.push_async_callback(tokens.close)
         reranker = open_reranker(settings.reranker, egress)
         if reranker is not None:
             stack.push_async_callback(reranker.close)
-        reconciler = Reconciler(database, spaces, deliverer, source, keeper.monitor)
+        reconciler = Reconciler(database, spaces, outbox_delivery, source, keeper.monitor)
         memories = Memories(
             database,
             directory,
-            deliverer,
+            outbox_delivery,
             limits=settings.limits,
             maintenance=maintenance,
             rates=rates,
@@ -286,7 +286,7 @@ async def open_services(
         capturing = Worker(
             database,
             Extractor(database, configuration, llms, search, settings),
-            deliverer,
+            outbox_delivery,
             intake=memories.intake,
             maintenance=maintenance,
             settings=settings,
@@ -297,12 +297,14 @@ async def open_services(
             database=database,
             directory=directory,
             memories=memories,
-            captures=Captures(database, capturing, deliverer, intake=memories.intake, rates=rates, settings=settings),
+            captures=Captures(
+                database, capturing, outbox_delivery, intake=memories.intake, rates=rates, settings=settings
+            ),
             capturing=capturing,
             backup=Backup(
                 database,
                 memories,
-                deliverer,
+                outbox_delivery,
                 spaces,
                 folder=stores.folder,
                 limits=settings.limits,
@@ -311,8 +313,8 @@ async def open_services(
             ),
             policies=Policies(database),
             upcoming=Upcoming(database),
-            archiving=Archiving(database, directory, deliverer),
-            filing=Filing(database, directory, spaces, deliverer, settings=settings.categories),
+            archiving=Archiving(database, directory, outbox_delivery),
+            filing=CategoryAssignment(database, directory, spaces, outbox_delivery, settings=settings.categories),
             descriptions=Descriptions(database, intake=memories.intake, limits=settings.limits),
             maintenance=maintenance,
             apps=Apps(database),
@@ -328,17 +330,17 @@ async def open_services(
             denials=Denials(database, rates),
             health=Health(database, spaces, reconciler, VERSION),
             reconciler=reconciler,
-            rewording=Rewording(database),
-            recut=Recut(database, spaces, deliverer, sources),
+            lexical_backfill=LexicalBackfill(database),
+            vector_backfill=VectorBackfill(database, spaces, outbox_delivery, sources),
             rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
-            deliverer=deliverer,
+            outbox_delivery=outbox_delivery,
             monitor=keeper.monitor,
             spaces=spaces,
             tokens=tokens,
         )
         stack.push_async_callback(lambda: keeper.monitor.settle(spaces.serving))
-        deliverer.start()
-        stack.push_async_callback(deliverer.stop)
+        outbox_delivery.start()
+        stack.push_async_callback(outbox_delivery.stop)
         capturing.start()
         stack.push_async_callback(capturing.stop)
         yield services
@@ -352,7 +354,9 @@ def _tokens(settings: Settings, egress: Egress) -> Tokens | None:
     return Tokens.of(settings.oauth, settings.limits, egress)
 
 
-def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wanted, lease: Lease) -> Parts:
+def _parts(
+    settings: Settings, stores: Stores, embedders: Embedders, wanted: ConfiguredEmbedder, lease: Lease
+) -> SpaceParts:
     def index(collection: str, dimension: int, on_connected: Connected) -> VectorIndex:
         qdrant = settings.qdrant
         if qdrant.url or stores.index_socket:
@@ -373,7 +377,7 @@ def _parts(settings: Settings, stores: Stores, embedders: Embedders, wanted: Wan
         folder = stores.folder / INDEX_FOLDER
         return EdgeIndex(folder, collection=collection, dimension=dimension, on_connected=on_connected)
 
-    return Parts(
+    return SpaceParts(
         alias=settings.qdrant.collection,
         wanted=wanted,
         configured=embedders.configured,

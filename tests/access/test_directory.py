@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.audit.schemas import AuditQuery
-from openmemory.backup.exporting import Wanted
+from openmemory.backup.exporting import ExportSelection
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import UNKNOWN
 from openmemory.identity.principal import Principal, Scope
@@ -72,7 +72,7 @@ async def test_whoever_is_not_there_has_nothing(services: Services, new_user: st
     assert (await services.filing.waiting(owner)).waiting == 0
     assert {each.described_by for each in (await services.descriptions.list(owner)).categories} == {"openmemory"}
     with pytest.raises(NotFound, match="User not found"):
-        await services.backup.export(owner, Wanted())
+        await services.backup.export(owner, ExportSelection())
     assert await made(services, new_user) == 0
     # The audit log tells under which names.
     query = "SELECT detail FROM audit_events WHERE principal = :principal AND user_id IS NULL AND app_id IS NULL"

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select, text, update
 
 from openmemory.access import keys as keys_module
-from openmemory.access.keys import KeyCreate, Keys
+from openmemory.access.keys import ApiKeys, KeyCreate
 from openmemory.access.models import ApiKey
 from openmemory.errors import Forbidden, Invalid, NotFound, Unavailable
 from openmemory.identity.principal import LOCAL, Scope
@@ -19,9 +19,9 @@ NOBODY = replace(LOCAL, scopes=frozenset({Scope.READ, Scope.WRITE}))
 
 
 @pytest.fixture
-def other_process(services: Services) -> Keys:
+def other_process(services: Services) -> ApiKeys:
     """The keys as another process knows them."""
-    return Keys(services.database, services.directory)
+    return ApiKeys(services.database, services.directory)
 
 
 async def test_a_key_is_found_by_what_was_shown_once_and_only_its_hash_is_kept(services, new_user, other_process):
@@ -145,11 +145,11 @@ async def test_erasing_a_user_ends_their_keys(services, new_user):
 
 
 async def test_without_postgres_a_key_that_was_good_is_still_known_but_no_other(services, new_user, monkeypatch):
-    from openmemory.config.settings import Database as DatabaseSettings
+    from openmemory.config.settings import DatabaseSettings
     from openmemory.database.engine import Database
 
     made = await services.keys.create(LOCAL, KeyCreate(name="k", user_id=new_user))
-    keys = Keys(services.database, services.directory)
+    keys = ApiKeys(services.database, services.directory)
     assert await keys.find(made.key)
     monkeypatch.setattr(keys_module, "REMEMBERED", 0.0)
     keys._database = Database("postgresql://nobody@127.0.0.1:1/none", DatabaseSettings(connect_timeout=1))
@@ -162,7 +162,7 @@ async def test_without_postgres_a_key_that_was_good_is_still_known_but_no_other(
 
 async def test_a_key_that_is_revoked_while_it_is_looked_up_is_not_remembered(services, new_user, monkeypatch):
     made = await services.keys.create(LOCAL, KeyCreate(name="k", user_id=new_user))
-    keys, statement = Keys(services.database, services.directory), services.database.statement
+    keys, statement = ApiKeys(services.database, services.directory), services.database.statement
 
     @asynccontextmanager
     async def revoked_at_the_end():

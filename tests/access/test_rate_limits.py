@@ -9,21 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from openmemory.access.rate_limits import Pace, Rates, periods_until_room
-from openmemory.config.settings import Rates as RateSettings
-from openmemory.config.settings import load
+from openmemory.access.rate_limits import Quota, RateLimiter, periods_until_room
+from openmemory.config.settings import RateSettings, load
 from openmemory.errors import TooMany
 from openmemory.identity.principal import LOCAL, Door
 from openmemory.services import Services
 
-FIVE = Pace("things", "rates.things", 5)
+FIVE = Quota("things", "rates.things", 5)
 
 
-def rates(services: Services, **settings: int) -> Rates:
-    return Rates(services.database, RateSettings.model_validate({"window": 3600} | settings))
+def rates(services: Services, **settings: int) -> RateLimiter:
+    return RateLimiter(services.database, RateSettings.model_validate({"window": 3600} | settings))
 
 
-async def count_until_full(limits: list[Rates], bucket: str, pace: Pace, **how: int) -> int:
+async def count_until_full(limits: list[RateLimiter], bucket: str, pace: Quota, **how: int) -> int:
     taken = 0
     while True:
         try:
@@ -58,7 +57,7 @@ async def test_several_at_once_count_as_several_and_more_than_the_limit_never_pa
 
 
 async def test_processes_that_take_several_in_advance_stay_within_the_limit(services):
-    bucket, pace = f"test:{uuid4()}", Pace("things", "rates.things", 100)
+    bucket, pace = f"test:{uuid4()}", Quota("things", "rates.things", 100)
     both = [rates(services), rates(services)]
     assert 90 <= await count_until_full(both, bucket, pace, chunk=5) <= 100
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.access.rules import ALL, NONE, Objects, Rule, Rules, in_sets
+from openmemory.access.rules import ALL, NONE, Rule, RuleObjects, Rules, in_sets
 
 APP, OTHER = UUID(int=1), UUID(int=2)
 CATEGORIES = (UUID(int=11), UUID(int=12))
@@ -34,7 +34,7 @@ ROWS = [
 ]
 
 
-def holds(objects: Objects, row: Row) -> bool:
+def holds(objects: RuleObjects, row: Row) -> bool:
     return (
         objects.everything
         or row.id in objects.memories
@@ -86,7 +86,7 @@ def test_sets_say_what_the_rules_say(default, rules: list[Rule]):
 
 def test_an_app_without_rules_may_read_everything_or_its_own():
     assert in_sets([], APP, "user") == ALL
-    assert in_sets([], APP, "own_app") == Rules(shared=Objects(apps=frozenset({APP})))
+    assert in_sets([], APP, "own_app") == Rules(shared=RuleObjects(apps=frozenset({APP})))
 
 
 def test_who_is_denied_everything_may_read_nothing_whatever_else_is_said():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,15 @@ def test_no_module_is_named_after_nothing(root: Path) -> None:
     vague = re.compile(r"(^|_)(utils?|helpers?|commons?|core|managers?|misc|stuff)$")
     names = [path for path in (root / PACKAGE).rglob("*") if path.is_dir() or path.suffix == ".py"]
     assert [str(path.relative_to(root)) for path in names if vague.search(path.stem)] == []
+
+
+def test_no_two_classes_share_a_name(root: Path) -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for name, tree in _sources(root):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 def test_packages_are_empty_at_their_door(root: Path) -> None:

@@ -49,7 +49,7 @@ def make_client(services: Services) -> MakeClient:
     async def make(headers: dict[str, str] | None = None, **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
         settings = Settings.model_validate({"data_dir": services.settings.data_dir} | changes)
         backup = Backup(
-            services.database, services.memories, services.deliverer, services.spaces,
+            services.database, services.memories, services.outbox_delivery, services.spaces,
             folder=services.stores.folder, limits=settings.limits, maintenance=services.maintenance, version=VERSION,
         )  # fmt: skip
         async with client_of(replace(services, settings=settings, backup=backup), headers=headers) as client:
@@ -70,7 +70,7 @@ def counts(services: Services) -> Callable[[], Awaitable[dict[str, int]]]:
     """How many rows every table has, once nothing is to be delivered any more."""
 
     async def count() -> dict[str, int]:
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         async with services.database.statement() as tx:
             return {table: (await tx.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() for table in TABLES}
 

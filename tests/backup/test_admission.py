@@ -12,13 +12,13 @@ import httpx
 import pytest
 
 from openmemory.backup import admission, service
-from openmemory.backup.admission import Turns, paced
+from openmemory.backup.admission import Admission, paced
 from openmemory.errors import Unavailable
 from tests.backup.archives import Upstream, new_id, send, zipped
 
 
 async def test_who_has_a_turn_waits_behind_themself_and_not_before_others() -> None:
-    few = Turns(2, patience=5)
+    few = Admission(2, patience=5)
     order: list[str] = []
     first_may_end = asyncio.Event()
 
@@ -40,7 +40,7 @@ async def test_who_has_a_turn_waits_behind_themself_and_not_before_others() -> N
 
 
 async def test_a_turn_that_does_not_come_is_told_and_held_against_nobody() -> None:
-    few = Turns(1, patience=0.05)
+    few = Admission(1, patience=0.05)
     async with few.turn("a"):
         for of in ("a", "b"):
             with pytest.raises(Unavailable) as refused:

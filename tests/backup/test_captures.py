@@ -16,7 +16,7 @@ from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, CaptureView, Turn
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
-from openmemory.memories.idempotency import Once
+from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery
 from openmemory.services import Services, open_services
@@ -385,7 +385,7 @@ async def test_keys_of_requests_stay_with_the_service_that_they_were_given_to(
     services: Services, api: httpx.AsyncClient, user: str
 ) -> None:
     app = await services.directory.caller(user, "openmemory")
-    for once in (Once("k", "a"), Once("l", "b")):
+    for once in (IdempotentRequest("k", "a"), IdempotentRequest("l", "b")):
         await services.captures.add(app, CaptureCreate(MemoryCreate(text=once.key), wait=False, once=once))
     archive = Archive()  # of an older version, with the key of its capture
     archive.capture["app_id"] = archive.base.app_id

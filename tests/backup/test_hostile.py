@@ -415,6 +415,6 @@ async def test_vectors_that_cannot_be_ours_are_not_taken(services: Services, api
     tables = {"memories.json": json.dumps(archive.tables).encode()}
     report = await bring_in(api, user, zipped(tables | {"vectors.jsonl.gz": compressed(wrong)}))
     assert (report["memories"]["added"], report["vectors"]) == (1, 0)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     report = await bring_in(api, user, zipped(tables | {"vectors.jsonl.gz": compressed([vector(right)])}))
     assert report["vectors"] == 0  # the one that was made meanwhile is as good

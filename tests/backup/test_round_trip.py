@@ -22,8 +22,8 @@ from openmemory.access.grants import GrantCreate
 from openmemory.capture.schemas import CaptureCreate
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
-from openmemory.index.generations.backfill import Recut
-from openmemory.index.models import Kind
+from openmemory.index.generations.backfill import VectorBackfill
+from openmemory.index.models import ItemKind
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.memories.lifecycle.policies import PolicyCreate
 from openmemory.memories.models import State
@@ -119,7 +119,7 @@ async def populate(services: Services, user: str) -> Caller:
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE memories SET expires_at = now() WHERE id = :id"), {"id": brief})
     await services.archiving.run()
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return owner
 
 
@@ -139,7 +139,7 @@ async def test_a_new_data_folder_has_everything_with_the_same_ids(
     async def elsewhere() -> tuple[dict[str, Any], dict[str, Any], bytes]:
         async with open_services(Settings.model_validate(settings)) as fresh, client_of(fresh) as client:
             report = await bring_in(client, new_user, archive)
-            await fresh.deliverer.drain()
+            await fresh.outbox_delivery.drain()
             return report, await all_of(fresh, new_user), await export(client, new_user)
 
     report, found, again = await asyncio.create_task(elsewhere())
@@ -197,7 +197,7 @@ async def test_nothing_is_embedded_again(services: Services, api: httpx.AsyncCli
     embedder.documents = documents  # type: ignore[method-assign]
     try:
         await bring_in(api, other, archive)
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
     finally:
         del embedder.documents
     assert asked == []
@@ -214,7 +214,7 @@ async def test_without_vectors_they_are_made_again(services: Services, api: http
     assert "vectors.jsonl.gz" not in members(archive)
     report = await bring_in(api, other, archive)
     assert report["vectors"] == 0
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     answer = await api.post("/api/v1/memories/search", json={"user_id": other, "query": "which beverage"})
     assert answer.json()["search_method"] == "hybrid"
     assert all(result["parts"]["cosine"] for result in answer.json()["results"])
@@ -597,7 +597,7 @@ async def long_and_short(services: Services, user: str) -> str:
     """A user with two memories, a long one that ends with "one" and "short two"; returns another, who has none."""
     owner, other = await two(services, user)
     await services.memories.add_many(owner, [MemoryCreate(text=f"{LONG} one"), MemoryCreate(text="short two")])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return other
 
 
@@ -609,7 +609,7 @@ async def test_a_long_text_takes_all_of_its_vectors_with_it(
     assert (before["one"][0] > 5, before["two"][0]) == (True, 1)
     await bring_in(api, other, await export(api, new_user))
     assert await stored(services, other) == before
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     assert await stored(services, other) == before
 
 
@@ -628,10 +628,12 @@ async def test_tokens_of_what_an_archive_brought_are_made_later(
     other = await long_and_short(services, new_user)
     assert [said for said, _ in await told(new_user)] == ["one", "two"]
     await bring_in(api, other, await export(api, new_user))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     assert await told(other) == []
     # As a new process does: this one has looked already, or does so within the hour.
-    again = Recut(services.database, services.spaces, services.deliverer, {Kind.MEMORY: IndexedMemories()})
+    again = VectorBackfill(
+        services.database, services.spaces, services.outbox_delivery, {ItemKind.MEMORY: IndexedMemories()}
+    )
     await again.run()
     assert [said for said, _ in await told(other)] == ["one", "two"]
 
@@ -652,9 +654,9 @@ async def test_vectors_of_an_older_archive_come_in_as_what_they_are_and_are_comp
     await bring_in(api, other, archive)
     came = await stored(services, other)
     assert {said: (count, cut) for said, (count, cut, _) in came.items()} == {"one": (1, ""), "two": (1, "")}
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     assert await stored(services, other) == came
-    assert await services.recut.run() >= 1
+    assert await services.vector_backfill.run() >= 1
     now = await stored(services, other)
     assert [now[said][:2] for said in ("one", "two")] == [whole[said][:2] for said in ("one", "two")]
 
@@ -674,14 +676,14 @@ async def test_vectors_that_cannot_be_ours_are_left_out_and_made_anew(
 ) -> None:
     owner, other = await two(services, new_user)
     await services.memories.add_many(owner, [MemoryCreate(text=f"{LONG} one")])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     archive = rewritten(await export(api, new_user), lambda line: json.dumps(json.loads(line) | change).encode())
-    await services.deliverer.stop()
+    await services.outbox_delivery.stop()
     try:
         await bring_in(api, other, archive)
         assert await stored(services, other) == {}
     finally:
-        services.deliverer.start()
+        services.outbox_delivery.start()
 
 
 def rewritten(archive: bytes, change: Callable[[bytes], bytes]) -> bytes:

@@ -19,7 +19,7 @@ from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Outcome
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
-from openmemory.memories.idempotency import Once
+from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
@@ -85,7 +85,7 @@ def say(inferring: Services, claude: Caller) -> Say:
     """Captures a text and waits for what becomes of it."""
 
     async def capture(text: str, *, caller: Caller = claude, key: str | None = None, **more: Any) -> Outcome:
-        once = None if key is None else Once.of(key, text, inferring.settings.limits)
+        once = None if key is None else IdempotentRequest.of(key, text, inferring.settings.limits)
         new = CaptureCreate(MemoryCreate(text=text, **more), wait=True, once=once)
         return await inferring.captures.add(caller, new)
 

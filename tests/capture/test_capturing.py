@@ -14,7 +14,7 @@ from sqlalchemy import text
 from openmemory.access.grants import GrantCreate
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Turn
-from openmemory.errors import Conflict, Forbidden, Invalid, NotFound
+from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal, Scope
 from openmemory.memories.models import State
@@ -423,7 +423,7 @@ async def test_nothing_is_undone_where_a_memory_was_changed_since(
     model.script = does(operation("ADD", text="Alice likes figs."), operation("ADD", text="Alice likes plums."))
     outcome = await say("I like figs and plums.")
     await inferring.memories.update(self_, outcome.results[0].id, MemoryUpdate(text="Alice loves figs."))
-    with pytest.raises(Conflict, match="was changed since"):
+    with pytest.raises(ConflictError, match="was changed since"):
         await inferring.captures.undo(claude, outcome.capture_id)
     assert await texts(inferring, claude) == ["Alice likes plums.", "Alice loves figs."]
     assert (await inferring.captures.get(claude, outcome.capture_id)).status is Status.DONE

@@ -10,23 +10,23 @@ import pytest
 
 from openmemory.capture.answers import MOST, Operation
 from openmemory.capture.decisions import decided
-from openmemory.capture.schemas import Decided, Noticed
+from openmemory.capture.schemas import ModelDecisions, ShownMemory
 from openmemory.memories.schemas import Event
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
-LISBON = Noticed(UUID(int=1), "Alice lives in Lisbon.", 1)
-PORTO = Noticed(UUID(int=2), "Alice lives in Porto.", 4)
+LISBON = ShownMemory(UUID(int=1), "Alice lives in Lisbon.", 1)
+PORTO = ShownMemory(UUID(int=2), "Alice lives in Porto.", 4)
 
 
-def run(*operations: Operation, orders: bool = False) -> Decided:
+def run(*operations: Operation, orders: bool = False) -> ModelDecisions:
     return decided(operations, [LISBON, PORTO], NOW, orders=orders)
 
 
-def events(found: Decided) -> list[tuple[Event, UUID | None, str]]:
+def events(found: ModelDecisions) -> list[tuple[Event, UUID | None, str]]:
     return [(one.event, one.memory.id if one.memory else None, one.text) for one in found.decisions]
 
 
-def reasons(found: Decided) -> list[str]:
+def reasons(found: ModelDecisions) -> list[str]:
     return [one.reason for one in found.refused]
 
 

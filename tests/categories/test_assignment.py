@@ -14,12 +14,12 @@ from sqlalchemy import TextClause, text
 
 from openmemory.access.grants import GrantCreate
 from openmemory.categories import assignment, classifier, descriptions, requests
-from openmemory.categories.assignment import Filing, Waiting
+from openmemory.categories.assignment import CategoryAssignment, Waiting
 from openmemory.categories.preview import Preview
 from openmemory.categories.taxonomy import NAMES
-from openmemory.config.sections import Categories
+from openmemory.config.sections import CategorySettings
 from openmemory.embeddings.port import EmbedderUnavailable
-from openmemory.errors import Conflict, Forbidden, Invalid, NotFound
+from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.sync.reconcile import alone
 from openmemory.jobs.on_demand import OnDemand
@@ -34,9 +34,13 @@ NOTHING = "ok, see above"
 
 
 @pytest.fixture
-async def job(services: Services) -> AsyncIterator[Filing]:
-    return Filing(
-        services.database, services.directory, services.spaces, services.deliverer, settings=Categories(assign="local")
+async def job(services: Services) -> AsyncIterator[CategoryAssignment]:
+    return CategoryAssignment(
+        services.database,
+        services.directory,
+        services.spaces,
+        services.outbox_delivery,
+        settings=CategorySettings(assign="local"),
     )
 
 
@@ -49,7 +53,7 @@ def remember(services: Services) -> Remember:
 
     async def add(caller: Caller, content: str, *categories: str, **more: str) -> UUID:
         added = await services.memories.add(caller, MemoryCreate(content, categories=categories, **more))
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         return added.id
 
     return add
@@ -82,7 +86,7 @@ async def may_read(services: Services, app: Caller, id_: UUID) -> bool:
 
 
 async def test_what_no_client_has_filed_is_filed_and_told(
-    services: Services, owner: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, job: CategoryAssignment, remember: Remember
 ):
     health, money, nothing = [await remember(owner, each) for each in (HEALTH, MONEY, NOTHING)]
     given = await remember(owner, HEALTH + " too", "diary")
@@ -109,18 +113,22 @@ async def test_what_no_client_has_filed_is_filed_and_told(
     assert job.filed == before
 
 
-async def test_a_new_text_is_looked_at_again(services: Services, owner: Caller, job: Filing, remember: Remember):
+async def test_a_new_text_is_looked_at_again(
+    services: Services, owner: Caller, job: CategoryAssignment, remember: Remember
+):
     id_ = await remember(owner, HEALTH)
     await job.run()
     await services.memories.update(owner, id_, MemoryUpdate(text=MONEY))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     assert await mark(services, id_) == (0, False, None)
     await job.run()
     assert "finance" in await filed(services, id_)
     assert "health" not in await filed(services, id_)
 
 
-async def test_what_a_client_says_is_the_last_word(services: Services, owner: Caller, job: Filing, remember: Remember):
+async def test_what_a_client_says_is_the_last_word(
+    services: Services, owner: Caller, job: CategoryAssignment, remember: Remember
+):
     emptied, confirmed = await remember(owner, HEALTH), await remember(owner, HEALTH + " again")
     await job.run()
     await services.memories.update(owner, emptied, MemoryUpdate(categories=()))
@@ -128,14 +136,14 @@ async def test_what_a_client_says_is_the_last_word(services: Services, owner: Ca
     assert await filed(services, confirmed) == {"health": False}
     assert (await job.order(owner, again=True)).waiting == 0
     await services.memories.update(owner, emptied, MemoryUpdate(text=MONEY))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     await job.run()
     assert await filed(services, emptied) == {}
     assert await filed(services, confirmed) == {"health": False}
 
 
 async def test_an_app_that_names_a_guess_again_does_not_make_it_given(
-    services: Services, owner: Caller, app_caller: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, app_caller: Caller, job: CategoryAssignment, remember: Remember
 ):
     id_ = await remember(app_caller, HEALTH)
     await job.run()
@@ -145,7 +153,7 @@ async def test_an_app_that_names_a_guess_again_does_not_make_it_given(
 
 
 async def test_a_guess_never_lets_an_app_in_and_may_keep_it_out(
-    services: Services, owner: Caller, app_caller: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, app_caller: Caller, job: CategoryAssignment, remember: Remember
 ):
     guessed, given = await remember(owner, HEALTH), await remember(owner, HEALTH + " today", "health")
     await job.run()
@@ -166,7 +174,7 @@ async def test_a_guess_never_lets_an_app_in_and_may_keep_it_out(
 
 
 async def test_a_deny_holds_for_guesses_and_they_are_never_taken_away(
-    services: Services, owner: Caller, app_caller: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, app_caller: Caller, job: CategoryAssignment, remember: Remember
 ):
     id_ = await remember(app_caller, HEALTH)
     await services.grants.create(
@@ -177,14 +185,14 @@ async def test_a_deny_holds_for_guesses_and_they_are_never_taken_away(
     assert not await may_read(services, app_caller, id_)
     assert (await services.search.search(app_caller, SearchQuery("penicillin"))).results == []
     await services.memories.update(owner, id_, MemoryUpdate(text=MONEY))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     await job.run()
     assert {"health", "finance"} <= (await filed(services, id_)).keys()
     assert not await may_read(services, app_caller, id_)
 
 
 async def test_own_categories_that_are_described_are_assigned_to_their_user_alone(
-    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+    services: Services, owner: Caller, new_user: str, job: CategoryAssignment, remember: Remember
 ):
     name = f"bees of {new_user}"
     descriptions = "INSERT INTO categories (name, description) VALUES (:name, :about)"
@@ -205,7 +213,7 @@ SWARM = "The bees swarmed and the new hive has a young queen and much honey"
 
 
 async def test_what_a_user_describes_is_assigned_without_any_filing_by_hand(
-    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+    services: Services, owner: Caller, new_user: str, job: CategoryAssignment, remember: Remember
 ):
     swarm, money = await remember(owner, SWARM), await remember(owner, MONEY)
     await job.run()
@@ -221,7 +229,7 @@ async def test_what_a_user_describes_is_assigned_without_any_filing_by_hand(
 
 
 async def test_what_clients_filed_stays_when_a_description_goes(
-    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+    services: Services, owner: Caller, new_user: str, job: CategoryAssignment, remember: Remember
 ):
     name = f"bees of {new_user}"
     await services.descriptions.describe(owner, name, BEES)
@@ -235,7 +243,7 @@ async def test_what_clients_filed_stays_when_a_description_goes(
 
 
 async def test_two_users_mean_their_own_by_one_name(
-    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+    services: Services, owner: Caller, new_user: str, job: CategoryAssignment, remember: Remember
 ):
     name, other = f"bank of {new_user}", await services.directory.caller(f"{new_user}-other", None, owner=True)
     river = "Sitting on the bank of the river: fishing, boats, water, reeds and where the banks are flooded."
@@ -260,7 +268,7 @@ async def test_two_users_mean_their_own_by_one_name(
 
 
 async def test_one_of_the_twenty_in_the_users_own_words_is_theirs_alone(
-    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+    services: Services, owner: Caller, new_user: str, job: CategoryAssignment, remember: Remember
 ):
     other = await services.directory.caller(f"{new_user}-other", None, owner=True)
     await services.descriptions.describe(owner, "health", BEES)
@@ -272,7 +280,7 @@ async def test_one_of_the_twenty_in_the_users_own_words_is_theirs_alone(
 
 
 async def test_the_users_own_words_go_before_those_for_everybody(
-    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember
+    services: Services, owner: Caller, new_user: str, job: CategoryAssignment, remember: Remember
 ):
     name = f"things of {new_user}"
     async with services.database.transaction() as tx:
@@ -291,7 +299,12 @@ async def test_the_users_own_words_go_before_those_for_everybody(
 
 
 async def test_what_is_ordered_is_told_and_done_though_its_process_ends(
-    services: Services, owner: Caller, new_user: str, job: Filing, remember: Remember, monkeypatch: pytest.MonkeyPatch
+    services: Services,
+    owner: Caller,
+    new_user: str,
+    job: CategoryAssignment,
+    remember: Remember,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     ids = [await remember(owner, f"{SWARM} {number}") for number in range(5)]
     given = await remember(owner, SWARM + " today", "diary")
@@ -314,7 +327,7 @@ async def test_what_is_ordered_is_told_and_done_though_its_process_ends(
 
 
 async def test_an_order_that_comes_while_one_is_taken_up_stays(
-    services: Services, owner: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, job: CategoryAssignment, remember: Remember
 ):
     async def orders() -> list[Any]:
         async with services.database.statement() as tx:
@@ -332,7 +345,7 @@ async def test_an_order_that_comes_while_one_is_taken_up_stays(
 
 
 async def test_without_a_model_all_waits_and_is_done_later(
-    services: Services, owner: Caller, job: Filing, remember: Remember, monkeypatch: pytest.MonkeyPatch
+    services: Services, owner: Caller, job: CategoryAssignment, remember: Remember, monkeypatch: pytest.MonkeyPatch
 ):
     id_ = await remember(owner, HEALTH)
 
@@ -347,7 +360,12 @@ async def test_without_a_model_all_waits_and_is_done_later(
 
 
 async def test_a_failure_leaves_the_memory_and_is_tried_again(
-    services: Services, owner: Caller, job: Filing, remember: Remember, monkeypatch: pytest.MonkeyPatch, caplog
+    services: Services,
+    owner: Caller,
+    job: CategoryAssignment,
+    remember: Remember,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog,
 ):
     id_ = await remember(owner, HEALTH)
     with monkeypatch.context() as patch:
@@ -363,7 +381,7 @@ async def test_a_failure_leaves_the_memory_and_is_tried_again(
 
 
 async def test_what_has_no_vector_of_the_model_waits(
-    services: Services, owner: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, job: CategoryAssignment, remember: Remember
 ):
     id_ = await remember(owner, HEALTH)
     async with services.database.transaction() as tx:
@@ -375,7 +393,7 @@ async def test_what_has_no_vector_of_the_model_waits(
 
 
 async def test_a_memory_that_somebody_writes_is_passed_over_and_nobody_waits(
-    services: Services, owner: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, job: CategoryAssignment, remember: Remember
 ):
     busy, free = await remember(owner, HEALTH), await remember(owner, MONEY)
     async with services.database.transaction() as tx:
@@ -388,7 +406,7 @@ async def test_a_memory_that_somebody_writes_is_passed_over_and_nobody_waits(
 
 
 async def test_one_process_files_and_none_where_it_is_off(
-    services: Services, owner: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, job: CategoryAssignment, remember: Remember
 ):
     id_ = await remember(owner, HEALTH)
     async with alone(services.database, assignment.LOCK):
@@ -399,7 +417,7 @@ async def test_one_process_files_and_none_where_it_is_off(
 
 
 async def test_only_the_user_has_their_memories_filed(
-    services: Services, owner: Caller, app_caller: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, app_caller: Caller, job: CategoryAssignment, remember: Remember
 ):
     id_ = await remember(owner, HEALTH)
     assert await job.waiting(owner) == Waiting(waiting=1, failed=0)
@@ -412,12 +430,12 @@ async def test_only_the_user_has_their_memories_filed(
     for refused in (job.order(app_caller, again=True), job.waiting(app_caller)):
         with pytest.raises(Forbidden):
             await refused
-    with pytest.raises(Conflict, match="assigns no categories"):
+    with pytest.raises(ConflictError, match="assigns no categories"):
         await services.filing.order(owner, again=True)
 
 
 async def test_what_would_be_filed_is_told_and_nothing_written(
-    services: Services, owner: Caller, app_caller: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, app_caller: Caller, job: CategoryAssignment, remember: Remember
 ):
     health, money = await remember(owner, HEALTH), await remember(owner, MONEY)
     given, deleted = await remember(owner, HEALTH + ", again", "mine"), await remember(owner, "My doctor is away.")
@@ -444,7 +462,7 @@ async def test_what_would_be_filed_is_told_and_nothing_written(
 
 
 async def test_a_preview_tells_what_has_no_vector_yet(
-    services: Services, owner: Caller, job: Filing, remember: Remember
+    services: Services, owner: Caller, job: CategoryAssignment, remember: Remember
 ):
     id_ = await remember(owner, HEALTH)
     async with services.database.transaction() as tx:
@@ -454,7 +472,7 @@ async def test_a_preview_tells_what_has_no_vector_yet(
     await job.run()  # which has it wait, so that other tests do not meet it
 
 
-@pytest.mark.parametrize("statement", [assignment._WHOSE, assignment._WAITING, requests.MARK, descriptions._OWN])
+@pytest.mark.parametrize("statement", [assignment._WHOSE, assignment._WAITING, requests.QUEUE_PAGE, descriptions._OWN])
 async def test_what_waits_is_found_by_an_index(services: Services, owner: Caller, statement: TextClause):
     values = {
         "limit": 200, "user": owner.user_id, **requests._FIRST._asdict(), "users": [owner.user_id],
@@ -486,7 +504,11 @@ _FILL = text(
 
 
 async def test_what_is_ordered_is_looked_at_at_once(
-    services: Services, owner: Caller, job: Filing, remember: Remember, eventually: Callable[..., Awaitable[None]]
+    services: Services,
+    owner: Caller,
+    job: CategoryAssignment,
+    remember: Remember,
+    eventually: Callable[..., Awaitable[None]],
 ) -> None:
     id_ = await remember(owner, HEALTH)
 
@@ -500,7 +522,7 @@ async def test_what_is_ordered_is_looked_at_at_once(
 
 
 async def test_what_is_ordered_while_others_are_filed_is_looked_at_right_after_them(
-    owner: Caller, job: Filing, monkeypatch: pytest.MonkeyPatch
+    owner: Caller, job: CategoryAssignment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
     looked_again = asyncio.Event()
@@ -530,7 +552,12 @@ async def test_what_is_ordered_while_others_are_filed_is_looked_at_right_after_t
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("in_bulk")
 async def test_many_are_filed_at_a_steady_pace(
-    services: Services, owner: Caller, job: Filing, remember: Remember, monkeypatch: pytest.MonkeyPatch, capsys
+    services: Services,
+    owner: Caller,
+    job: CategoryAssignment,
+    remember: Remember,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
 ):
     like = await remember(owner, HEALTH)
     values = {"user": owner.user_id, "app": owner.app_id, "like": like, "salt": str(like)}

@@ -13,7 +13,7 @@ from benchmarks.categories import Case, cases, figures, measure
 from openmemory.categories import assignment, classifier
 from openmemory.categories.classifier import Choice
 from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject, described
-from openmemory.config.sections import Categories
+from openmemory.config.sections import CategorySettings
 from openmemory.embeddings.local import LocalEmbedder
 
 OWN = Path(__file__).parent / "own_categories.jsonl"
@@ -24,7 +24,7 @@ def toy_vectors() -> classifier.Matrix:
     return np.eye(4, dtype=np.float32)
 
 
-def toys() -> classifier.Known:
+def toys() -> classifier.CategoryVectors:
     known = classifier.known(TOYS, toy_vectors())
     return known._replace(usual=0.0, spread=0.2)
 
@@ -78,8 +78,8 @@ def test_confidences_leave_room_for_nothing_at_all():
 
 
 def test_a_long_text_is_what_its_windows_say_together():
-    windows = np.array([[1, 0, 0, 0], [0, 1, 0, 0]], dtype=np.float32)
-    assert classifier.of_windows(windows) == pytest.approx([2**-0.5, 2**-0.5, 0, 0])
+    chunks = np.array([[1, 0, 0, 0], [0, 1, 0, 0]], dtype=np.float32)
+    assert classifier.of_chunks(chunks) == pytest.approx([2**-0.5, 2**-0.5, 0, 0])
 
 
 def test_vectors_must_be_those_of_the_phrases():
@@ -98,7 +98,7 @@ async def test_assigned_categories_are_right_on_the_labelled_set():
         measured = await measure(embedder, labelled)
     finally:
         await embedder.close()
-    found = figures(measured, labelled, Categories())
+    found = figures(measured, labelled, CategorySettings())
     assert found.accuracy >= 0.83
     assert found.precision >= 0.91
     assert found.without <= 0.5
@@ -133,9 +133,9 @@ async def test_own_categories_are_assigned_rightly_and_take_little_from_the_othe
     finally:
         await embedder.close()
     assert (known.usual, known.spread) == (common.usual, common.spread)
-    vectors = np.stack([classifier.of_windows(each.windows) for each in texts])
+    vectors = np.stack([classifier.of_chunks(each.chunks) for each in texts])
     sure = classifier.confidences(vectors, [case.text for case in labelled], known)
-    settings, names = Categories(), {each["name"] for each in own}
+    settings, names = CategorySettings(), {each["name"] for each in own}
     chosen = [
         {each.name for each in classifier.choose(row, known, threshold=settings.threshold, most=settings.most)}
         for row in sure

@@ -16,8 +16,8 @@ from sqlalchemy import text
 
 from openmemory.cli.client import Client
 from openmemory.errors import NotFound, SetupError
-from openmemory.importers.run import Migration, Wanted
-from openmemory.index.engine.rest_api import Front
+from openmemory.importers.run import ImportRequest, Migration
+from openmemory.index.engine.rest_api import QdrantRestApi
 from openmemory.services import Services
 from tests.cli.installation import Installation, household
 from tests.cli.old_server import OldServer
@@ -34,7 +34,7 @@ async def client(services: Services) -> AsyncIterator[Client]:
 @pytest.fixture
 def bring(client: Client) -> Callable[..., Any]:
     async def run(source: Any, kind: Any = "openmemory", **more: Any) -> Migration:
-        migration = Migration(Wanted(kind, str(source), **more), "default_user", client)
+        migration = Migration(ImportRequest(kind, str(source), **more), "default_user", client)
         await migration.run()
         return migration
 
@@ -266,7 +266,7 @@ async def test_a_server_of_ours_is_a_source_too(client: Client, bring: Any, new_
 async def test_a_collection_of_mem0_is_read_from_qdrant_page_by_page(
     client: Client, bring: Any, new_user: str, tmp_path: Path
 ) -> None:
-    async with served(Front(tmp_path / "qdrant")) as url, httpx.AsyncClient(base_url=url) as qdrant:
+    async with served(QdrantRestApi(tmp_path / "qdrant")) as url, httpx.AsyncClient(base_url=url) as qdrant:
         made = await qdrant.put("/collections/mem0", json={"vectors": {"size": 2, "distance": "Cosine"}})
         assert made.status_code == 200
         points = [

@@ -22,7 +22,7 @@ import pytest
 from openmemory.errors import Invalid, SetupError, Unavailable
 from openmemory.importers import archive, sqlite_file
 from openmemory.importers.report import show
-from openmemory.importers.run import Migration, Wanted
+from openmemory.importers.run import ImportRequest, Migration
 from openmemory.importers.staging import TABLES, Staging
 from tests.cli.installation import Installation, household
 
@@ -59,7 +59,7 @@ def lines(zipped: zipfile.ZipFile, name: str) -> list[dict[str, Any]]:
 
 
 async def dry(source: Path | str, kind: Any = "openmemory", **more: Any) -> Migration:
-    migration = Migration(Wanted(kind, str(source), dry_run=True, **more), "default_user", None)
+    migration = Migration(ImportRequest(kind, str(source), dry_run=True, **more), "default_user", None)
     await migration.run()
     return migration
 

@@ -10,7 +10,7 @@ import pytest
 
 from openmemory.backup.format import BadArchive
 from openmemory.importers import old_server
-from openmemory.importers.left_out import LeftOut
+from openmemory.importers.left_out import SkippedRows
 
 TABLES = json.dumps({"user": {"user_id": "a"}, "memories": [], "export_meta": {"version": "1"}}).encode()
 
@@ -33,12 +33,14 @@ def exported(folder: Path, bomb: str) -> Path:
 async def test_an_old_servers_tables_are_unpacked_within_bounds(tmp_path: Path) -> None:
     path = exported(tmp_path, "memories.json")
     with pytest.raises(BadArchive, match=r"memories\.json unpacks to more than 200 times its size"):
-        await old_server.with_accesses("http://localhost:1", path, tmp_path, LeftOut(), lambda _done, _total: None)
+        await old_server.with_accesses("http://localhost:1", path, tmp_path, SkippedRows(), lambda _done, _total: None)
 
 
 async def test_what_is_not_used_of_an_old_servers_export_is_not_unpacked(tmp_path: Path) -> None:
     path = exported(tmp_path, "memories.jsonl.gz")
-    whole = await old_server.with_accesses("http://localhost:1", path, tmp_path, LeftOut(), lambda _done, _total: None)
+    whole = await old_server.with_accesses(
+        "http://localhost:1", path, tmp_path, SkippedRows(), lambda _done, _total: None
+    )
     with zipfile.ZipFile(whole) as archive:
         assert archive.namelist() == ["memories.json", "access_logs.jsonl.gz"]
         assert archive.read("memories.json") == TABLES

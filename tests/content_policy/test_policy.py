@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 
 from openmemory.audit.models import MemoryAccessLog
-from openmemory.config.settings import Capture
+from openmemory.config.settings import CaptureSettings
 from openmemory.errors import BatchRefused, Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.changes import text_hash
@@ -30,14 +30,14 @@ def remembering(services: Services) -> Remembering:
     """Memories under other policies: `remembering(secrets="redact")`."""
 
     def make(**policies: str) -> Memories:
-        parts = services.database, services.directory, services.deliverer
+        parts = services.database, services.directory, services.outbox_delivery
         return Memories(
             *parts,
             limits=services.settings.limits,
             maintenance=services.maintenance,
             rates=services.rates,
             keys=services.keys,
-            capture=Capture.model_validate(policies),
+            capture=CaptureSettings.model_validate(policies),
             spaces=services.spaces,
         )
 

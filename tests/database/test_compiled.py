@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import Text, Uuid, bindparam, exc, literal, select, text
 
-from openmemory.config.settings import Database as DatabaseSettings
-from openmemory.database.compiled import Prepared
+from openmemory.config.settings import DatabaseSettings
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.memories.models import Memory, State
 from openmemory.services import Services
@@ -22,7 +22,7 @@ async def database(services: Services) -> AsyncIterator[Database]:
 
 
 async def test_rows_have_the_names_of_the_columns_and_values_reach_the_right_places(database: Database) -> None:
-    statement = Prepared(
+    statement = CompiledStatement(
         select(
             bindparam("first", type_=Text).label("one"),
             bindparam("second", type_=Text).label("two"),
@@ -36,7 +36,7 @@ async def test_rows_have_the_names_of_the_columns_and_values_reach_the_right_pla
 
 
 async def test_values_are_converted_as_their_types_say(database: Database) -> None:
-    statement = Prepared(
+    statement = CompiledStatement(
         select(Memory.id).where(Memory.state == State.PAUSED, Memory.id == bindparam("id", type_=Uuid))
     )
     async with database.statement() as tx:
@@ -45,11 +45,11 @@ async def test_values_are_converted_as_their_types_say(database: Database) -> No
 
 def test_a_statement_whose_text_depends_on_its_values_is_refused() -> None:
     with pytest.raises(ValueError, match="depends on its parameters"):
-        Prepared(select(Memory.id).where(Memory.state.in_([State.ACTIVE, State.PAUSED])))
+        CompiledStatement(select(Memory.id).where(Memory.state.in_([State.ACTIVE, State.PAUSED])))
 
 
 async def test_a_failing_statement_is_what_sqlalchemy_would_raise_and_tells_no_value(database: Database) -> None:
-    statement = Prepared(select(text("1 / length(:secret)").bindparams(bindparam("secret", type_=Text))))
+    statement = CompiledStatement(select(text("1 / length(:secret)").bindparams(bindparam("secret", type_=Text))))
     async with database.statement() as tx:
         with pytest.raises(exc.DBAPIError) as raised:
             await statement.rows(tx, {"secret": ""})
@@ -60,7 +60,7 @@ async def test_a_failing_statement_is_what_sqlalchemy_would_raise_and_tells_no_v
 async def test_when_the_server_cuts_all_connections_of_the_pool_every_statement_is_answered_on_a_new_one(
     database: Database,
 ) -> None:
-    statement = Prepared(select(text("pg_backend_pid() AS pid")))
+    statement = CompiledStatement(select(text("pg_backend_pid() AS pid")))
 
     async def pid(together: asyncio.Barrier) -> int:
         async with database.statement() as tx:
@@ -80,8 +80,8 @@ async def test_when_the_server_cuts_all_connections_of_the_pool_every_statement_
 
 
 async def test_a_cancelled_statement_leaves_a_connection_that_works(database: Database) -> None:
-    slow = Prepared(select(text("pg_sleep(60)")))
-    quick = Prepared(select(literal(1).label("one")))
+    slow = CompiledStatement(select(text("pg_sleep(60)")))
+    quick = CompiledStatement(select(literal(1).label("one")))
     async with database.statement() as tx:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):

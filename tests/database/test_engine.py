@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.config.settings import DatabaseSettings
 from openmemory.database.engine import Database, reaching
-from openmemory.database.liveness import Heart
+from openmemory.database.liveness import LivenessCheck
 from openmemory.errors import Unavailable
 from openmemory.services import Services
 from tests.breaking import cut_in_the_middle, end_all_of, named
@@ -137,7 +137,7 @@ async def test_many_who_wait_ask_for_a_sign_of_life_once(services: Services) -> 
         asked += 1
         return await psycopg.AsyncConnection.connect(url)
 
-    heart = Heart(connect)
+    heart = LivenessCheck(connect)
     assert await asyncio.gather(*(heart.beats() for _ in range(50))) == [True] * 50
     assert asked == 1
     assert await heart.beats()
@@ -147,8 +147,8 @@ async def test_many_who_wait_ask_for_a_sign_of_life_once(services: Services) -> 
 async def test_a_server_that_refuses_in_words_lives_and_one_that_refuses_without_does_not(services: Services) -> None:
     where = make_url(services.database.url).set(drivername="postgresql")
 
-    def connecting(url: str) -> Heart:
-        return Heart(lambda: psycopg.AsyncConnection.connect(url))
+    def connecting(url: str) -> LivenessCheck:
+        return LivenessCheck(lambda: psycopg.AsyncConnection.connect(url))
 
     nobody = where.set(database="no-such-database").render_as_string(hide_password=False)
     assert await connecting(nobody).beats() is True

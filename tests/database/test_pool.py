@@ -9,17 +9,17 @@ import anyio
 import pytest
 from sqlalchemy import exc, text
 
-from openmemory.config.settings import Database as DatabaseSettings
-from openmemory.database.compiled import Prepared
+from openmemory.config.settings import DatabaseSettings
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.errors import Unavailable
 from openmemory.services import Services
 from tests.breaking import cut_in_the_middle, end, end_all_of, named
 
-PID = Prepared(text("SELECT pg_backend_pid()"), plain=True)
-SLEEP = Prepared(text("SELECT pg_backend_pid() FROM pg_sleep(0.05)"), plain=True)
-NEVER = Prepared(text("SELECT 1 FROM pg_sleep(3600)"), plain=True)
-WRONG = Prepared(text("SELECT 1 / (SELECT 0)"), plain=True)
+PID = CompiledStatement(text("SELECT pg_backend_pid()"), plain=True)
+SLEEP = CompiledStatement(text("SELECT pg_backend_pid() FROM pg_sleep(0.05)"), plain=True)
+NEVER = CompiledStatement(text("SELECT 1 FROM pg_sleep(3600)"), plain=True)
+WRONG = CompiledStatement(text("SELECT 1 / (SELECT 0)"), plain=True)
 POOL = 2
 
 
@@ -31,7 +31,7 @@ async def database(services: Services) -> AsyncIterator[Database]:
     await database.close()
 
 
-async def backend(database: Database, statement: Prepared = PID) -> int:
+async def backend(database: Database, statement: CompiledStatement = PID) -> int:
     async with database.statement() as tx:
         [(pid,)] = await statement.rows(tx, {})
     return int(pid)

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Overtaken
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL, Door
@@ -97,7 +97,7 @@ class Work:
         self._services, self._statement = services, statement
         self.attempts = 0
 
-    @again
+    @retry_on_conflict
     async def do(self) -> None:
         self.attempts += 1
         async with self._services.database.transaction() as tx:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.access.grants import GrantCreate
-from openmemory.config.settings import Capture
+from openmemory.config.settings import CaptureSettings
 from openmemory.dedup import key_value_merge
 from openmemory.dedup.key_values import LONGEST, parsed
 from openmemory.identity.caller import Caller
@@ -30,9 +30,9 @@ def with_policy(services: Services) -> Callable[..., Memories]:
 
     def of(**capture: object) -> Memories:
         return Memories(
-            services.database, services.directory, services.deliverer, limits=services.settings.limits,
+            services.database, services.directory, services.outbox_delivery, limits=services.settings.limits,
             maintenance=services.maintenance, rates=services.rates, keys=services.keys,
-            capture=Capture.model_validate(capture), spaces=services.spaces,
+            capture=CaptureSettings.model_validate(capture), spaces=services.spaces,
         )  # fmt: skip
 
     return of
@@ -61,7 +61,7 @@ async def test_new_values_win_and_the_other_keys_stay(services: Services, app_ca
 
 async def test_a_merge_is_a_revision_that_history_logs_and_index_know(services: Services, app_caller: Caller):
     old = await add(services, app_caller, OLD)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     await add(services, app_caller, NEW)
     history = await services.memories.history(app_caller, old.id)
     assert [(each.revision, each.old_text, each.new_text) for each in history.revisions] == [
@@ -74,7 +74,7 @@ async def test_a_merge_is_a_revision_that_history_logs_and_index_know(services: 
     async with services.database.statement() as tx:
         audited = "SELECT count(*) FROM audit_events WHERE event = 'memory.update' AND :id = ANY (objects)"
         assert await tx.scalar(text(audited), {"id": old.id}) == 1
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     async with services.database.statement() as tx:
         embedded = "SELECT text_hash FROM embeddings WHERE kind = 'memory' AND id = :id"
         hashes = list(await tx.scalars(text(embedded), {"id": old.id}))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import Text, func, literal, literal_column, select
 
-from openmemory.dedup.key_values import LONGEST, Change, merged, parsed, told
+from openmemory.dedup.key_values import LONGEST, ValueChange, merged, parsed, told
 from openmemory.memories.models import LIKE_PAIRS
 from openmemory.memories.schemas import PairChange, PairSource
 from openmemory.services import Services
@@ -156,7 +156,7 @@ def test_a_union_keeps_the_older_order_and_the_newer_values():
     union = merged({"a": "1", "b": "2", "c": "3"}, {"d": "4", "b": "20", "c": "3"})
     assert union.text == "a=1 | b=20 | c=3 | d=4"
     assert union.added == ("d",)
-    assert union.changed == (Change("b", "2", "20"),)
+    assert union.changed == (ValueChange("b", "2", "20"),)
     assert union.unchanged == ("c",)
 
 

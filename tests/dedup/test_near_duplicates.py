@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from openmemory.access.grants import GrantCreate
-from openmemory.config.settings import Capture
+from openmemory.config.settings import CaptureSettings
 from openmemory.dedup import near_duplicates
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.identity.caller import Caller
@@ -37,9 +37,9 @@ def memories(services: Services) -> With:
 
     def of(policy: str, **more: object) -> Memories:
         return Memories(
-            services.database, services.directory, services.deliverer, limits=services.settings.limits,
+            services.database, services.directory, services.outbox_delivery, limits=services.settings.limits,
             maintenance=services.maintenance, rates=services.rates, keys=services.keys,
-            capture=Capture.model_validate({"duplicates": policy} | more), spaces=services.spaces,
+            capture=CaptureSettings.model_validate({"duplicates": policy} | more), spaces=services.spaces,
         )  # fmt: skip
 
     return of
@@ -48,7 +48,7 @@ def memories(services: Services) -> With:
 async def remembered(services: Services, caller: Caller, text: str = OLD, **fields: object) -> UUID:
     """A memory that the index knows."""
     added = await services.memories.add(caller, MemoryCreate(text=text, **fields))  # type: ignore[arg-type]
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return added.id
 
 
@@ -86,7 +86,7 @@ async def test_merge_completes_a_memory_that_said_less(services: Services, app_c
     assert record.categories == ["food", "health"]
     history = await services.memories.history(app_caller, old)
     assert [each.new_text for each in history.revisions] == [OLD, MORE]
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     again = await memories("merge").add(app_caller, MemoryCreate(text=MORE))
     assert (again.id, again.event) == (old, Event.NONE)
 
@@ -136,7 +136,7 @@ async def test_what_is_of_another_place_or_time_stays_apart(
     await remembered(services, app_caller, **fields)
     added = await memories("merge").add(app_caller, MemoryCreate(text=NEW))
     assert added.event is Event.ADD
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     other = await memories("merge").add(app_caller, MemoryCreate(text=f"{NEW}!", **fields))  # type: ignore[arg-type]
     assert other.event is (Event.NONE if fields.keys() & {"namespace", "kind", "key"} else Event.ADD)
 
@@ -269,7 +269,7 @@ async def test_the_doors_tell_what_became_of_it(services: Services, new_user: st
     assert str(old) in [one["id"] for one in said["possible_duplicates"]]
 
     body["text"] = "Alice is allergic to peanuts, to peanuts."
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     row, said = await say("supersede")
     assert (row["event"], row["content"]) == ("SUPERSEDE", body["text"])
     assert "peanut" in row["previous_memory"]

@@ -60,13 +60,13 @@ async def test_what_an_app_was_shown_a_moment_ago_is_not_stored_as_its_own(
     if way == "list":
         await look(services, cursor)
     elif way == "search":
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         found = await services.search.search(cursor, SearchQuery("cabin signal"))
         assert [each.id for each in found.results] == [first.id]
     else:
         await services.memories.get(cursor, first.id)
     again = await add(cursor)
-    assert (again.event, again.id, again.memory, again.note) == (Event.NONE, first.id, SAID, read_back.ECHO)
+    assert (again.event, again.id, again.memory, again.note) == (Event.NONE, first.id, SAID, read_back.READ_BACK)
     owner = replace(cursor, owner=True)
     assert (await services.memories.list(owner, MemoryQuery())).total == 1
     log = await services.memories.access_log(owner, first.id)

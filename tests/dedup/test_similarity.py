@@ -7,27 +7,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import likeness
-from openmemory.dedup.similarity import LIKENESS, Said, judged
+from openmemory.dedup.similarity import LIKENESS, Relation, judged
 from openmemory.embeddings.port import PACKAGED
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("I like tea.", "i  like tea!", Said.SAME),
-        ("The user is allergic to peanuts.", "User has a peanut allergy.", Said.SAME),
-        ("The budget is 12,000 euros.", "The budget is €12000.", Said.SAME),
-        ("The budget is $12,000.", "The budget is $12000.", Said.SAME),
-        ("Backups run for 10 minutes.", "Backups run for ten minutes.", Said.SAME),
-        ("User likes hiking.", "User likes hiking in the Alps with Maria.", Said.MORE),
-        ("User likes hiking in the Alps.", "User likes hiking.", Said.SAME),
+        ("I like tea.", "i  like tea!", Relation.SAME),
+        ("The user is allergic to peanuts.", "User has a peanut allergy.", Relation.SAME),
+        ("The budget is 12,000 euros.", "The budget is €12000.", Relation.SAME),
+        ("The budget is $12,000.", "The budget is $12000.", Relation.SAME),
+        ("Backups run for 10 minutes.", "Backups run for ten minutes.", Relation.SAME),
+        ("User likes hiking.", "User likes hiking in the Alps with Maria.", Relation.MORE),
+        ("User likes hiking in the Alps.", "User likes hiking.", Relation.SAME),
         ("User liked hiking.", "User likes hiking.", None),
         ("Wir nutzen Postgres.", "Wir nutzen nicht Postgres.", None),
         ("Elle habite à Lyon.", "Elle habite à Nantes.", None),
         ("用户喜欢咖啡", "用户喜欢茶", None),
     ],
 )
-def test_words_decide_what_vectors_do_not(old: str, new: str, said: Said | None):
+def test_words_decide_what_vectors_do_not(old: str, new: str, said: Relation | None):
     assert judged(old, new).said is said
 
 
@@ -66,7 +66,7 @@ def test_each_difference_is_named_whichever_text_is_the_older(old: str, new: str
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_any_text_is_judged_and_says_what_it_says(one: str, other: str):
-    assert judged(one, one).said is Said.SAME
+    assert judged(one, one).said is Relation.SAME
     judged(one, other)
 
 

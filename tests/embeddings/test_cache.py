@@ -9,7 +9,7 @@ import pytest
 
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.local import LocalEmbedder
-from openmemory.embeddings.port import Document, EmbedderUnavailable, Question
+from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding
 
 
 class Watched(LocalEmbedder):
@@ -19,11 +19,11 @@ class Watched(LocalEmbedder):
         super().__init__()
         self.asked: list[str] = []
 
-    async def query(self, text: str) -> Question:
+    async def query(self, text: str) -> QueryEmbedding:
         self.asked.append(text)
         return await super().query(text)
 
-    async def documents(self, texts: Sequence[str]) -> list[Document]:
+    async def documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
         self.asked.extend(texts)
         return await super().documents(texts)
 
@@ -86,7 +86,7 @@ async def test_what_all_callers_gave_up_is_given_up_and_made_anew_for_the_next()
     class Slow(Watched):
         given_up = 0
 
-        async def query(self, text: str) -> Question:
+        async def query(self, text: str) -> QueryEmbedding:
             if not self.asked:
                 self.asked.append(text)
                 try:

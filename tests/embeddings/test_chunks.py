@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from openmemory.embeddings.chunks import BY_CHARACTERS, BY_TOKENS, Cutting, of_text, spans
 
-TENS = Cutting(window=10, overlap=5, longest=20, slack=3, most=4, unit="letters")
+TENS = Cutting(chunk_size=10, overlap=5, longest=20, slack=3, most=4, unit="letters")
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_every_window_is_short_enough_and_nothing_between_two_is_left_out(
 
 def test_a_text_without_a_tokenizer_is_cut_between_words() -> None:
     text = " ".join(f"word{number}" for number in range(400))
-    windows = of_text(text)
-    assert len(windows) > 5
+    chunks = of_text(text)
+    assert len(chunks) > 5
     words = set(text.split())
-    assert all(set(window.split()) <= words for window in windows)
-    assert {word for window in windows for word in window.split()} == words
+    assert all(set(chunk.split()) <= words for chunk in chunks)
+    assert {word for chunk in chunks for word in chunk.split()} == words
     assert of_text("short") == ["short"]
     assert of_text(" " * 5_000) == [" " * 5_000]
-    assert all(window.strip() for window in of_text("a" + " " * 5_000 + "b"))
+    assert all(chunk.strip() for chunk in of_text("a" + " " * 5_000 + "b"))

@@ -90,7 +90,7 @@ async def test_the_configured_address_is_reached_over_one_connection(
         async with opened(provider=provider, base_url=address(provider, server)) as embedder:
             for _ in range(3):
                 assert (await embedder.query("tea")).vector.tolist() == pytest.approx([0.6, 0.8])
-            assert [one.windows.shape for one in await embedder.documents(["milk", "sugar"])] == [(1, 2), (1, 2)]
+            assert [one.chunks.shape for one in await embedder.documents(["milk", "sugar"])] == [(1, 2), (1, 2)]
         assert proxy.connections == 0
     # Ollama: one connection asks for the model, one each is for queries and documents.
     assert server.connections == (3 if provider == "ollama" else 1)

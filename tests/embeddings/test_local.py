@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmemory.embeddings import local
-from openmemory.embeddings.chunks import MAX_WINDOWS
+from openmemory.embeddings.chunks import MAX_CHUNKS
 from openmemory.embeddings.local import (
     BATCH_TOKENS,
     MODEL,
@@ -55,13 +55,13 @@ async def embedder() -> AsyncIterator[LocalEmbedder]:
 async def test_related_texts_are_closer_than_unrelated_ones(
     embedder: LocalEmbedder, text: str, related: str, unrelated: str
 ) -> None:
-    one, near, far = np.concatenate([made.windows for made in await embedder.documents([text, related, unrelated])])
+    one, near, far = np.concatenate([made.chunks for made in await embedder.documents([text, related, unrelated])])
     assert one @ near > one @ far + 0.15
 
 
 async def test_vectors_are_unit_float32_of_the_models_dimension(embedder: LocalEmbedder) -> None:
     made = await embedder.documents(["a", "", "x" * 5000, "naïve café 東京 🚀", LONG, "a\x00b"])
-    found = [one.windows for one in made]
+    found = [one.chunks for one in made]
     assert [len(one) for one in found] == [1, 1, 1, 1, 9, 1]
     vectors = np.concatenate(found)
     assert vectors.shape == (14, await embedder.dimension()) == (14, 384)
@@ -76,7 +76,7 @@ async def test_no_texts_give_no_rows(embedder: LocalEmbedder) -> None:
 async def test_a_query_and_a_document_of_the_same_text_have_the_same_vector(embedder: LocalEmbedder) -> None:
     query = (await embedder.query("coffee without sugar")).vector
     assert query.shape == (384,)
-    assert query @ (await embedder.documents(["coffee without sugar"]))[0].windows[0] > 0.9999
+    assert query @ (await embedder.documents(["coffee without sugar"]))[0].chunks[0] > 0.9999
 
 
 async def test_a_vector_does_not_depend_on_its_batch(embedder: LocalEmbedder) -> None:
@@ -84,11 +84,11 @@ async def test_a_vector_does_not_depend_on_its_batch(embedder: LocalEmbedder) ->
         f"note {number} about {topic}" for number, topic in enumerate(["tea", "a very long train ride", "SQL"] * 30)
     ]
     texts = [LONG, *short, LONG[:900], LONG[:90]]
-    together = [one.windows for one in await embedder.documents(texts)]
+    together = [one.chunks for one in await embedder.documents(texts)]
     for row in (1, 2, 3, 50, len(texts) - 1):
         assert together[row][0] @ (await embedder.query(texts[row])).vector > 0.998
     [alone] = await embedder.documents([LONG])
-    assert (np.einsum("wd,wd->w", together[0], alone.windows) > 0.998).all()
+    assert (np.einsum("wd,wd->w", together[0], alone.chunks) > 0.998).all()
 
 
 async def test_queries_at_once_are_answered_each_with_its_own_vector(embedder: LocalEmbedder) -> None:
@@ -121,19 +121,19 @@ async def test_a_sentence_far_within_a_text_is_near_the_vector_of_its_window(emb
         " one finds it. The neighbours know where the spare key is, and water the flowers when nobody is at home."
     )
     before, after = LONG[:4_000], LONG[:1_000]
-    [(windows, _)] = await embedder.documents([before + said + after])
+    [(chunks, _)] = await embedder.documents([before + said + after])
     question = (await embedder.query("Where is the spare key?")).vector
     [(whole, _)] = await embedder.documents([said])
-    assert len(windows) == (await embedder.windows([before + said + after]))[0] > 10
-    best = int((windows @ question).argmax())
-    assert 0 < best < len(windows) - 1
-    assert windows[best] @ question > windows[0] @ question + 0.2
-    assert windows[best] @ whole[0] > windows[0] @ whole[0] + 0.2
+    assert len(chunks) == (await embedder.chunks([before + said + after]))[0] > 10
+    best = int((chunks @ question).argmax())
+    assert 0 < best < len(chunks) - 1
+    assert chunks[best] @ question > chunks[0] @ question + 0.2
+    assert chunks[best] @ whole[0] > chunks[0] @ whole[0] + 0.2
 
 
 async def test_texts_beyond_the_longest_windows_are_read_as_far_as_those_reach(embedder: LocalEmbedder) -> None:
     [(vectors, _)] = await embedder.documents([LONG * 12])
-    assert vectors.shape == (MAX_WINDOWS, 384)
+    assert vectors.shape == (MAX_CHUNKS, 384)
 
 
 async def test_a_lone_surrogate_is_embedded_like_a_replacement(embedder: LocalEmbedder) -> None:
@@ -159,7 +159,7 @@ async def test_a_cancelled_import_stops_and_leaves_the_embedder_usable(embedder:
     with pytest.raises(asyncio.CancelledError):
         await bulk
     # 5,000 such texts take minutes: the deadline of the test would end it if the thread went on with them.
-    assert [one.windows.shape for one in await embedder.documents(["next"])] == [(1, 384)]
+    assert [one.chunks.shape for one in await embedder.documents(["next"])] == [(1, 384)]
 
 
 async def test_the_model_is_loaded_once_by_calls_that_come_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ async def test_vectors_are_normalised_and_in_the_order_of_the_texts(
     embedder: ProviderEmbedder, server: EmbeddingServer
 ) -> None:
     texts = [f"text {'x' * (number % 7)}{number}" for number in range(DOCUMENT_BATCH * 2 + 3)]
-    vectors = np.concatenate([one.windows for one in await embedder.documents(texts)])
+    vectors = np.concatenate([one.chunks for one in await embedder.documents(texts)])
     expected = np.array([vector_of(text, 12) for text in texts])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     assert vectors.dtype == np.float32

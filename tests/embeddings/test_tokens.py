@@ -31,8 +31,8 @@ def test_every_token_that_a_window_holds_is_told_by_one_of_them(count: int, word
     told = owned(cut)
     assert [one.start for one in told[1:]] == [one.stop for one in told[:-1]]
     assert (told[0].start, told[-1].stop) == (0, cut[-1].stop)
-    for window, own in zip(cut, told, strict=True):
-        assert window.start <= own.start <= own.stop <= window.stop
+    for chunk, own in zip(cut, told, strict=True):
+        assert chunk.start <= own.start <= own.stop <= chunk.stop
 
 
 def test_a_rotation_is_orthogonal_and_always_the_same() -> None:
@@ -139,7 +139,7 @@ async def test_a_question_and_a_text_of_the_same_words_have_the_same_tokens(embe
 async def test_what_stands_in_two_windows_is_told_once_and_in_order(embedder: LocalEmbedder) -> None:
     long = "ferry violin pepper window doctor yellow lantern kitchen soldier planet winter carpet " * 25
     [document] = await embedder.documents([long])
-    assert len(document.windows) > 3
+    assert len(document.chunks) > 3
     assert len(document.tokens) == 300
     for place, word in enumerate(long.split()[:12]):
         near = cosines((await embedder.query(word)).tokens, document.tokens)[:, 0]

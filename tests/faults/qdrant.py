@@ -63,6 +63,8 @@ def free_port() -> int:
 if __name__ == "__main__":
     import uvicorn
 
-    from openmemory.index.engine.rest_api import Front
+    from openmemory.index.engine.rest_api import QdrantRestApi
 
-    uvicorn.run(Front(Path(sys.argv[1])), port=int(sys.argv[2]), log_level="warning", timeout_graceful_shutdown=3)
+    uvicorn.run(
+        QdrantRestApi(Path(sys.argv[1])), port=int(sys.argv[2]), log_level="warning", timeout_graceful_shutdown=3
+    )

@@ -29,10 +29,10 @@ from hypothesis.stateful import (
 )
 
 from openmemory.access.grants import GrantCreate
-from openmemory.errors import Conflict
+from openmemory.errors import ConflictError
 from openmemory.identity.caller import Caller
-from openmemory.index.port import Document, Point
-from openmemory.index.sync.entries import Entry
+from openmemory.index.port import Payload, Point
+from openmemory.index.sync.entries import IndexEntry
 from openmemory.memories.lifecycle.states import ALLOWED
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
@@ -143,7 +143,7 @@ class Histories(RuleBasedStateMachine):
         memory = self.known[id_]
         change = self.world.services.memories.change_state(self.callers[memory.user, None], [id_], wanted)
         if wanted is not memory.state and wanted not in ALLOWED[memory.state]:
-            with pytest.raises(Conflict):
+            with pytest.raises(ConflictError):
                 self.world.run(change)
             return
         assert self.world.run(change) == (wanted is not memory.state)
@@ -198,14 +198,14 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def deliver(self) -> None:
-        self.world.run(self.world.deliverer.drain())
+        self.world.run(self.world.outbox_delivery.drain())
 
     @rule(step=st.sampled_from(STEPS))
     def deliver_and_die(self, step: str) -> None:
         self.world.run(self.world.mark([*self.known, uuid4()]))
         self.world.index.crash_at = step
         try:
-            self.world.run(self.world.deliverer.drain())
+            self.world.run(self.world.outbox_delivery.drain())
         except Crash:
             self.done["crashes"] += 1
         self.world.index.crash_at = None
@@ -220,8 +220,8 @@ class Histories(RuleBasedStateMachine):
         text = _fact(word)
         owner, change = self.callers[memory.user, None], MemoryUpdate(text=text)
         self.world.index.meanwhile = lambda: self.world.services.memories.update(owner, id_, change)
-        self.world.run(self.world.deliverer.ask_again())
-        self.world.run(self.world.deliverer.drain())
+        self.world.run(self.world.outbox_delivery.ask_again())
+        self.world.run(self.world.outbox_delivery.drain())
         assert self.world.index.meanwhile is None
         self.known[id_] = replace(memory, text=text, word=word, revision=memory.revision + 1)
         assert self.world.run(self._entries(owner.user_id))[id_].revision == memory.revision + 1
@@ -243,7 +243,7 @@ class Histories(RuleBasedStateMachine):
                 await self.world.services.memories.change_state(owner, [id_], State.ARCHIVED)
             else:
                 await self.world.services.memories.update(owner, id_, MemoryUpdate(text=text))
-            await self.world.deliverer.drain()
+            await self.world.outbox_delivery.drain()
 
         self.world.index.meanwhile = change
         self.world.run(self.world.sync())
@@ -302,7 +302,7 @@ class Histories(RuleBasedStateMachine):
             id=id_, vectors=(await self.world.services.embedder.query(word)).vector[np.newaxis],
             user=owner.user_id, app=owner.app_id,
             namespace="default", kind="memory", revision=revision, text_hash="0" * 32,
-            document=Document(text=word, user_name=owner.user, created_at=now, updated_at=now),
+            document=Payload(text=word, user_name=owner.user, created_at=now, updated_at=now),
         )  # fmt: skip
         await self.world.services.index.upsert([point])
 
@@ -317,7 +317,7 @@ class Histories(RuleBasedStateMachine):
         for user in range(2):
             owner = self.callers[user, None].user_id
             expected = {
-                memory.id: Entry(memory.id, owner, memory.revision)
+                memory.id: IndexEntry(memory.id, owner, memory.revision)
                 for memory in self.known.values()
                 if memory.user == user and memory.state is State.ACTIVE
             }
@@ -326,7 +326,7 @@ class Histories(RuleBasedStateMachine):
         assert (again.memories_synced, again.deleted, again.embedded, again.errors) == (0, 0, 0, 0)
         self.done["syncs"] += 1
 
-    async def _entries(self, user: UUID) -> dict[UUID, Entry]:
+    async def _entries(self, user: UUID) -> dict[UUID, IndexEntry]:
         return {entry.id: entry async for page in self.world.services.index.entries(user) for entry in page}
 
     # What must hold at every moment.

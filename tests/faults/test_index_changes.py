@@ -35,7 +35,7 @@ from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.index.collections import collection_name
 from openmemory.index.engine.index import EdgeIndex
-from openmemory.index.engine.rest_api import Front
+from openmemory.index.engine.rest_api import QdrantRestApi
 from openmemory.index.port import Filter
 from openmemory.index.sync import outbox
 from openmemory.index.sync.reconcile import SyncRunning
@@ -96,7 +96,7 @@ class Installation:
             self._qdrant = await enter(httpx.AsyncClient(base_url="http://index", transport=transport))
         elif self._engine == "server":
             url = os.environ.get("OPENMEMORY_TEST_QDRANT_URL")
-            self._url = url or await enter(served(Front(self.folder / "server")))
+            self._url = url or await enter(served(QdrantRestApi(self.folder / "server")))
             self._qdrant = await enter(httpx.AsyncClient(base_url=self._url))
         self._stores = stores
 
@@ -105,7 +105,7 @@ class Installation:
         await self.close()
         settings = self._settings(model, name, keep)
         services = await self._open.enter_async_context(open_services(settings, stores=self._stores))
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         async with services.database.transaction() as tx:
             await outbox.end_leases(tx)
         return services
@@ -280,7 +280,7 @@ class Changes(RuleBasedStateMachine):
 
     @rule(turns=st.integers(0, 120))
     def deliver(self, turns: int) -> None:
-        self.done["cut off"] += self.place.run(cut_off(self.services.deliverer.drain(), turns))
+        self.done["cut off"] += self.place.run(cut_off(self.services.outbox_delivery.drain(), turns))
 
     @rule()
     def whole_step(self) -> None:
@@ -317,7 +317,7 @@ class Changes(RuleBasedStateMachine):
         for _ in range(2):
             async with services.database.transaction() as tx:
                 await tx.execute(text("UPDATE index_marks SET due_at = now(), attempts = 0"))
-            await services.deliverer.drain()
+            await services.outbox_delivery.drain()
             await services.rebuild.step()
             await services.reconciler.sync(trigger="test")
         serving = services.spaces.serving

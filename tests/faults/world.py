@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from openmemory.config.settings import Settings
 from openmemory.index.lease import Lease
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
 from openmemory.index.port import (
     Filter,
@@ -29,8 +29,8 @@ from openmemory.index.port import (
 )
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
-from openmemory.index.sync.delivery import Deliverer
-from openmemory.index.sync.entries import Entries
+from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.index.sync.entries import IndexEntries
 from openmemory.index.sync.reconcile import Reconciler, SyncStatistics
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.search.service import Search
@@ -83,7 +83,7 @@ class FaultyIndex:
         self._answer()
         return await self.inner.search(vector, where, limit)
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         self._answer()
         async for entries in self.inner.entries(user, page=page):
             yield entries
@@ -132,11 +132,11 @@ class World:
         self._loop = loop
         self.services = services
         self.index = FaultyIndex(services.index)
-        sources = {Kind.MEMORY: IndexedMemories()}
+        sources = {ItemKind.MEMORY: IndexedMemories()}
         spaces = Spaces(Space(services.embedder, self.index, collection=services.spaces.serving.collection))
-        self.deliverer = Deliverer(services.database, spaces, sources)
+        self.outbox_delivery = OutboxDelivery(services.database, spaces, sources)
         monitor = IndexMonitor(services.database, Lease(), on_behind=lambda: None)
-        self.reconciler = Reconciler(services.database, spaces, self.deliverer, sources[Kind.MEMORY], monitor)
+        self.reconciler = Reconciler(services.database, spaces, self.outbox_delivery, sources[ItemKind.MEMORY], monitor)
         self.search = Search(services.database, spaces, services.settings, services.rates)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -151,7 +151,7 @@ class World:
     async def mark(self, ids: Sequence[UUID]) -> None:
         """Mark memories, whether they exist or not."""
         async with self.services.database.transaction() as tx:
-            await outbox.mark_dirty(tx, Kind.MEMORY, ids)
+            await outbox.add_entries(tx, ItemKind.MEMORY, ids)
 
     async def sync(self) -> SyncStatistics:
         """A sync when the index answers and every pause after a failure is over."""
@@ -183,7 +183,7 @@ def opened(folder: Path) -> Iterator[World]:
     async def live() -> None:
         ending = asyncio.Event()
         async with open_services(Settings(data_dir=str(furnish(folder)), port=0)) as services:
-            await services.deliverer.stop()
+            await services.outbox_delivery.stop()
             ready.set_result((asyncio.get_running_loop(), ending, services))
             await ending.wait()
 

@@ -16,8 +16,8 @@ from sqlalchemy import text
 
 from openmemory.index.collections import collection_name
 from openmemory.index.engine.index import EdgeIndex
-from openmemory.index.engine.rest_api import Front
-from openmemory.index.port import Connected, Document, Point, Vector
+from openmemory.index.engine.rest_api import QdrantRestApi
+from openmemory.index.port import Connected, Payload, Point, Vector
 from openmemory.index.qdrant import QdrantIndex
 from openmemory.services import Services
 from tests.clusters import furnish
@@ -49,7 +49,7 @@ def build_point(seed: int, **changes: Any) -> Point:
         "revision": 1,
         "text_hash": f"hash of {text}",
         "categories": changes.pop("filed", ()),
-        "document": Document(**said),
+        "document": Payload(**said),
     }
     return Point(**(values | changes))
 
@@ -99,7 +99,7 @@ async def qdrant_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     if url := os.environ.get("OPENMEMORY_TEST_QDRANT_URL"):
         yield url
         return
-    async with served(Front(tmp_path_factory.mktemp("qdrant"))) as url:
+    async with served(QdrantRestApi(tmp_path_factory.mktemp("qdrant"))) as url:
         yield url
 
 
@@ -138,7 +138,7 @@ async def deliver_all(services: Services, eventually) -> Callable[[], Awaitable[
     async def delivered() -> bool:
         async with services.database.transaction() as tx:
             await tx.execute(text("UPDATE index_marks SET due_at = now()"))
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         async with services.database.statement() as tx:
             return not await tx.scalar(text("SELECT count(*) FROM index_marks"))
 

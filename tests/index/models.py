@@ -10,7 +10,7 @@ from uuid import UUID
 from openmemory.config.settings import Settings
 from openmemory.health.service import Collection
 from openmemory.identity.caller import Caller
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.space import Space
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services, open_services
@@ -43,7 +43,7 @@ async def running(
         }
     )  # fmt: skip
     async with open_services(settings) as services:
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         yield services
 
 
@@ -78,5 +78,5 @@ async def begun(services: Services) -> Space:
 async def put(services: Services, space: Space, ids: list[UUID]) -> None:
     """Write memories to a space, unverified."""
     repair = services.reconciler._repair
-    async for loaded in repair.prepare(space, Kind.MEMORY, ids):
+    async for loaded in repair.prepare(space, ItemKind.MEMORY, ids):
         await repair.put(space, loaded)

@@ -12,7 +12,7 @@ import pytest
 from openmemory.index.collections import collection_name, entry_of, is_plain, payload_of, readable_payload_of
 from openmemory.index.conditions import label
 from openmemory.index.port import Point
-from openmemory.index.sync.entries import Entries, Entry
+from openmemory.index.sync.entries import IndexEntries, IndexEntry
 
 ID = UUID(int=7)
 
@@ -72,7 +72,7 @@ def test_the_payload_is_what_the_client_of_mem0_reads_and_what_filters_need(poin
 
 def test_an_entry_is_read_from_the_payload(point: Callable[..., Point]) -> None:
     made = point(1, revision=4)
-    assert list(Entries(entry_of(made.id, payload_of(made)))) == [Entry(made.id, made.user, 4)]
+    assert list(IndexEntries(entry_of(made.id, payload_of(made)))) == [IndexEntry(made.id, made.user, 4)]
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_an_entry_is_read_from_the_payload(point: Callable[..., Point]) -> None:
     ],
 )
 def test_a_point_that_is_not_ours_is_an_entry_of_nobody(payload: dict[str, object] | None) -> None:
-    assert list(Entries(entry_of(ID, payload))) == [Entry(ID, UUID(int=0), 0)]
+    assert list(IndexEntries(entry_of(ID, payload))) == [IndexEntry(ID, UUID(int=0), 0)]

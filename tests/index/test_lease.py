@@ -67,7 +67,7 @@ async def serving(database: Database, folder: Path, *, lease: str | None = None)
     settings = Settings.model_validate({"data_dir": str(folder), "database": {"url": database.url}})
     stores = None if lease is None else Stores(folder, database.url, shared=True, index_lease=lease)
     async with open_services(settings, stores=stores) as services:
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         yield services
 
 
@@ -139,14 +139,14 @@ async def test_a_service_whose_lease_another_one_took_delivers_nothing_and_says_
 ) -> None:
     async with serving(database, short_folder / "lease-a") as first:
         await added(first, "The violin is in the attic.")
-        await first.deliverer.drain()
+        await first.outbox_delivery.drain()
         await look(first)
         assert await found(first, "Where is the fiddle?") == (Method.HYBRID, None, ["The violin is in the attic."])
 
         async with quicker(database) as holder:
             await added(first, "The cello is in the cellar.")
             # It has not even noticed yet.
-            assert (await first.deliverer.drain()).written == 0
+            assert (await first.outbox_delivery.drain()).written == 0
             await look(first)
             method, note, near = await found(first, "Where is the fiddle?")
             assert (method, note, near) == (Method.LEXICAL, NO_INDEX, [])

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.port import IndexUnavailable, Watermark
 from openmemory.jobs.schedule import scheduled
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
@@ -62,7 +62,7 @@ class Installation:
         caller = await ann(self.services)
         news = [MemoryCreate(text=f"fact number {n} about tea") for n in range(MEMORIES)]
         added = await self.services.memories.add_many(caller, news)
-        await self.services.deliverer.drain()
+        await self.services.outbox_delivery.drain()
         await self.look()
         return [one.id for one in added]
 
@@ -121,7 +121,7 @@ async def test_what_was_delivered_just_before_the_end_of_a_process_leaves_no_dou
     async with installing() as place:
         await place.fill()
         await place.services.memories.add(await ann(place.services), MemoryCreate(text="Tea is served at five."))
-        await place.services.deliverer.drain()
+        await place.services.outbox_delivery.drain()
         await place.stop()
         await place.start()
         assert await place.found() == (MEMORIES + 1, None)
@@ -136,7 +136,7 @@ async def test_a_lost_collection_is_said_to_be_incomplete_until_a_sync_has_fille
         assert place.behind() == 1
         assert any("memories may be missing" in problem for problem in await place.problems())
         await place.services.memories.add(await ann(place.services), MemoryCreate(text="Tea is served at five."))
-        await place.services.deliverer.drain()
+        await place.services.outbox_delivery.drain()
         await place.look()
         assert await place.found() == (1, INDEX_BEHIND)
         await place.services.reconciler.sync(trigger="test")
@@ -150,7 +150,7 @@ async def test_a_refill_that_was_cut_off_is_still_known_to_be_incomplete_after_a
         await place.change(shutil.rmtree)
         await place.look()  # a server tells now that the collection is gone
         repair = place.services.reconciler._repair
-        async for some in repair.prepare(place.services.spaces.serving, Kind.MEMORY, ids[:5]):
+        async for some in repair.prepare(place.services.spaces.serving, ItemKind.MEMORY, ids[:5]):
             await repair.put(place.services.spaces.serving, some)
         await place.stop()
         await place.start()
@@ -164,7 +164,7 @@ async def rewritten(place: Installation, older: Path) -> Callable[[Path], object
     caller = await ann(place.services)
     for n, id_ in enumerate(ids):
         await place.services.memories.update(caller, id_, MemoryUpdate(text=f"violin number {n} in the attic"))
-    await place.services.deliverer.drain()
+    await place.services.outbox_delivery.drain()
     await place.look()
     assert await place.found("violins") == (MEMORIES, None)
     return lambda storage: (shutil.rmtree(storage), shutil.copytree(older, storage))
@@ -215,7 +215,7 @@ async def test_an_erased_memory_that_an_older_storage_brings_back_is_noticed(ins
         ids = await place.fill()
         await place.change(lambda storage: shutil.copytree(storage, tmp_path / "older"))
         await place.services.memories.erase(await ann(place.services), [ids[0]])
-        await place.services.deliverer.drain()
+        await place.services.outbox_delivery.drain()
         await place.look()
         await place.change(lambda storage: (shutil.rmtree(storage), shutil.copytree(tmp_path / "older", storage)))
         await place.look()
@@ -233,7 +233,7 @@ async def test_a_look_writes_only_after_something_was_delivered(installing) -> N
         await place.services.reconciler.sync(trigger="test")
         assert await place.services.index.watermark() == first
         await place.services.memories.add(await ann(place.services), MemoryCreate(text="Tea is served at five."))
-        await place.services.deliverer.drain()
+        await place.services.outbox_delivery.drain()
         await place.look()
         assert first is not None
         assert await place.services.index.watermark() == first._replace(sequence=first.sequence + 1)
@@ -277,7 +277,7 @@ async def test_a_sync_under_which_the_storage_went_back_does_not_count(installin
             await index.set_watermark(before._replace(sequence=before.sequence - 1))
             return done
 
-        drained, place.services.deliverer.drain = place.services.deliverer.drain, drain  # type: ignore[method-assign]
+        drained, place.services.outbox_delivery.drain = place.services.outbox_delivery.drain, drain  # type: ignore[method-assign]
         with pytest.raises(IndexUnavailable, match="went back to an older state while it was compared"):
             await place.services.reconciler.sync(trigger="test")
         await place.look()

@@ -11,10 +11,10 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from openmemory.access.rules import EVERYTHING, Objects, Rules
+from openmemory.access.rules import EVERYTHING, RuleObjects, Rules
 from openmemory.index.collections import watermark_vector
 from openmemory.index.port import NOBODY, Filter, IndexUnavailable, Point, Vector, VectorIndex, Watermark
-from openmemory.index.sync.entries import Entry
+from openmemory.index.sync.entries import IndexEntry
 from tests.index.conftest import DIMENSION, Store
 
 ALICE, BOB = UUID(int=1), UUID(int=99)
@@ -23,7 +23,7 @@ Build = Callable[..., Point]
 Direction = Callable[..., Vector]
 
 
-async def listed(index: VectorIndex, user: UUID | None = None, *, page: int = 2_000) -> list[list[Entry]]:
+async def listed(index: VectorIndex, user: UUID | None = None, *, page: int = 2_000) -> list[list[IndexEntry]]:
     return [list(entries) async for entries in index.entries(user, page=page)]
 
 
@@ -62,7 +62,7 @@ async def test_the_same_id_replaces(index: VectorIndex, point: Build, direction:
     assert [hit.id for hit in await index.search(direction(1), Filter(ALICE), 10)] == [point(2).id]
     [hit] = await index.search(direction(50), Filter(BOB, namespaces=("work",)), 10)
     assert hit.score == pytest.approx(1.0, abs=1e-5)
-    assert await listed(index, BOB) == [[Entry(point(1).id, BOB, 2)]]
+    assert await listed(index, BOB) == [[IndexEntry(point(1).id, BOB, 2)]]
 
 
 async def test_a_vector_may_be_replaced_by_one_that_is_not_writable_or_not_contiguous(
@@ -160,15 +160,15 @@ async def test_rules_let_through_what_they_do_in_plain_code(
     ]
     await index.upsert(points)
 
-    def some_objects() -> Objects:
-        return Objects(
+    def some_objects() -> RuleObjects:
+        return RuleObjects(
             memories=frozenset(it.id for it in chance.sample(points, chance.choice([0, 0, 5, 60]))),
             apps=frozenset(chance.sample(apps, chance.choice([0, 0, 1, 2]))),
             namespaces=frozenset(f"n{number}" for number in chance.sample(range(60), chance.choice([0, 0, 2, 30]))),
             categories=frozenset(chance.sample(categories, chance.choice([0, 0, 1]))),
         )
 
-    def holds(objects: Objects, it: Point) -> bool:
+    def holds(objects: RuleObjects, it: Point) -> bool:
         named = it.id in objects.memories or it.app in objects.apps or it.namespace in objects.namespaces
         return objects.everything or named or not objects.categories.isdisjoint(it.categories)
 
@@ -196,7 +196,7 @@ async def test_rules_and_filters_hold_together_and_reach_no_other_user(
     index: VectorIndex, point: Build, direction: Direction
 ) -> None:
     await index.upsert([point(seed, user=BOB if seed % 2 else ALICE, namespace=f"n{seed % 5}") for seed in range(50)])
-    everything = Filter(ALICE, rules=Rules(shared=Objects(namespaces=frozenset({"n0", "n1", "n2"}))))
+    everything = Filter(ALICE, rules=Rules(shared=RuleObjects(namespaces=frozenset({"n0", "n1", "n2"}))))
     found = {hit.id.int - 1 for hit in await index.search(direction(0), everything, 100)}
     assert found == {seed for seed in range(0, 50, 2) if seed % 5 in (0, 1, 2)}
     narrower = replace(everything, namespaces=("n1", "n4"), excluded=(point(6).id,))
@@ -208,7 +208,7 @@ async def test_a_point_filed_otherwise_is_let_through_otherwise(
     index: VectorIndex, point: Build, direction: Direction
 ) -> None:
     health = UUID(int=50)
-    where = Filter(ALICE, rules=Rules(denied=Objects(categories=frozenset({health}))))
+    where = Filter(ALICE, rules=Rules(denied=RuleObjects(categories=frozenset({health}))))
     await index.upsert([point(1, filed=(health,)), point(2)])
     assert [hit.id for hit in await index.search(direction(1), where, 10)] == [point(2).id]
     await index.upsert([point(1), point(2, filed=(UUID(int=51), health))])
@@ -240,7 +240,7 @@ async def test_entries_stream_in_ascending_order_without_gaps_or_repeats(index: 
     ids = [UUID(int=number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128) for number in range(1, 301)]
     await index.upsert([point(n, id=id, revision=n, user=BOB if n % 3 == 0 else ALICE) for n, id in enumerate(ids)])
     everything = sorted(
-        (Entry(id, BOB if n % 3 == 0 else ALICE, n) for n, id in enumerate(ids)), key=lambda entry: entry.id
+        (IndexEntry(id, BOB if n % 3 == 0 else ALICE, n) for n, id in enumerate(ids)), key=lambda entry: entry.id
     )
 
     for user, page in ((None, 64), (None, 300), (None, 5_000), (ALICE, 50), (BOB, 1)):
@@ -323,7 +323,7 @@ async def test_what_was_written_is_there_after_closing_and_opening_again(
     await second.open()
     try:
         assert await second.count(ALICE) == 299
-        assert (await listed(second))[0][0] == Entry(point(1).id, ALICE, 1)
+        assert (await listed(second))[0][0] == IndexEntry(point(1).id, ALICE, 1)
         assert [hit.id for hit in await second.search(direction(250), Filter(ALICE), 1)] == [point(250).id]
         await second.upsert([replace(point(250), revision=7)])
         assert await second.count() == 299

@@ -17,7 +17,7 @@ from openmemory.index.collections import collection_name
 from openmemory.index.conditions import LABELS, TENANT
 from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 from openmemory.index.qdrant import QdrantIndex
-from openmemory.index.sync.entries import Entry
+from openmemory.index.sync.entries import IndexEntry
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")
 
@@ -357,9 +357,9 @@ async def test_points_that_somebody_else_wrote_are_listed_as_nobodys_and_never_f
     await index.upsert([point(1)])
     numbered = UUID(int=5)
     assert sorted([entry async for page in index.entries() for entry in page]) == [
-        Entry(point(1).id, ALICE, 1),
-        Entry(numbered, UUID(int=0), 0),
-        Entry(stranger, UUID(int=0), 0),
+        IndexEntry(point(1).id, ALICE, 1),
+        IndexEntry(numbered, UUID(int=0), 0),
+        IndexEntry(stranger, UUID(int=0), 0),
     ]
     found = await index.search(direction(1), Filter(ALICE), 5)
     assert [hit.id for hit in found] == [point(1).id]

@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.embeddings.local import LocalEmbedder
-from openmemory.embeddings.port import Document
+from openmemory.embeddings.port import TextEmbedding
 from openmemory.index import tokens
 from openmemory.index.generations import backfill
-from openmemory.index.models import Kind
-from openmemory.index.tokens import Key
+from openmemory.index.models import ItemKind
+from openmemory.index.tokens import VectorKey
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.services import Services
 from tests.faults.embedding_server import EmbeddingServer
@@ -34,7 +34,7 @@ async def kept(services: Services) -> dict[UUID, tuple[int, bool]]:
 async def added(services: Services, *texts: str) -> list[UUID]:
     news = [MemoryCreate(text=said) for said in texts]
     ids = [one.id for one in await services.memories.add_many(await ann(services), news)]
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return ids
 
 
@@ -45,7 +45,7 @@ async def test_a_text_has_its_tokens_when_it_has_its_vector_and_they_go_with_it(
         assert await kept(services) == {tea: (3, True), none: (0, True), milk: (1, True)}
         owner = await ann(services)
         await services.memories.update(owner, tea, MemoryUpdate(text="green tea with a little sugar and honey"))
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         assert (await kept(services))[tea] == (5, True)
         await services.memories.erase(owner, [tea, none])
         assert await kept(services) == {milk: (1, True)}
@@ -69,7 +69,7 @@ async def test_tokens_are_kept_only_of_the_text_whose_vectors_there_are(folder: 
         [made] = await services.embedder.documents(["something else"])
         async with services.database.transaction() as tx:
             others = [(tea, "another"), (UUID(int=7), "x")]
-            stored = await tokens.keep(tx, Kind.MEMORY, services.embedder.model, others, [made.tokens] * 2)
+            stored = await tokens.keep(tx, ItemKind.MEMORY, services.embedder.model, others, [made.tokens] * 2)
         assert stored == 0
         assert await kept(services) == {tea: (3, True)}
 
@@ -92,7 +92,7 @@ async def test_what_an_older_version_kept_gets_its_tokens_a_few_at_a_time(
     asked: list[int] = []
     embed = LocalEmbedder.documents
 
-    async def documents(self: LocalEmbedder, texts: list[str]) -> list[Document]:
+    async def documents(self: LocalEmbedder, texts: list[str]) -> list[TextEmbedding]:
         asked.append(len(texts))
         if len(asked) == 3:
             # Somebody adds something meanwhile, which goes first.
@@ -102,26 +102,26 @@ async def test_what_an_older_version_kept_gets_its_tokens_a_few_at_a_time(
 
     monkeypatch.setattr(LocalEmbedder, "documents", documents)
     async with running(old_folder) as services:
-        assert await services.recut.run() == 0
+        assert await services.vector_backfill.run() == 0
         assert asked == [8, 8, 8]
         assert len(await kept(services)) == 24
     async with running(old_folder) as services:
 
         async def delivered() -> bool:
             # On a busy machine the index may not be open yet: then it is tried again in a moment.
-            await services.deliverer.drain()
+            await services.outbox_delivery.drain()
             async with services.database.statement() as tx:
                 return not await tx.scalar(text("SELECT count(*) FROM index_marks"))
 
         await eventually(delivered)
-        assert await services.recut.run() == 0
+        assert await services.vector_backfill.run() == 0
         assert asked == [8, 8, 8, 8, 8, 2]
         found = await kept(services)
         assert sorted(count for count, _ in found.values()) == [0, 0, *[4] * 40]
         assert all(same for _, same in found.values())
     async with running(old_folder) as services:
         # What has no token that counts is not looked at for ever.
-        assert await services.recut.run() == 0
+        assert await services.vector_backfill.run() == 0
         assert len(asked) == 6
 
 
@@ -129,11 +129,11 @@ async def test_a_walk_meets_every_kept_vector_once(old_folder: Path) -> None:
     async with running(old_folder) as services, services.database.statement() as tx:
         model = services.embedder.model
         every = set(await tx.scalars(text("SELECT id FROM embeddings")))
-        page = await tokens.page(tx, model, Key())
+        page = await tokens.page(tx, model, VectorKey())
         assert page is not None
         assert {key.id for key in page.lacking} == every
         assert await tokens.page(tx, model, page.last) is None
-        other = await tokens.page(tx, "another model", Key())
+        other = await tokens.page(tx, "another model", VectorKey())
         assert other is not None
         assert (other.last, other.lacking) == (page.last, [])
 
@@ -143,5 +143,5 @@ async def test_a_model_of_a_provider_has_none(folder: Path, server: EmbeddingSer
         await services.rebuild.step()
         await added(services, "tea without sugar")
         assert not services.embedder.tokenwise
-        assert await services.recut.run() == 0
+        assert await services.vector_backfill.run() == 0
         assert await kept(services) == {}

@@ -58,10 +58,10 @@ async def test_a_search_tells_of_conflicts_only_where_there_are_some(
     services: Services, call: Call, remember: Remember
 ):
     old = await remember("budget=50K | lead=Ada")
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     assert "conflicts" not in (await call("search_memory", query="budget"))["structuredContent"]
     new = await remember("budget=40K", _app="cursor")
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     result = await call("search_memory", query="budget")
     answer = result["structuredContent"]
     assert json.loads(result["content"][0]["text"]) == answer
@@ -77,7 +77,7 @@ async def test_a_search_tells_of_conflicts_only_where_there_are_some(
 async def test_names_in_conflicts_that_read_like_orders_are_data(services: Services, call: Call, remember: Remember):
     await remember("budget=50K", namespace=ORDER)
     await remember("budget=40K", namespace=ORDER, _app="cursor")
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     [conflict] = (await call("search_memory", query="budget"))["structuredContent"]["conflicts"]
     assert conflict["namespace"].startswith("<untrusted-data-")
     assert conflict["current"]["value"] == "40K"

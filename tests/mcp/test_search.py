@@ -103,7 +103,7 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(
     services: Services, call: Call, remember: Remember
 ) -> None:
     await remember("I take my tea without sugar")
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     plain = (await call("search_memory", query="tea"))["structuredContent"]
     full = await call("search_memory", query="tea", explain=True)
     answer = full["structuredContent"]

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from openmemory.audit import access_log
-from openmemory.errors import Conflict, Forbidden, Invalid, NotFound
+from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
@@ -129,7 +129,7 @@ async def test_an_update_that_changes_nothing_writes_no_revision(services: Servi
 async def test_an_update_to_what_another_memory_says_is_a_conflict(services: Services, app_caller: Caller):
     await services.memories.add(app_caller, MemoryCreate(text="one"))
     other = await services.memories.add(app_caller, MemoryCreate(text="two"))
-    with pytest.raises(Conflict, match="says exactly this"):
+    with pytest.raises(ConflictError, match="says exactly this"):
         await services.memories.update(app_caller, other.id, MemoryUpdate(text="one"))
     assert (await services.memories.get(app_caller, other.id)).content == "two"
 
@@ -157,7 +157,7 @@ async def test_a_memory_that_is_not_active_is_not_found_until_it_is_restored(
 async def test_a_change_that_the_table_refuses_changes_nothing(services: Services, owner: Caller):
     added = await services.memories.add_many(owner, [MemoryCreate(text="a"), MemoryCreate(text="b")])
     await services.memories.delete(owner, [added[0].id])
-    with pytest.raises(Conflict, match="deleted cannot become paused"):
+    with pytest.raises(ConflictError, match="deleted cannot become paused"):
         await services.memories.change_state(owner, [one.id for one in added], State.PAUSED)
     assert (await services.memories.get(owner, added[1].id)).state is State.ACTIVE
 
@@ -166,7 +166,7 @@ async def test_restoring_what_another_active_memory_says_is_a_conflict(services:
     first = await services.memories.add(owner, MemoryCreate(text="same"))
     await services.memories.delete(owner, [first.id])
     await services.memories.add(owner, MemoryCreate(text="same"))
-    with pytest.raises(Conflict, match="says exactly this"):
+    with pytest.raises(ConflictError, match="says exactly this"):
         await services.memories.restore(owner, [first.id])
 
 
@@ -211,7 +211,7 @@ async def test_erasing_a_user_leaves_nothing_of_them_and_the_name_is_free_again(
     owner = await services.directory.caller(new_user, None, owner=True)
     claude = await services.directory.caller(new_user, "claude")
     added = await services.memories.add_many(claude, [MemoryCreate(text=f"fact {n}") for n in range(20)])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     assert await services.memories.erase_user(owner) == 20
 
     async def gone() -> bool:
@@ -316,7 +316,7 @@ async def test_a_failed_write_leaves_no_trace(services: Services, owner: Caller)
 
 async def test_reading_what_is_erased_at_that_moment_is_no_failure(services: Services, app_caller: Caller):
     async with services.database.transaction() as tx:
-        await access_log.record(tx, app_caller, access_log.Access.LIST, [uuid4(), uuid4()])
+        await access_log.record(tx, app_caller, access_log.AccessType.LIST, [uuid4(), uuid4()])
 
 
 @pytest.mark.usefixtures("in_bulk")

@@ -1,10 +1,10 @@
 import pytest
 
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid, TooLarge
 from openmemory.memories import validation
 
-LIMITS = Limits(text=10, metadata=40, name=5)
+LIMITS = LimitSettings(text=10, metadata=40, name=5)
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\t", "\u2003"])
@@ -44,7 +44,7 @@ def test_metadata_with_numbers_beyond_64_bits_is_weighed_as_it_is_written():
     with pytest.raises(TooLarge, match=r"metadata: has 41 bytes; the limit is 40 \(limits\.metadata\)"):
         validation.metadata({"n": int("9" * 35)}, LIMITS)
     with pytest.raises(TooLarge, match="nested"):
-        validation.metadata({"n": nested(500, 2**70)}, Limits())
+        validation.metadata({"n": nested(500, 2**70)}, LimitSettings())
 
 
 def nested(levels: int, value: object) -> object:
@@ -58,7 +58,7 @@ def test_metadata_nested_without_end_is_refused_before_it_exhausts_the_stack():
     for _ in range(500):
         value = {"k": value}
     with pytest.raises(TooLarge, match="nested"):
-        validation.metadata(value, Limits())
+        validation.metadata(value, LimitSettings())
 
 
 @pytest.mark.parametrize(("value", "fits"), [(0, False), (1, True), (5, True), (6, False), (10**30, False)])

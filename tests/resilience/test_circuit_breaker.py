@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen, State
+from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker, CircuitOpen
 
 
 class Clock:
@@ -29,23 +29,23 @@ async def fail() -> str:
 @pytest.mark.parametrize(
     ("events", "state"),
     [
-        ("", State.CLOSED),
-        ("ff", State.CLOSED),
-        ("fff", State.OPEN),
-        ("ffaff", State.CLOSED),  # only failures in a row count
-        ("ffafff", State.OPEN),
-        ("fffrr", State.OPEN),
-        ("fff4r", State.OPEN),
-        ("fff5", State.HALF_OPEN),
-        ("fff5a", State.CLOSED),
-        ("fff5f", State.OPEN),  # one failed probe suffices
-        ("fff5f4r", State.OPEN),  # and the wait starts anew
-        ("fff5f5a", State.CLOSED),
-        ("fff5aff", State.CLOSED),  # a closed circuit forgets its past
-        ("fff5afff", State.OPEN),
+        ("", BreakerState.CLOSED),
+        ("ff", BreakerState.CLOSED),
+        ("fff", BreakerState.OPEN),
+        ("ffaff", BreakerState.CLOSED),  # only failures in a row count
+        ("ffafff", BreakerState.OPEN),
+        ("fffrr", BreakerState.OPEN),
+        ("fff4r", BreakerState.OPEN),
+        ("fff5", BreakerState.HALF_OPEN),
+        ("fff5a", BreakerState.CLOSED),
+        ("fff5f", BreakerState.OPEN),  # one failed probe suffices
+        ("fff5f4r", BreakerState.OPEN),  # and the wait starts anew
+        ("fff5f5a", BreakerState.CLOSED),
+        ("fff5aff", BreakerState.CLOSED),  # a closed circuit forgets its past
+        ("fff5afff", BreakerState.OPEN),
     ],
 )
-async def test_the_state_follows_from_what_happened(events: str, state: State) -> None:
+async def test_the_state_follows_from_what_happened(events: str, state: BreakerState) -> None:
     clock = Clock()
     breaker = CircuitBreaker("qdrant", failures=3, reset_after=5.0, clock=clock)
     for event in events:
@@ -88,7 +88,7 @@ async def test_only_one_probe_goes_through_a_half_open_circuit() -> None:
     async with breaker.guard():
         with pytest.raises(CircuitOpen):
             await breaker.call(answer)
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 async def test_a_cancelled_probe_leaves_the_place_to_the_next() -> None:
@@ -100,9 +100,9 @@ async def test_a_cancelled_probe_leaves_the_place_to_the_next() -> None:
     probe.cancel()
     with pytest.raises(asyncio.CancelledError):
         await probe
-    assert breaker.state is State.HALF_OPEN
+    assert breaker.state is BreakerState.HALF_OPEN
     assert await breaker.call(answer) == "ok"
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 async def test_cancelled_callers_do_not_open_the_circuit() -> None:
@@ -112,7 +112,7 @@ async def test_cancelled_callers_do_not_open_the_circuit() -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 async def test_a_deadline_inside_the_guard_counts_as_a_failure() -> None:
@@ -120,7 +120,7 @@ async def test_a_deadline_inside_the_guard_counts_as_a_failure() -> None:
     with pytest.raises(TimeoutError):
         async with breaker.guard(), asyncio.timeout(0):
             await asyncio.Event().wait()
-    assert breaker.state is State.OPEN
+    assert breaker.state is BreakerState.OPEN
 
 
 @pytest.mark.parametrize("late", [answer, fail])
@@ -140,9 +140,9 @@ async def test_calls_from_before_the_circuit_opened_no_longer_move_it(late: obje
     clock.now += 4
     release.set()
     await asyncio.wait([begun])
-    assert breaker.state is State.OPEN
+    assert breaker.state is BreakerState.OPEN
     clock.now += 1
-    assert breaker.state is State.HALF_OPEN
+    assert breaker.state is BreakerState.HALF_OPEN
     assert isinstance(begun.exception(), ConnectionError) is (late is fail)
 
 
@@ -155,7 +155,7 @@ async def test_errors_that_are_not_the_dependencys_count_as_an_answer() -> None:
 
     with pytest.raises(ValueError, match="bad argument"):
         await breaker.call(misuse)
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 class Dependency:
@@ -204,7 +204,7 @@ async def test_with_a_probe_no_caller_ever_waits_for_what_is_away_and_recovery_n
     dependency.away = False
     async with asyncio.timeout(15):
         await closed.wait()
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
     assert await breaker.call(dependency.ask) == "ok"
     await breaker.close()
 
@@ -223,7 +223,7 @@ async def test_a_probe_that_fails_otherwise_counts_as_an_answer() -> None:
         await breaker.call(dependency.ask)
     async with asyncio.timeout(15):
         await closed.wait()
-    assert breaker.state is State.CLOSED
+    assert breaker.state is BreakerState.CLOSED
 
 
 async def test_a_closed_breaker_probes_no_more() -> None:

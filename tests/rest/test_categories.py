@@ -26,7 +26,7 @@ async def user(services: Services, new_user: str) -> str:
 
 async def test_what_waits_is_told(client: httpx.AsyncClient, services: Services, new_user: str) -> None:
     await client.post("/api/v1/memories/", json={"user_id": new_user, "text": "I am allergic to nuts", "infer": False})
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     told = await client.get(ASSIGN, params={"user_id": new_user})
     assert (told.status_code, told.json()) == (200, {"waiting": 1, "failed": 0})
 

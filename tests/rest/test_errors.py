@@ -5,7 +5,7 @@ import pytest
 from fastapi import FastAPI, HTTPException
 
 from openmemory.errors import (
-    Conflict,
+    ConflictError,
     Forbidden,
     Invalid,
     NotFound,
@@ -17,7 +17,7 @@ from openmemory.errors import (
     Unavailable,
 )
 from openmemory.identity.principal import LOCAL
-from openmemory.identity.request import Sender, bind
+from openmemory.identity.request import RequestContext, bind
 from openmemory.rest.errors import add_error_handlers, not_valid
 from openmemory.services import Services
 
@@ -32,7 +32,7 @@ async def answer_to(services: Services, error: Exception) -> httpx.Response:
         raise error
 
     async def sent(scope, receive, send):
-        bind(scope, Sender(LOCAL, None, "1"))
+        bind(scope, RequestContext(LOCAL, None, "1"))
         await app(scope, receive, send)
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(sent), base_url="http://localhost") as client:
@@ -57,7 +57,7 @@ async def answer_to(services: Services, error: Exception) -> httpx.Response:
         (Forbidden("no", hint="ask"), 403, ("forbidden", "no", "ask"), {}),
         (Invalid("text", "is bad"), 422, ("invalid", "text: is bad", None), {}),
         (TooLarge("text", "is long"), 413, ("too_large", "text: is long", None), {}),
-        (Conflict("no"), 409, ("conflict", "no", None), {}),
+        (ConflictError("no"), 409, ("conflict", "no", None), {}),
         (TooMany("often", retry_after=2.2), 429, ("too_many_requests", "often", None), {"retry-after": "3"}),
         (Unavailable("away", retry_after=0.1), 503, ("unavailable", "away", None), {"retry-after": "1"}),
         (Unavailable("away", retry_after=2.2), 503, ("unavailable", "away", None), {"retry-after": "3"}),

@@ -11,16 +11,16 @@ from fastapi import FastAPI
 
 from openmemory.access.directory import Directory
 from openmemory.access.keys import KeyCreate
-from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.config.settings import DatabaseSettings
 from openmemory.database.engine import Database
 from openmemory.health.service import Health
 from openmemory.identity.principal import LOCAL
-from openmemory.identity.request import Sender, bind
+from openmemory.identity.request import RequestContext, bind
 from openmemory.index.lazy import LazyIndex
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.port import IndexUnavailable, VectorIndex
 from openmemory.index.space import Space, Spaces
-from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.rest.api import include_rest
@@ -34,7 +34,7 @@ async def client_of(services: Services, **broken: Any) -> AsyncIterator[httpx.As
     include_rest(app)
 
     async def sent(scope, receive, send):
-        bind(scope, Sender(LOCAL, None, "1"))
+        bind(scope, RequestContext(LOCAL, None, "1"))
         await app(scope, receive, send)
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(sent), base_url="http://localhost") as http:
@@ -144,8 +144,8 @@ async def test_without_postgres_a_request_says_so(services, refused):
 
 async def test_without_the_index_it_is_degraded_and_cannot_sync(services, lost_index):
     spaces = Spaces(Space(services.embedder, lost_index))
-    deliverer = Deliverer(services.database, spaces, {Kind.MEMORY: IndexedMemories()})
-    reconciler = Reconciler(services.database, spaces, deliverer, IndexedMemories(), services.monitor)
+    outbox_delivery = OutboxDelivery(services.database, spaces, {ItemKind.MEMORY: IndexedMemories()})
+    reconciler = Reconciler(services.database, spaces, outbox_delivery, IndexedMemories(), services.monitor)
     health = Health(services.database, spaces, reconciler, "1")
     async with client_of(services, health=health, reconciler=reconciler) as client:
         ready = await client.get("/health/ready")

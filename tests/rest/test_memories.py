@@ -184,7 +184,7 @@ async def test_an_update_answers_the_row_and_the_new_text_is_found(client, new_u
     answer = await client.put(f"/api/v1/memories/{row['id']}", json=body)
     assert (answer.status_code, list(answer.json())) == (200, ROW)
     assert answer.json()["content"] == "Alice drives a tractor"
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     found = (await client.get("/api/v1/memories/search", params={"user_id": new_user, "query": "vehicle"})).json()
     assert [result["memory"] for result in found["results"]] == ["Alice drives a tractor"]
     history = (await client.get(f"/api/v1/memories/{row['id']}/history", params={"user_id": new_user})).json()

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from openmemory.config.settings import Database as DatabaseSettings
+from openmemory.config.settings import DatabaseSettings
 from openmemory.database.engine import Database
 from openmemory.server.application import create_app
 from openmemory.telemetry import stored
@@ -106,7 +106,7 @@ async def test_marks_show_until_they_are_delivered(services, client, new_user, r
         return value(await scraped(client), "openmemory_index_marks_waiting") == 0
 
     await eventually(delivered, within=100)  # what other tests have left to be delivered
-    async with services.deliverer._round:
+    async with services.outbox_delivery._round:
         await remember(new_user, "I keep a donkey.")
         waiting = await scraped(client)
     assert value(waiting, "openmemory_index_marks_waiting") >= 1

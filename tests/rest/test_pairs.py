@@ -49,12 +49,12 @@ async def test_batches_are_kept_as_they_are(client, new_user):
 
 async def test_a_search_tells_of_conflicts_only_where_there_are_some(client, services, new_user, remember):
     old = await remember(new_user, "budget=50K | lead=Ada", app="claude")
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     question = {"user_id": new_user, "query": "budget"}
     answer = await client.post("/api/v1/memories/search", json=question)
     assert list(answer.json()) == ["results", "search_method", "note"]
     new = await remember(new_user, "budget=40K", app="cursor")
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     for asked in (
         client.post("/api/v1/memories/search", json=question),
         client.get("/api/v1/memories/search", params=question),

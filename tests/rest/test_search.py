@@ -130,7 +130,7 @@ async def test_a_search_that_cannot_be_run_is_refused_in_words(client, new_user,
 
 async def test_an_explanation_is_there_only_where_it_is_asked_for(client, services, new_user, remember):
     await remember(new_user, "Alice drinks her coffee black")
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     body = {"user_id": new_user, "query": "coffee"}
     plain = (await client.post(SEARCH, json=body)).json()
     full = (await client.post(SEARCH, json=body | {"explain": True})).json()

@@ -20,7 +20,7 @@ async def test_a_sync_answers_its_statistics(client, path):
 
 async def test_a_sync_repairs_what_was_lost_from_the_index_of_one_user(client, new_user, remember, services):
     row = await remember(new_user, "one")
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
 
     await services.index.delete([UUID(row["id"])])
     counted = await client.post("/sync", params={"dry_run": True, "user_id": new_user})

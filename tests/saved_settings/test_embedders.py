@@ -53,7 +53,7 @@ async def running(folder: Path, **settings: Any) -> AsyncIterator[tuple[Services
     """The services and a client of them; jobs run on request."""
     values = {"data_dir": str(folder), "port": 0, "egress": {"allow": ["127.0.0.1"]}} | settings
     async with open_services(Settings.model_validate(values)) as services:
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         transport = httpx.ASGITransport(create_app(services))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             yield services, http

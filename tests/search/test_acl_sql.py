@@ -71,7 +71,7 @@ async def remember(services: Services, owner: Caller, size: int = 240) -> World:
         for number in range(size)
     ]
     added = await services.memories.add_many(owner, news)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     async with services.database.statement() as tx:
         kept = await tx.execute(
             text(
@@ -231,7 +231,7 @@ async def test_though_the_best_are_each_denied_the_best_of_the_others_are_found(
 
 async def test_a_rule_holds_for_the_very_next_search(services: Services, owner: Caller, app_caller: Caller):
     [secret] = [(await services.memories.add(owner, MemoryCreate(text="tea in the cellar"))).id]
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
 
     async def found() -> list[UUID]:
         return [it.id for it in (await services.search.search(app_caller, SearchQuery("tea cellar"))).results]
@@ -252,7 +252,7 @@ async def test_what_is_remembered_of_rules_tells_nothing_once_they_are_others(
     await services.memories.add_many(owner, talks)
     await services.memories.add_many(owner, [MemoryCreate(text=f"stones, number {n}") for n in range(40)])
     await services.memories.add(owner, MemoryCreate(text="Caroline collects stones and wool"))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
 
     async def found(search: Search) -> object:
         answer = await search.search(app_caller, SearchQuery(query, limit=5, explain=True))
@@ -272,7 +272,7 @@ async def test_erasing_all_that_an_app_was_allowed_ends_its_list(services: Servi
     listed, other = [
         (await services.memories.add(owner, MemoryCreate(text=words))).id for words in ("tea", "tea and milk")
     ]
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     new = {"app": "claude", "effect": "allow", "object_type": "memory", "object": str(listed)}
     await services.grants.create(owner, GrantCreate.model_validate(new))
     answer = await services.search.search(app_caller, SearchQuery("tea"))
@@ -290,7 +290,7 @@ async def test_a_memory_filed_anew_is_found_under_rules_about_categories(
     await services.grants.create(owner, GrantCreate.model_validate(new))
 
     async def found() -> list[UUID]:
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         # Shares no word with it: only its vector can be found.
         return [it.id for it in (await services.search.search(app_caller, SearchQuery("animals at home"))).results]
 
@@ -326,7 +326,7 @@ async def test_rules_about_names_of_any_characters_mean_those_names(
     ids = {}
     for name in names:
         ids[name] = (await services.memories.add(owner, MemoryCreate(text=f"tea in {name}", namespace=name))).id
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     left = set(names)
     for name in names:
         new = {"app": "claude", "effect": "deny", "object_type": "namespace", "object": name}

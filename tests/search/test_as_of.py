@@ -39,7 +39,7 @@ async def told(services: Services, caller: Caller) -> list[UUID]:
     """Five memories about tea, a day apart, in the index."""
     news = [MemoryCreate(text=said, created_at=START + n * DAY) for n, said in enumerate(TEA)]
     added = await services.memories.add_many(caller, news)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return [one.id for one in added]
 
 
@@ -70,7 +70,7 @@ async def test_the_user_finds_what_was_put_away_since_and_an_app_does_not(
     for memory, state in zip(ids[:3], (State.DELETED, State.ARCHIVED, State.PAUSED), strict=True):
         await services.memories.change_state(owner, [memory], state)
         await moved(services, memory, START + 10 * DAY)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     for query in ("tea", "tea since February 2026", "in March 2026"):
         assert await found(services, owner, query, 6) == set(TEA)
         assert await found(services, app_caller, query, 6) == set(TEA[3:])
@@ -89,7 +89,7 @@ async def test_what_was_away_then_and_is_back_is_not_found(services: Services, o
     await moved(services, ids[0], START + 5 * DAY)
     await services.memories.change_state(owner, [ids[0]], State.ACTIVE)
     await moved(services, ids[0], START + 8 * DAY)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     for day, there in ((4.5, True), (6, False), (9, True)):
         assert (TEA[0] in await found(services, owner, "tea", day)) == there
 
@@ -100,7 +100,7 @@ async def test_texts_are_those_of_then_and_are_found_by_their_words(
     ids = await told(services, owner)
     await services.memories.update(owner, ids[0], MemoryUpdate(text="coffee from the red pot", metadata={"n": 2}))
     await moved(services, ids[0], START + 10 * DAY)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     answer = await asked(services, owner, "green tea in the morning", 6)
     first = answer.results[0]
     assert (first.id, first.memory, first.metadata) == (ids[0], TEA[0], {})

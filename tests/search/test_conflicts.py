@@ -73,7 +73,7 @@ async def test_a_search_tells_what_its_results_do_not_agree_about(services: Serv
     cursor = await services.directory.caller(app_caller.user, "cursor")
     old = await services.memories.add(app_caller, MemoryCreate(text="budget=50K | lead=Ada"))
     new = await services.memories.add(cursor, MemoryCreate(text="budget=40K | floor=3"))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     answer = await services.search.search(app_caller, SearchQuery("budget"))
     [conflict] = answer.conflicts
     assert (conflict.key, conflict.current.value, conflict.current.id) == ("budget", "40K", new.id)
@@ -92,7 +92,7 @@ async def test_nobody_hears_of_values_that_they_may_not_read(services: Services,
     stranger = await services.directory.caller(f"{app_caller.user}-other", "claude")
     for caller, text in ((app_caller, "budget=50K"), (cursor, "budget=40K"), (stranger, "budget=30K")):
         await services.memories.add(caller, MemoryCreate(text=text))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     rule = GrantCreate(app="claude", effect="deny", object_type="app", object="cursor")
     await services.grants.create(owner, rule)
     for caller in (app_caller, stranger):

@@ -20,17 +20,17 @@ from openmemory.embeddings.port import CODE
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Hit
 from openmemory.index.space import Space, Spaces
-from openmemory.index.tokens import Kept
+from openmemory.index.tokens import StoredTokens
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.explanation import Beside, Explanation, Round, explained, left_out
-from openmemory.search.fusion import LABELLED_SHARE, fuse, relevant
+from openmemory.search.explanation import Beside, Explanation, SearchRound, explained, left_out
+from openmemory.search.fusion import FLAGGED_SHARE, fuse, relevant
 from openmemory.search.late_interaction import compared
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.periods import Period
-from openmemory.search.recency import FRESH, Recency, dated
+from openmemory.search.recency import FRESH, Recency, add_recency
 from openmemory.search.schemas import SearchAnswer, SearchQuery, SearchResult
 from openmemory.search.service import Search
-from openmemory.search.threads import THREAD, Link, heard
+from openmemory.search.threads import THREAD, ThreadNeighbour, heard
 from openmemory.services import Services
 from tests.search.test_service import AwayEmbedder
 
@@ -82,19 +82,19 @@ def test_the_terms_are_the_score(near, words, partial, places, ages, floor, name
     if not fused:
         return
     known = [hit.id for hit in fused]
-    links = [Link(known[at % len(known)], TALK, bad, IDS[to], step) for at, to, step, bad in places]
+    links = [ThreadNeighbour(known[at % len(known)], TALK, bad, IDS[to], step) for at, to, step, bad in places]
     times = [Period(NOW - timedelta(days=100), NOW - timedelta(days=50))] if named else []
     recency = Recency(timedelta(days=half_life), NOW) if half_life else None
     moments = {id_: NOW - timedelta(days=age) for id_, age in zip(IDS, ages, strict=True)}
     hits = heard(fused, links, said)
     factor = hits[0].scale
     if times or recency:
-        hits = dated(hits, moments, times, recency)
-    kept = Kept(
+        hits = add_recency(hits, moments, times, recency)
+    kept = StoredTokens(
         [id_ for id_, count in zip(IDS, counts, strict=True) if count], [*filter(None, counts)], CODES[: sum(counts)]
     )
     hits, late = compared(hits, ASKED, kept)
-    last = Round(dense, said, fused, links, factor, moments, times, recency, late)
+    last = SearchRound(dense, said, fused, links, factor, moments, times, recency, late)
     for hit in hits:
         assert (hit.id in late) == (hit.late > 0 or explained(hit, last).late is not None)
         for one in (hit, hit.lowered(), hit.scaled(0.3)):
@@ -114,7 +114,7 @@ def test_what_the_model_was_not_asked_for_is_told_in_order() -> None:
 
 async def delivered(services: Services, caller: Caller, *texts: str, **fields) -> list[UUID]:
     added = await services.memories.add_many(caller, [MemoryCreate(text=said, **fields) for said in texts])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return [one.id for one in added]
 
 
@@ -185,8 +185,8 @@ async def test_a_widened_search_adds_up(services: Services, new_user: str, owner
     results = sound(answer)
     assert sorted(bool(result.labels) for result in results) == [False] * 5 + [True] * 5
     lowered = next(result for result in results if result.labels)
-    assert lowered.explanation.penalty == pytest.approx(lowered.score * (1 - LABELLED_SHARE) / LABELLED_SHARE)
-    assert lowered.explanation.formula.startswith(f"{lowered.score:.6g} = {LABELLED_SHARE}·(")
+    assert lowered.explanation.penalty == pytest.approx(lowered.score * (1 - FLAGGED_SHARE) / FLAGGED_SHARE)
+    assert lowered.explanation.formula.startswith(f"{lowered.score:.6g} = {FLAGGED_SHARE}·(")
 
 
 async def test_an_explanation_says_what_was_read_out_of_the_question(services: Services, owner: Caller):

@@ -50,7 +50,7 @@ async def kept(services: Services, new_user: str, owner: Caller) -> dict[str, st
         {"app": "claude", "namespace": "home"},
     ]  # fmt: skip
     await services.memories.add_many(owner, [MemoryCreate(text=f"tea {n}", **row) for n, row in enumerate(rows)])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return {name: str((await services.directory.caller(new_user, name)).app_id) for name in ("claude", "cursor")}
 
 
@@ -171,7 +171,7 @@ async def test_a_filter_shows_nothing_of_another_user_or_of_what_an_app_may_not_
     await services.memories.add_many(other, [MemoryCreate(text="tea of somebody else", **said)])
     await services.memories.add_many(cursor, [MemoryCreate(text="tea hidden", namespace="private", **said)])
     await services.memories.add_many(claude, [MemoryCreate(text="tea shown", **said)])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     rule = GrantCreate(app="claude", effect="deny", object_type="namespace", object="private")
     await services.grants.create(owner, rule)
     bound = replace(owner, principal=replace(LOCAL, namespaces=("default",)))

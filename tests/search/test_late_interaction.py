@@ -22,7 +22,7 @@ from openmemory.embeddings.tokens import cosines, rounded
 from openmemory.identity.caller import Caller
 from openmemory.index import tokens
 from openmemory.index.space import Space, Spaces
-from openmemory.index.tokens import Kept
+from openmemory.index.tokens import StoredTokens
 from openmemory.memories.schemas import MemoryUpdate
 from openmemory.search import candidates
 from openmemory.search.fusion import Fused
@@ -49,7 +49,7 @@ def spoken(chance: np.random.Generator, count: int) -> np.ndarray:
 def test_the_more_of_a_question_is_numbers_the_less_it_weighs() -> None:
     chance = np.random.default_rng(2)
     ranked, asked = ranking([0.9, 0.5, 0.4, 0.2]), spoken(chance, 4)
-    kept = Kept([hit.id for hit in ranked], [2, 2, 2, 2], drawn(chance, 8))
+    kept = StoredTokens([hit.id for hit in ranked], [2, 2, 2, 2], drawn(chance, 8))
     weights = []
     for numbers in range(5):
         found, told = compared(ranked, np.concatenate([asked[numbers:], 0 * asked[:numbers]]), kept)
@@ -91,7 +91,7 @@ def written_out(question: np.ndarray, parts: list[np.ndarray]) -> list[float]:
 def test_a_maxsim_is_that_of_the_best_window(counts: list[int], asked: int, seed: int) -> None:
     chance = np.random.default_rng(seed)
     question, parts = spoken(chance, asked), [drawn(chance, count) for count in counts]
-    kept = Kept(IDS[: len(counts)], counts, np.concatenate(parts))
+    kept = StoredTokens(IDS[: len(counts)], counts, np.concatenate(parts))
     assert maxsims(question, kept) == pytest.approx(written_out(question, parts), abs=1e-5)
 
 
@@ -101,7 +101,7 @@ def test_what_is_said_together_says_more_than_what_is_scattered() -> None:
     first, second = np.packbits(question > 0, axis=1)
     together, scattered = rest.copy(), rest.copy()
     together[[5, 9]] = scattered[[5, 5 * BLOCK]] = first, second
-    near, far = maxsims(question, Kept(IDS[:2], [len(rest)] * 2, np.concatenate([together, scattered])))
+    near, far = maxsims(question, StoredTokens(IDS[:2], [len(rest)] * 2, np.concatenate([together, scattered])))
     assert near > 1.5 * far
 
 
@@ -111,10 +111,10 @@ def test_a_token_that_all_have_says_little_and_one_that_few_have_much() -> None:
     common, rare = np.packbits(question > 0, axis=1)
     for one in texts:
         one[0] = common
-    plain = maxsims(question, Kept(IDS[:4], [4] * 4, np.concatenate(texts)))
+    plain = maxsims(question, StoredTokens(IDS[:4], [4] * 4, np.concatenate(texts)))
     assert max(plain) < 0.1
     texts[2][1] = rare
-    said = maxsims(question, Kept(IDS[:4], [4] * 4, np.concatenate(texts)))
+    said = maxsims(question, StoredTokens(IDS[:4], [4] * 4, np.concatenate(texts)))
     assert said[2] > 0.9
     assert max(said[at] for at in (0, 1, 3)) < 0.1
 
@@ -148,7 +148,7 @@ def test_only_what_was_read_moves_and_only_among_itself(scores, counts, asked, s
     chance = np.random.default_rng(seed)
     ranked = ranking(scores)
     held = [(hit.id, count) for hit, count in zip(ranked, counts, strict=False) if count]
-    kept = Kept([id_ for id_, _ in held], [n for _, n in held], drawn(chance, sum(n for _, n in held)))
+    kept = StoredTokens([id_ for id_, _ in held], [n for _, n in held], drawn(chance, sum(n for _, n in held)))
     found, told = compared(ranked, spoken(chance, asked), kept)
     before = {hit.id: hit for hit in ranked}
     assert sorted(hit.id for hit in found) == sorted(before)
@@ -233,7 +233,7 @@ async def test_candidates_without_tokens_keep_their_scores(services: Services, o
 
 async def test_tokens_of_an_older_text_are_not_compared(services: Services, owner: Caller):
     ids = await delivered(services, owner, *FERRIES)
-    await services.deliverer.stop()
+    await services.outbox_delivery.stop()
     try:
         await services.memories.update(owner, ids[1], MemoryUpdate(text="The ferry to the island is blue"))
         async with services.database.statement() as tx:
@@ -244,8 +244,8 @@ async def test_tokens_of_an_older_text_are_not_compared(services: Services, owne
         assert candidates[ids[1]] is None
         assert candidates[ids[0]] is not None
     finally:
-        await services.deliverer.drain()
-        services.deliverer.start()
+        await services.outbox_delivery.drain()
+        services.outbox_delivery.start()
     answer = await services.search.search(owner, SearchQuery("blue island ferry", explain=True))
     assert all(result.explanation.late is not None for result in sound(answer))
 
@@ -254,7 +254,7 @@ async def test_as_of_a_time_a_text_of_then_is_not_compared_with_that_of_today(se
     ids = await delivered(services, owner, *FERRIES)
     then = datetime.now(UTC)
     await services.memories.update(owner, ids[1], MemoryUpdate(text="The ferry has a new engine"))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     answer = await services.search.search(owner, SearchQuery("blue island ferry", as_of=then, explain=True))
     candidates = {result.id: (result.memory, result.explanation.late) for result in sound(answer)}
     assert candidates[ids[1]] == (FERRIES[1], None)
@@ -315,6 +315,6 @@ async def test_switched_off_nothing_is_stored_or_compared(short_folder: Path) ->
         assert all(result.explanation.late is None for result in sound(answer))
         async with without.database.statement() as tx:
             assert await tx.scalar(text("SELECT count(*) FROM embedding_tokens")) == 0
-        assert await without.recut.run() == 0
+        assert await without.vector_backfill.run() == 0
         async with without.database.statement() as tx:
             assert await tx.scalar(text("SELECT count(*) FROM embedding_tokens")) == 0

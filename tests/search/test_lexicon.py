@@ -28,7 +28,7 @@ async def own(short_folder: Path) -> AsyncIterator[Services]:
     async with open_services(
         Settings(data_dir=str(furnish(short_folder / f"lexicon{next(_NUMBERS)}")), port=0)
     ) as services:
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         yield services
 
 
@@ -60,19 +60,19 @@ async def test_another_language_finds_all_while_words_are_made_anew(own: Service
     assert house in await found(own, caller, "runs")
 
     monkeypatch.setattr(lexicon, "PAGE", 7)
-    assert await own.rewording._step() is True
+    assert await own.lexical_backfill._step() is True
     language, former, done = await state(own)
     assert (language, former) == ("german", ["english"])
     assert done is not None
     assert await found(own, caller, "Katzen") == set(others)
     # As after a restart: it goes on where it was.
-    pages = await lexicon.Rewording(own.database).run()
+    pages = await lexicon.LexicalBackfill(own.database).run()
     assert pages == 3
     assert await state(own) == ("german", [], None)
     assert await found(own, caller, "Haus") == {house, fresh}
     assert await found(own, caller, "runs") == set()
     assert await found(own, caller, "Katzen") == set(others)
-    assert await own.rewording.run() == 0
+    assert await own.lexical_backfill.run() == 0
 
 
 async def test_a_text_that_changes_meanwhile_keeps_its_own_words(own: Services):
@@ -81,7 +81,7 @@ async def test_a_text_that_changes_meanwhile_keeps_its_own_words(own: Services):
     await lexicon.choose(own.database, "german")
     async with own.database.transaction() as tx:
         await tx.execute(text("UPDATE memories SET content = 'Die Bäume' WHERE id = :id"), {"id": id_})
-    await own.rewording.run()
+    await own.lexical_backfill.run()
     assert await found(own, caller, "Baum") == {id_}
     assert await found(own, caller, "Haus") == set()
 
@@ -99,7 +99,7 @@ async def test_words_of_before_are_found_until_their_parts_are_known(own: Servic
     assert old in await found(own, caller, "getUserById")
     assert await found(own, caller, "order") == {new}
     assert await found(own, caller, "user") == set()
-    await own.rewording.run()
+    await own.lexical_backfill.run()
     assert await found(own, caller, "user") == {old}
     assert await state(own) == ("english", [], None)
 

@@ -13,8 +13,8 @@ from openmemory.access.grants import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.fusion import Fused
-from openmemory.search.periods import AROUND, HALF_LIFE, MOST, YEARS, Period, Reading, _parser, periods, read
-from openmemory.search.recency import FRESH, THEN, Recency, dated
+from openmemory.search.periods import AROUND, HALF_LIFE, MOST, YEARS, NamedTimes, Period, _parser, periods, read
+from openmemory.search.recency import FRESH, THEN, Recency, add_recency
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -97,13 +97,13 @@ def test_of_many_dates_only_the_first_are_read(monkeypatch: pytest.MonkeyPatch, 
 def test_what_stands_far_from_any_date_changes_nothing():
     filler = "ten green bottles 1 2 3 4 5 6 7 8 and so on " * 50
     found = read(f"{filler}, and then on 3 May, 2022 we met. {filler}", NOW)
-    assert found == Reading([Period(day("2022-05-03"), day("2022-05-04"))], alone=False)
+    assert found == NamedTimes([Period(day("2022-05-03"), day("2022-05-04"))], alone=False)
 
 
 @pytest.mark.parametrize("space", ["  ", "\t", "\n", "\u00a0", "\u2003 "])
 def test_any_space_is_a_space(space: str):
     for question in ("what did we do on Feb 1", "in May 2023", "from May to July 2023", "last week"):
-        assert read(question.replace(" ", space), NOW) == read(question, NOW) != Reading([], False)
+        assert read(question.replace(" ", space), NOW) == read(question, NOW) != NamedTimes([], False)
 
 
 @given(text=st.text(max_size=60) | st.from_regex(r"(in|on|since|between) [0-9]{1,4}[-/ ]?(feb|may|2024|99)[ 0-9a-z,]*"))
@@ -130,7 +130,7 @@ def test_the_sum_is_the_formula_of_the_docstring():
         B: datetime(2023, 5, 5, tzinfo=UTC),
         C: datetime(2023, 5, 6, tzinfo=UTC),
     }
-    found = dated(ranked, written, [may, Period(day("2024-01-01"), None)])
+    found = add_recency(ranked, written, [may, Period(day("2024-01-01"), None)])
     assert [hit.id for hit in found] == [B, A, C]
     assert (found[0].score, found[0].time) == (pytest.approx(0.3 + THEN), THEN)
     assert (found[1].score, found[2].score) == (0.4, 0)
@@ -142,7 +142,7 @@ def test_what_is_new_gains_by_its_half_life():
     assert recency.of(NOW - timedelta(days=10)) == pytest.approx(0.5)
     ranked = [Fused(A, 0.4, 0.4, 0, None, None), Fused(B, 0.38, 0.38, 0, None, None), Fused(C, 0.0, 0, 0, None, None)]
     written = {A: NOW - timedelta(days=10), B: NOW, C: NOW}
-    found = dated(ranked, written, [], recency)
+    found = add_recency(ranked, written, [], recency)
     assert [(hit.id, hit.score) for hit in found] == [
         (B, pytest.approx(0.38 + FRESH)), (A, pytest.approx(0.4 + FRESH / 2)), (C, 0)
     ]  # fmt: skip
@@ -173,7 +173,7 @@ async def test_what_was_written_at_the_time_that_is_asked_about_comes_first(serv
         for n in range(12)
     ]
     added = await services.memories.add_many(owner, news)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     answer = await services.search.search(owner, SearchQuery("Which theatre visit was in May 2023?", limit=12))
     [first, *others] = answer.results
     assert (first.id, first.created_at.month) == (added[5].id, 5)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from openmemory.access.grants import GrantCreate
-from openmemory.access.rule_cache import Rulebook
+from openmemory.access.rule_cache import RuleCache
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.bm25 import LexicalFilter
-from openmemory.search.query_terms import FEWEST, LONGEST, focused
+from openmemory.search.query_terms import FEWEST, LONGEST, without_common_words
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 
@@ -25,7 +25,7 @@ async def talked(services: Services, owner: Caller, number: int = 40, **fields: 
 
 async def meant(services: Services, caller: Caller, query: str, **where: tuple[str, ...]) -> str:
     async with services.database.statement() as tx:
-        return await focused(tx, query, LexicalFilter(caller.user_id, **where))  # type: ignore[arg-type]
+        return await without_common_words(tx, query, LexicalFilter(caller.user_id, **where))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ async def test_what_an_app_may_not_read_does_not_tell_which_words_are_common(
     rule = GrantCreate(app=app_caller.app, effect="deny", object_type="namespace", object="talks")
     await services.grants.create(owner, rule)
     async with services.database.statement() as tx:
-        rules = await Rulebook().of(tx, app_caller)
+        rules = await RuleCache().of(tx, app_caller)
         where = LexicalFilter(owner.user_id, rules=rules)
-        assert await focused(tx, "Caroline collects stones", where) == "Caroline collects"
+        assert await without_common_words(tx, "Caroline collects stones", where) == "Caroline collects"
 
 
 async def test_a_name_in_every_memory_does_not_hide_what_the_question_is_about(services: Services, owner: Caller):
@@ -85,6 +85,6 @@ async def test_a_name_in_every_memory_does_not_hide_what_the_question_is_about(s
     answer = "Caroline: the doctor said that my blood pressure is too high"
     texts = [*greetings, *(f"{text} {n}" for n, text in enumerate(other)), answer]
     await services.memories.add_many(owner, [MemoryCreate(text=text) for text in texts])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     [best] = (await services.search.search(owner, SearchQuery("Caroline's health problems", limit=1))).results
     assert best.memory == answer

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmemory.access.grants import GrantCreate
-from openmemory.config.settings import Reranker as RerankerSettings
-from openmemory.config.settings import load
+from openmemory.config.settings import RerankerSettings, load
 from openmemory.egress.clients import Egress
 from openmemory.errors import SetupError
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.fusion import LABELLED_SHARE, Fused
+from openmemory.search.fusion import FLAGGED_SHARE, Fused
 from openmemory.search.reranking import LONGEST, NO_RERANKER, RerankerUnavailable, open_reranker, reranked
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
@@ -64,7 +63,7 @@ async def searching(services: Services, server: RerankServer, kind: str, **more)
 
 async def delivered(services: Services, caller: Caller, *texts: str, **fields) -> None:
     await services.memories.add_many(caller, [MemoryCreate(text=text, **fields) for text in texts])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
 
 
 async def test_its_scores_are_part_of_the_scores_and_of_their_explanation(
@@ -118,7 +117,7 @@ async def test_what_gives_orders_keeps_a_quarter_whatever_it_says(
     assert answer.results[0].memory == "tea 4"
     [lowered] = [result for result in answer.results if result.labels]
     assert lowered.explanation.reranker.rank == 1
-    assert lowered.score <= LABELLED_SHARE
+    assert lowered.score <= FLAGGED_SHARE
     adds_up(lowered.score, lowered.explanation)
 
 
@@ -186,22 +185,22 @@ async def test_it_is_asked_again_after_a_while_and_its_redirects_are_not_followe
     firsts=st.lists(st.floats(0.001, 1), min_size=1, max_size=12),
     said=st.lists(st.floats(-50, 50), min_size=1, max_size=12),
     weight=st.floats(0.01, 1),
-    labelled=st.sets(st.sampled_from(IDS)),
+    flagged=st.sets(st.sampled_from(IDS)),
 )
-def test_the_sum_is_the_formula_of_the_docstring(firsts, said, weight, labelled) -> None:
+def test_the_sum_is_the_formula_of_the_docstring(firsts, said, weight, flagged) -> None:
     hits = [Fused(id_, one, one, 0.0, None, None) for id_, one in zip(IDS, sorted(firsts, reverse=True), strict=False)]
-    hits.sort(key=lambda hit: -(hit.lowered() if hit.id in labelled else hit).score)
+    hits.sort(key=lambda hit: -(hit.lowered() if hit.id in flagged else hit).score)
     said = said[: len(hits)]
-    found = reranked(hits, said, weight, labelled)
+    found = reranked(hits, said, weight, flagged)
     assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
-    plain = [one for hit, one in zip(hits, said, strict=False) if hit.id not in labelled] or said
+    plain = [one for hit, one in zip(hits, said, strict=False) if hit.id not in flagged] or said
     low, high = min(plain), max(plain)
     for hit in found.hits:
         place = [one.id for one in hits].index(hit.id)
         share = 0.0 if place >= len(said) else (said[place] - low) / (high - low) if high > low else 1.0
         share = min(max(share, 0.0), 1.0)
         whole = (1 - weight) * hits[place].score + weight * share
-        assert hit.score == pytest.approx(whole * (LABELLED_SHARE if hit.id in labelled else 1), abs=1e-9)
+        assert hit.score == pytest.approx(whole * (FLAGGED_SHARE if hit.id in flagged else 1), abs=1e-9)
         assert hit.lexical + hit.reranked - hit.penalty == pytest.approx(hit.score, abs=1e-9)
         assert (hit.id in found.arms) == (place < len(said))
 

@@ -8,7 +8,7 @@ import pytest
 
 from openmemory.access.grants import GrantCreate
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.embeddings.port import Document, EmbedderUnavailable, Question
+from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.port import Hit, IndexUnavailable
@@ -27,13 +27,13 @@ class AwayEmbedder:
     async def dimension(self) -> int:
         raise EmbedderUnavailable("away")
 
-    async def query(self, _: str) -> Question:
+    async def query(self, _: str) -> QueryEmbedding:
         raise EmbedderUnavailable("away")
 
-    async def windows(self, _: Sequence[str]) -> list[int]:
+    async def chunks(self, _: Sequence[str]) -> list[int]:
         raise EmbedderUnavailable("away")
 
-    async def documents(self, _: Sequence[str]) -> list[Document]:
+    async def documents(self, _: Sequence[str]) -> list[TextEmbedding]:
         raise EmbedderUnavailable("away")
 
     async def close(self) -> None:
@@ -66,7 +66,7 @@ async def searching(services: Services) -> AsyncIterator[Searching]:
 
 async def delivered(services: Services, caller: Caller, *texts: str, **fields) -> list:
     added = await services.memories.add_many(caller, [MemoryCreate(text=text, **fields) for text in texts])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return [one.id for one in added]
 
 

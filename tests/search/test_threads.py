@@ -11,10 +11,10 @@ from openmemory.access.grants import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.fusion import LABELLED_SHARE, Fused
+from openmemory.search.fusion import FLAGGED_SHARE, Fused
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.schemas import SearchQuery, SearchResult
-from openmemory.search.threads import BESIDE, THREAD, Link, heard, links
+from openmemory.search.threads import BESIDE, THREAD, ThreadNeighbour, heard, links
 from openmemory.services import Services
 
 A, B, C, D, E = (UUID(int=number) for number in range(1, 6))
@@ -29,9 +29,11 @@ def fused(id_: UUID, score: float) -> Fused:
 def test_the_sum_is_the_formula_of_the_docstring():
     ranked = [fused(A, 0.3), fused(B, 0.2), fused(E, 0.1)]
     near = [
-        Link(A, TALK, False, B, 1), Link(A, TALK, False, C, 2), Link(B, TALK, False, A, 1),
-        Link(E, OTHER, False, None, 0),
-    ]  # fmt: skip
+        ThreadNeighbour(A, TALK, False, B, 1),
+        ThreadNeighbour(A, TALK, False, C, 2),
+        ThreadNeighbour(B, TALK, False, A, 1),
+        ThreadNeighbour(E, OTHER, False, None, 0),
+    ]
     words = [LexicalHit(A, 3.0, thread=TALK, together=4.0), LexicalHit(E, 1.0, thread=OTHER, together=1.0)]
     found = {hit.id: hit for hit in heard(ranked, near, words)}
     assert found[A].score == pytest.approx(0.3 + BESIDE[0] * 0.2 + THREAD)
@@ -45,7 +47,7 @@ def test_the_sum_is_the_formula_of_the_docstring():
 
 def test_scores_stay_within_one_and_their_parts_with_them():
     ranked = [fused(A, 1.0), fused(B, 0.9)]
-    near = [Link(A, TALK, False, B, 1), Link(B, TALK, False, A, 1)]
+    near = [ThreadNeighbour(A, TALK, False, B, 1), ThreadNeighbour(B, TALK, False, A, 1)]
     found = heard(ranked, near, [LexicalHit(A, 3.0, thread=TALK, together=4.0)])
     assert found[0].score == pytest.approx(1)
     whole = 1.0 + BESIDE[0] * 0.9 + THREAD
@@ -55,9 +57,9 @@ def test_scores_stay_within_one_and_their_parts_with_them():
 
 
 def test_what_gives_orders_lends_its_neighbours_only_what_it_keeps():
-    [lender, neighbour] = heard([fused(A, 0.8)], [Link(A, TALK, True, B, 1)], [])
+    [lender, neighbour] = heard([fused(A, 0.8)], [ThreadNeighbour(A, TALK, True, B, 1)], [])
     assert lender.score == 0.8
-    assert neighbour.score == pytest.approx(BESIDE[0] * LABELLED_SHARE * 0.8)
+    assert neighbour.score == pytest.approx(BESIDE[0] * FLAGGED_SHARE * 0.8)
 
 
 def test_without_threads_nothing_changes():
@@ -72,7 +74,7 @@ async def talk(services: Services, owner: Caller, *texts: str, thread: str = "ta
         for n, said in enumerate(texts)
     ]
     added = await services.memories.add_many(owner, news)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return [one.id for one in added]
 
 

@@ -31,7 +31,7 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.principal import LOCAL, Principal, Scope
 from openmemory.mcp.server import TOOLS
 from openmemory.memories.listing import statements
-from openmemory.memories.listing.criteria import Asked
+from openmemory.memories.listing.criteria import ListCriteria
 from openmemory.memories.models import Memory
 from openmemory.rest.origins import Origins
 from openmemory.search import as_of, readback
@@ -365,12 +365,12 @@ async def test_nothing_of_anybody_else_is_seen_or_changed_in_many_attempts(tenan
 def _reads_of_the_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that asks for the user and forgets everything else."""
 
-    def mine(_: Asked) -> Any:
+    def mine(_: ListCriteria) -> Any:
         return (Memory.user_id == bindparam("caller_user_id", type_=Uuid)) & (
             Memory.state == literal_column("'active'")
         )
 
-    monkeypatch.setattr(Asked, "readable", property(mine))
+    monkeypatch.setattr(ListCriteria, "readable", property(mine))
     for made in (statements.ids, statements.total, statements.shown):
         _unkept(monkeypatch, statements, made)
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from openmemory.config.settings import Log
+from openmemory.config.settings import LogSettings
 from openmemory.telemetry import logging as logs
 
 
@@ -12,7 +12,7 @@ def test_what_a_client_sends_to_a_session_is_not_repeated_in_the_log(monkeypatch
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", list(root.handlers))
     monkeypatch.setattr(root, "level", root.level)
-    logs.set_up(Log(level="debug"))
+    logs.set_up_logging(LogSettings(level="debug"))
     assert not logging.getLogger("mcp.server.sse").isEnabledFor(logging.ERROR)
     assert logging.getLogger("mcp.server.streamable_http").isEnabledFor(logging.ERROR)
     assert not logging.getLogger("openai._base_client").isEnabledFor(logging.DEBUG)
@@ -22,7 +22,7 @@ def test_a_message_stays_on_its_line_and_an_exception_below_it(monkeypatch, caps
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(root, "level", root.level)
-    logs.set_up(Log())
+    logs.set_up_logging(LogSettings())
     try:
         raise ValueError("x")
     except ValueError:

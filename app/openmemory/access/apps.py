@@ -26,11 +26,11 @@ from sqlalchemy import (
 
 from openmemory.access.models import App
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
-from openmemory.database.compiled import Prepared
+from openmemory.audit.audit_log import AuditAction
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database, Tx
-from openmemory.database.id_partitions import Half
-from openmemory.database.retry import again
+from openmemory.database.id_partitions import IdPartition
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.serialization.timestamps import NaiveTime
@@ -42,8 +42,10 @@ _MEMORIES = table("memories", column("app_id"), column("state"))
 _ACCESSES = table("memory_access_logs", column("app_id"), column("memory_id"), column("accessed_at"))
 
 
-def _of_each_app(count: ScalarSelect[int]) -> Prepared:
-    return Prepared(select(App.id, count).where(App.id == func.any(bindparam("apps", type_=ARRAY(Uuid)))), plain=True)
+def _of_each_app(count: ScalarSelect[int]) -> CompiledStatement:
+    return CompiledStatement(
+        select(App.id, count).where(App.id == func.any(bindparam("apps", type_=ARRAY(Uuid)))), plain=True
+    )
 
 
 _CREATED = _of_each_app(
@@ -54,7 +56,7 @@ _CREATED = _of_each_app(
 )
 
 
-def _accessed(half: Half) -> ScalarSelect[int]:
+def _accessed(half: IdPartition) -> ScalarSelect[int]:
     mine = _ACCESSES.c.app_id == App.id, half.of(_ACCESSES.c.memory_id)
     # Counts in the order of an index: PostgreSQL 16 and later need no sort for this, and it takes three quarters of the
     # time of counting the rows of a SELECT DISTINCT.
@@ -62,7 +64,7 @@ def _accessed(half: Half) -> ScalarSelect[int]:
     return select(different).where(*mine).correlate(App).scalar_subquery()
 
 
-_ACCESSED = [_of_each_app(_accessed(half)) for half in Half]
+_ACCESSED = [_of_each_app(_accessed(half)) for half in IdPartition]
 """Counts for the `apps`: the memories they wrote that are not deleted, and the distinct memories they accessed."""
 
 
@@ -128,7 +130,7 @@ class Apps:
         by_name = App.name.desc() if descending else App.name.asc()
         async with self._database.transaction() as tx:
             apps = (await tx.execute(select(*columns).where(*which).order_by(by_name, App.id))).all()
-            await audit_log.record(tx, caller, Event.APP_LIST)
+            await audit_log.record(tx, caller, AuditAction.APP_LIST)
         total, some = len(apps), slice((page - 1) * page_size, page * page_size)
         if sort == "name":
             apps = apps[some]
@@ -157,7 +159,7 @@ class Apps:
         created, *accessed = await asyncio.gather(*counted)
         return created, {app: sum(half[app] for half in accessed) for app in apps}
 
-    async def _counted(self, count: Prepared, apps: Sequence[UUID]) -> dict[UUID, int]:
+    async def _counted(self, count: CompiledStatement, apps: Sequence[UUID]) -> dict[UUID, int]:
         async with self._database.planned() as tx:
             return dict(await count.rows(tx, {"apps": list(apps)}))
 
@@ -190,10 +192,10 @@ class Apps:
             row = (await tx.execute(query.where(App.id == app_id, App.owner_id == caller.user_id))).one_or_none()
             if row is None:
                 raise _no_app()
-            await audit_log.record(tx, caller, Event.APP_GET, [app_id])
+            await audit_log.record(tx, caller, AuditAction.APP_GET, [app_id])
         return AppDetail.model_validate(row)
 
-    @again
+    @retry_on_conflict
     async def set_active(self, caller: Caller, app_id: UUID, is_active: bool) -> None:
         """Pause or resume an app.
 
@@ -207,7 +209,7 @@ class Apps:
         async with self._database.transaction() as tx:
             if (await tx.execute(changed)).rowcount == 0:
                 raise _no_app()
-            await audit_log.record(tx, caller, Event.APP_RESUME if is_active else Event.APP_PAUSE, [app_id])
+            await audit_log.record(tx, caller, AuditAction.APP_RESUME if is_active else AuditAction.APP_PAUSE, [app_id])
 
 
 async def must_be_theirs(tx: Tx, caller: Caller, app_id: UUID) -> None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from openmemory.access.keys import Keys
-from openmemory.access.rate_limits import Rates
+from openmemory.access.keys import ApiKeys
+from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.config.addresses import is_loopback, network_of
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database
@@ -34,7 +34,7 @@ connections free for other callers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PresentedCredentials:
     """The credentials of a request, the most binding first, and where the request came from.
 
     `forwarded`: a proxy says that it forwarded the request. `outage`: the response describes the service and contains
@@ -55,8 +55,8 @@ class Authenticator:
         self,
         settings: Settings,
         database: Database,
-        keys: Keys,
-        rates: Rates,
+        keys: ApiKeys,
+        rates: RateLimiter,
         *,
         tokens: Tokens | None = None,
         local_key: str | None = None,
@@ -72,7 +72,7 @@ class Authenticator:
         self._shut_out: dict[str, float] = {}
         self._looking_up = asyncio.Semaphore(_LOOKED_UP_AT_ONCE)
 
-    async def principal(self, given: Given) -> Principal:
+    async def principal(self, given: PresentedCredentials) -> Principal:
         """Returns the principal behind a request. If several credentials are given, the first counts.
 
         Raises:
@@ -136,7 +136,7 @@ class Authenticator:
             ends=claims.expires_at.timestamp() + self._leeway,
         )
 
-    async def _note_wrong(self, given: Given, code: str) -> None:
+    async def _note_wrong(self, given: PresentedCredentials, code: str) -> None:
         try:
             await self._rates.failure(given.address)
         except TooMany as error:
@@ -148,7 +148,7 @@ class Authenticator:
             raise
         nobody = Principal("nobody", _prefix(given.credentials[0]), address=given.address, request=given.request)
         async with self._database.statement() as tx:
-            await audit_log.record(tx, nobody, Event.CREDENTIAL_REFUSED, result=code)
+            await audit_log.record(tx, nobody, AuditAction.CREDENTIAL_REFUSED, result=code)
 
 
 _BEHIND = (

@@ -9,9 +9,9 @@ from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.access.models import App, User
-from openmemory.config.settings import Access
+from openmemory.config.settings import AccessSettings
 from openmemory.database.engine import Database
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import NotFound
 from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.identity.principal import LOCAL, Principal, Scope
@@ -27,7 +27,7 @@ class Directory:
     is paused: that is decided where the rows are read.
     """
 
-    def __init__(self, database: Database, settings: Access) -> None:
+    def __init__(self, database: Database, settings: AccessSettings) -> None:
         self._database = database
         self._settings = settings
         self._known: dict[tuple[str, str], tuple[tuple[UUID, UUID], float]] = {}
@@ -123,7 +123,7 @@ class Directory:
         self._remember(user, app, ids)
         return ids
 
-    @again
+    @retry_on_conflict
     async def _make(self, user: str, app: str) -> tuple[UUID, UUID]:
         async with self._database.transaction() as tx:
             await tx.execute(insert(User).values(user_id=user, name=user).on_conflict_do_nothing())

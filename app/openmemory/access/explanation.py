@@ -8,7 +8,7 @@ from openmemory.identity.caller import Default
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class DecidingRule:
     """The rule that decides about a memory; `name` is the readable name of its object."""
 
     effect: str
@@ -42,7 +42,7 @@ def hindrance(facts: Facts) -> str | None:
     return None if facts.app_is_active else "the app is paused"
 
 
-def reason(facts: Facts, rule: Deciding | None) -> str:
+def reason(facts: Facts, rule: DecidingRule | None) -> str:
     """Returns why an app may or may not read a memory. `rule` is the applicable rule with the highest precedence."""
     if (hindered := hindrance(facts)) is not None:
         return hindered
@@ -56,7 +56,7 @@ def reason(facts: Facts, rule: Deciding | None) -> str:
     return "no rule speaks of it; access.default is user"
 
 
-def _decided(rule: Deciding) -> str:
+def _decided(rule: DecidingRule) -> str:
     what = {"all": "everything", "memory": "this memory"}.get(rule.object_type) or f"{rule.object_type} {rule.name!r}"
     subject = rule.app or "every app"
     if rule.effect == "deny":

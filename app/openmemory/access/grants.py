@@ -14,14 +14,14 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
 from openmemory.access import rule_cache
-from openmemory.access.explanation import Deciding, Facts, hindrance, reason
+from openmemory.access.explanation import DecidingRule, Facts, hindrance, reason
 from openmemory.access.models import AccessControl, App
 from openmemory.access.readable import counts, keys_of, readable_by
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.config.settings import LONGEST_NAME
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
 
@@ -77,7 +77,7 @@ class Grant(BaseModel):
     created_at: datetime
 
 
-class Explanation(BaseModel):
+class GrantExplanation(BaseModel):
     """The decision on one memory for one app, and its reason."""
 
     allowed: bool
@@ -96,7 +96,7 @@ class Grants:
         self._database = database
         self._memories = memories
 
-    @again
+    @retry_on_conflict
     async def create(self, caller: Caller, new: GrantCreate) -> Grant:
         """Create a rule. If the same rule exists, it is returned instead.
 
@@ -124,7 +124,7 @@ class Grants:
                 AccessControl.effect == new.effect,
             ]
             grant = Grant.model_validate((await tx.execute(_grants().where(*same))).one())
-            await audit_log.record(tx, caller, Event.GRANT_CREATE, [grant.id], detail=_told(new))
+            await audit_log.record(tx, caller, AuditAction.GRANT_CREATE, [grant.id], detail=_told(new))
         return grant
 
     async def list(self, caller: Caller, *, app: str | None = None) -> list[Grant]:
@@ -136,10 +136,10 @@ class Grants:
             query = query.where(App.name == app)
         async with self._database.transaction() as tx:
             found = [Grant.model_validate(row) for row in await tx.execute(query.order_by(AccessControl.created_at))]
-            await audit_log.record(tx, caller, Event.GRANT_LIST)
+            await audit_log.record(tx, caller, AuditAction.GRANT_LIST)
         return found
 
-    @again
+    @retry_on_conflict
     async def revoke(self, caller: Caller, grant_id: UUID) -> None:
         """Revoke a rule.
 
@@ -154,9 +154,9 @@ class Grants:
             if (await tx.execute(delete(AccessControl).where(mine))).rowcount == 0:
                 raise NotFound("Grant not found", code="grant_not_found")
             await rule_cache.changed(tx, [caller.user_id])
-            await audit_log.record(tx, caller, Event.GRANT_REVOKE, [grant_id])
+            await audit_log.record(tx, caller, AuditAction.GRANT_REVOKE, [grant_id])
 
-    async def explain(self, caller: Caller, app: str, memory_id: UUID) -> Explanation:
+    async def explain(self, caller: Caller, app: str, memory_id: UUID) -> GrantExplanation:
         """Explains whether an app may read a memory in any state, and which rule decides.
 
         Raises:
@@ -173,11 +173,11 @@ class Grants:
             asking = replace(caller, app_id=app_id, app=app, owner=False)
             allowed, facts = await self._facts(tx, asking, memory_id)
             speaking = await self._speaking(tx, asking, memory_id)
-            await audit_log.record(tx, caller, Event.GRANT_EXPLAIN, [memory_id], detail={"app": app})
+            await audit_log.record(tx, caller, AuditAction.GRANT_EXPLAIN, [memory_id], detail={"app": app})
         decides = bool(speaking) and hindrance(facts) is None
         considered = [Grant.model_validate(row) for row in speaking]
-        first = Deciding(*(getattr(speaking[0], name) for name in _DECIDING)) if speaking else None
-        return Explanation(
+        first = DecidingRule(*(getattr(speaking[0], name) for name in _DECIDING)) if speaking else None
+        return GrantExplanation(
             allowed=allowed,
             reason=reason(facts, first),
             rule=considered[0] if decides else None,

@@ -25,10 +25,10 @@ from sqlalchemy.dialects.postgresql import ARRAY, insert
 from openmemory.access.directory import Directory
 from openmemory.access.models import ApiKey, User
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.config.settings import LONGEST_NAME
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound, Unavailable
 from openmemory.identity.principal import Principal, Scope
 
@@ -94,7 +94,7 @@ class KeyCreated(Key):
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedKey:
     """The result of a key lookup, and the time of the lookup."""
 
     id: UUID
@@ -103,18 +103,18 @@ class _Known:
     at: float
 
 
-class Keys:
+class ApiKeys:
     """The API keys of one service."""
 
     def __init__(self, database: Database, directory: Directory) -> None:
         self._database = database
         self._directory = directory
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, _CachedKey] = {}
         self._used: dict[UUID, datetime] = {}
         self._ended = 0
         """The number of times keys were ended here. A lookup that began before is not cached afterwards."""
 
-    @again
+    @retry_on_conflict
     async def create(self, principal: Principal, new: KeyCreate) -> KeyCreated:
         """Create a key. Also creates its user and app if they are new, unless the key is read-only.
 
@@ -140,7 +140,7 @@ class Keys:
         async with self._database.transaction() as tx:
             made = await self._insert(tx, row)
             detail = {"prefix": made.prefix, "name": made.name, "scopes": made.scopes}
-            await audit_log.record(tx, principal, Event.KEY_CREATE, [made.id], user_id=user_id, detail=detail)
+            await audit_log.record(tx, principal, AuditAction.KEY_CREATE, [made.id], user_id=user_id, detail=detail)
         return made
 
     async def list(self, principal: Principal, *, user: str | None = None, ended: bool = False) -> list[Key]:
@@ -157,10 +157,10 @@ class Keys:
             query = query.where(*_in_force())
         async with self._database.transaction() as tx:
             found = [Key.model_validate(row) for row in await tx.execute(query)]
-            await audit_log.record(tx, principal, Event.KEY_LIST)
+            await audit_log.record(tx, principal, AuditAction.KEY_LIST)
         return found
 
-    @again
+    @retry_on_conflict
     async def revoke(self, principal: Principal, key_id: UUID) -> None:
         """Revoke a key. It takes effect at once in this process, and within five seconds in the others.
 
@@ -171,10 +171,10 @@ class Keys:
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
             await self._end(tx, key_id, after=timedelta())
-            await audit_log.record(tx, principal, Event.KEY_REVOKE, [key_id])
+            await audit_log.record(tx, principal, AuditAction.KEY_REVOKE, [key_id])
         self._forget(lambda known: known.id == key_id)
 
-    @again
+    @retry_on_conflict
     async def rotate(self, principal: Principal, key_id: UUID, *, keep: int = 0) -> KeyCreated:
         """Create another key with the same rights; the old one expires after `keep` seconds.
 
@@ -188,7 +188,7 @@ class Keys:
             made = await self._insert(tx, row | {"created_by": principal.name})
             detail = {"from": str(key_id), "prefix": made.prefix}
             await audit_log.record(
-                tx, principal, Event.KEY_ROTATE, [key_id, made.id], user_id=row["user_id"], detail=detail
+                tx, principal, AuditAction.KEY_ROTATE, [key_id, made.id], user_id=row["user_id"], detail=detail
             )
         self._forget(lambda known: known.id == key_id)
         return made
@@ -197,7 +197,7 @@ class Keys:
         """Drop the cached keys of an erased user. The keys themselves were erased with the user."""
         self._forget(lambda known: known.principal.user == user)
 
-    def _forget(self, which: Callable[[_Known], bool]) -> None:
+    def _forget(self, which: Callable[[_CachedKey], bool]) -> None:
         self._ended += 1
         self._known = {digest: known for digest, known in self._known.items() if not which(known)}
 
@@ -250,7 +250,7 @@ class Keys:
         if len(self._known) >= _MOST:
             self._known.clear()
         if ended == self._ended:
-            self._known[digest] = _Known(row.id, principal, row.expires_at, time.monotonic())
+            self._known[digest] = _CachedKey(row.id, principal, row.expires_at, time.monotonic())
         self._used[row.id] = datetime.now(UTC)
         return principal
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Integer, String, bindparam, text
 
 from openmemory.config.addresses import network_of
-from openmemory.config.settings import Rates as RateSettings
-from openmemory.database.compiled import Prepared
+from openmemory.config.settings import RateSettings
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.errors import TooMany
 from openmemory.identity.caller import Caller
 
-_TAKE = Prepared(
+_TAKE = CompiledStatement(
     text("""
 INSERT INTO rate_limits AS r (bucket, period, used, before)
 SELECT :bucket, floor(extract(epoch FROM now()) / :window), :cost, 0 WHERE :cost <= :limit
@@ -52,7 +52,7 @@ _MOST = 10_000
 """The maximum number of buckets with units reserved by this process."""
 
 
-class Pace(NamedTuple):
+class Quota(NamedTuple):
     """A limit: its subject, its setting, and the maximum within a window. 0 means no limit."""
 
     what: str
@@ -60,17 +60,17 @@ class Pace(NamedTuple):
     limit: int
 
 
-class Rates:
+class RateLimiter:
     """Sliding-window limits: the count of the current period, plus the share of the previous one that still lies within
     the window. After Cloudflare 2017, "How we built rate limiting capable of scaling to millions of domains"."""
 
     def __init__(self, database: Database, settings: RateSettings) -> None:
         self._database = database
         self._window = settings.window
-        self._saves = Pace("saves", "rates.saves", settings.saves)
-        self._searches = Pace("searches", "rates.searches", settings.searches)
-        self._requests = Pace("requests", "rates.requests", settings.requests)
-        self._failures = Pace("wrong credentials", "rates.failures", settings.failures)
+        self._saves = Quota("saves", "rates.saves", settings.saves)
+        self._searches = Quota("searches", "rates.searches", settings.searches)
+        self._requests = Quota("requests", "rates.requests", settings.requests)
+        self._failures = Quota("wrong credentials", "rates.failures", settings.failures)
         self._held: dict[str, tuple[int, float]] = {}
 
     async def save(self, caller: Caller, count: int) -> None:
@@ -116,7 +116,7 @@ class Rates:
             return False
         return True
 
-    async def take(self, bucket: str, pace: Pace, *, cost: int = 1, chunk: int = 1) -> None:
+    async def take(self, bucket: str, pace: Quota, *, cost: int = 1, chunk: int = 1) -> None:
         """Count `cost` against the bucket. `chunk`: the number of units to reserve at once for this process.
 
         Raises:
@@ -146,7 +146,7 @@ class Rates:
         async with self._database.statement() as tx:
             await tx.execute(_PRUNE, {"window": self._window})
 
-    def _too_many(self, row: Any, cost: int, pace: Pace) -> TooMany:
+    def _too_many(self, row: Any, cost: int, pace: Quota) -> TooMany:
         words = f"Too many {pace.what}: at most {pace.limit:,} in {self._window} s ({pace.setting})."
         if cost > pace.limit:
             return TooMany(words, retry_after=self._window, hint=f"This asks for {cost:,} at once: send fewer.")

@@ -51,7 +51,7 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     """
     mine = and_(
         rows.user_id == bindparam("caller_user_id"),
-        within_reach(rows),
+        is_visible(rows),
         or_(*(rows.state == _constant(state, "::memory_state") for state in states)),
         or_(rows.expires_at.is_(None), rows.expires_at > func.now()),
         _valid(rows, states),
@@ -109,22 +109,22 @@ def hidden_from(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
         rows.user_id == bindparam("caller_user_id"),
         readable_by(caller, rows, states=states).is_not(literal_column("true")),
     )
-    return and_(hidden, is_aside(rows)) if reads_most(caller, states) else hidden
+    return and_(hidden, is_set_aside(rows)) if reads_most(caller, states) else hidden
 
 
-def is_aside(rows: Any) -> ColumnElement[bool]:
+def is_set_aside(rows: Any) -> ColumnElement[bool]:
     """The rows that may be hidden from a caller who `reads_most`. Matches the condition of their partial index."""
     not_active = rows.state != _constant("active", "::memory_state")
     return or_(not_active, rows.expires_at.is_not(None), rows.valid_until.is_not(None))
 
 
-def within_reach(rows: Any) -> ColumnElement[bool]:
+def is_visible(rows: Any) -> ColumnElement[bool]:
     """The rows in the namespaces that the caller's credential can access. Part of `readable_by`."""
     namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))
     return or_(namespaces.is_(None), rows.namespace == func.any(namespaces))
 
 
-def stayed_within_reach(rows: Any) -> ColumnElement[bool]:
+def was_visible(rows: Any) -> ColumnElement[bool]:
     """The rows whose query was limited to namespaces that the caller's credential can access. `rows` is a mapped
     class with namespaces, which are null if the query was not limited."""
     namespaces: ColumnElement[Any] = bindparam("caller_namespaces", type_=ARRAY(Text))

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.access.models import User
 from openmemory.access.rules import NONE, Rule, Rules, in_sets
-from openmemory.database.compiled import Prepared, bound
+from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import UNKNOWN, Caller, Default
 
@@ -33,9 +33,9 @@ def revision_of(user: str, app: str) -> str:
         """  # noqa: S608 - only expressions of this code are put in
 
 
-_STATE = Prepared(bound(revision_of(":user", ":app"), {"user": Uuid(), "app": Uuid()}), plain=True)
+_STATE = CompiledStatement(bound(revision_of(":user", ":app"), {"user": Uuid(), "app": Uuid()}), plain=True)
 
-_RULES = Prepared(
+_RULES = CompiledStatement(
     bound(
         """
         SELECT u.rules_revision, r.subject_id IS NOT NULL, r.effect, r.object_type,
@@ -58,7 +58,7 @@ _HELD = (
 )
 
 
-class Rulebook:
+class RuleCache:
     """The rules of apps as sets, cached.
 
     Every lookup reads the revision of the user's rules to validate the cached entry, so that a change by another

@@ -11,7 +11,7 @@ from openmemory.identity.caller import Default
 
 
 @dataclass(frozen=True, slots=True)
-class Objects:
+class RuleObjects:
     """The objects of rules: certain memories; those of certain apps, namespaces or categories; or everything."""
 
     memories: frozenset[UUID] = frozenset()
@@ -26,12 +26,12 @@ class Objects:
     def __len__(self) -> int:
         return len(self.memories) + len(self.apps) + len(self.namespaces) + len(self.categories)
 
-    def __or__(self, other: Objects) -> Objects:
+    def __or__(self, other: RuleObjects) -> RuleObjects:
         if not self or not other:
             return self or other
         if self.everything or other.everything:
             return EVERYTHING
-        return Objects(
+        return RuleObjects(
             self.memories | other.memories,
             self.apps | other.apps,
             self.namespaces | other.namespaces,
@@ -39,8 +39,8 @@ class Objects:
         )
 
 
-NOTHING = Objects()
-EVERYTHING = Objects(everything=True)
+NOTHING = RuleObjects()
+EVERYTHING = RuleObjects(everything=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class Rules:
     default. They express the precedence of `readable_by` as sets. An app without rules has `ALL`.
     """
 
-    denied: Objects = NOTHING
-    allowed: Objects = NOTHING
-    hidden: Objects = NOTHING
-    shared: Objects = EVERYTHING
+    denied: RuleObjects = NOTHING
+    allowed: RuleObjects = NOTHING
+    hidden: RuleObjects = NOTHING
+    shared: RuleObjects = EVERYTHING
 
     def __len__(self) -> int:
         return len(self.denied) + len(self.allowed) + len(self.hidden) + len(self.shared)
@@ -100,22 +100,22 @@ def in_sets(rules: Iterable[Rule], app: UUID, default: Default) -> Rules:
     denied, allowed = found[True, "deny"], found[True, "allow"]
     hidden, shared = found[False, "deny"], found[False, "allow"]
     if default == "own_app":
-        shared |= Objects(apps=frozenset({app}))
+        shared |= RuleObjects(apps=frozenset({app}))
     elif not allowed:
         shared = EVERYTHING
     return Rules(denied, allowed, hidden, shared).smallest()
 
 
-def _objects(rule: Rule) -> Objects:
+def _objects(rule: Rule) -> RuleObjects:
     ids = frozenset(id_ for id_ in rule.ids if id_ is not None)
     match rule.object_type:
         case "memory":
-            return Objects(memories=ids)
+            return RuleObjects(memories=ids)
         case "app":
-            return Objects(apps=ids)
+            return RuleObjects(apps=ids)
         case "category":
-            return Objects(categories=ids)
+            return RuleObjects(categories=ids)
         case "namespace":
-            return Objects(namespaces=frozenset(name for name in rule.names if name is not None))
+            return RuleObjects(namespaces=frozenset(name for name in rule.names if name is not None))
         case _:
             return EVERYTHING

@@ -27,14 +27,14 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.audit.models import MemoryAccessLog
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 
 
-class Access(StrEnum):
+class AccessType(StrEnum):
     """The reason for an access to a memory. The values are stored; those of the OpenMemory contract are kept."""
 
     SEARCH = "search"
@@ -53,7 +53,7 @@ class Access(StrEnum):
 _COLUMNS = ["memory_id", "app_id", "app_name", "access_type", "metadata", "namespaces"]
 
 
-def parameters(caller: Caller, access: Access) -> dict[str, Any]:
+def parameters(caller: Caller, access: AccessType) -> dict[str, Any]:
     """The parameters that the statements of this module bind. An app that does not exist is logged by name only."""
     name = caller.app if caller.known_app is None else None
     return {"log_app_id": caller.known_app, "log_app_name": name, "log_access_type": access.value}
@@ -77,11 +77,11 @@ def inserted(rows: CTE, metadata: Any, namespaces: Any = None) -> CTE:
     return insert(MemoryAccessLog).from_select(_COLUMNS, accesses).cte("logged")
 
 
-def _statement() -> Prepared:
+def _statement() -> CompiledStatement:
     """Logs one access to each of the memories, and one event in the audit log about all of them."""
     asked = select(func.unnest(bindparam("ids", type_=ARRAY(Uuid))).label("id")).cte("asked")
     logs = inserted(asked, cast(bindparam("metadata", type_=String), JSONB)), audit_log.inserted(asked)
-    return Prepared(select(literal_column("1")).add_cte(*logs))
+    return CompiledStatement(select(literal_column("1")).add_cte(*logs))
 
 
 _RECORD = _statement()
@@ -90,7 +90,7 @@ _RECORD = _statement()
 async def record(
     tx: Tx,
     caller: Caller,
-    access: Access,
+    access: AccessType,
     ids: Sequence[UUID],
     metadata: dict[str, Any] | None = None,
 ) -> None:
@@ -101,13 +101,13 @@ async def record(
             "ids": list(ids),
             "metadata": orjson.dumps(metadata or {}).decode(),
             **parameters(caller, access),
-            **audit_log.parameters(caller, Event(f"memory.{access.value}"), detail=metadata),
+            **audit_log.parameters(caller, AuditAction(f"memory.{access.value}"), detail=metadata),
         },
     )
 
 
 async def log_chosen(
-    tx: Tx, caller: Caller, access: Access, chosen: str, metadata: dict[str, Any] | None = None
+    tx: Tx, caller: Caller, access: AccessType, chosen: str, metadata: dict[str, Any] | None = None
 ) -> None:
     """Log one access to each memory whose `id` the query `chosen` returns. The caller must write the audit log."""
     await tx.execute(

@@ -16,7 +16,7 @@ from sqlalchemy import ARRAY, CTE, Integer, String, Uuid, bindparam, cast, func,
 from sqlalchemy.dialects.postgresql import JSONB
 
 from openmemory.access.models import AuditEvent
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
@@ -25,7 +25,7 @@ NAMED = 1_000
 """The maximum number of ids that one event lists; `count` is the number of all."""
 
 
-class Event(StrEnum):
+class AuditAction(StrEnum):
     """The type of an action. The values are stored."""
 
     MEMORY_ADD = "memory.add"
@@ -86,7 +86,7 @@ _COLUMNS = (
     "count", "detail",
 )  # fmt: skip
 
-_RECORD = Prepared(
+_RECORD = CompiledStatement(
     text(f"""
 INSERT INTO audit_events ({", ".join(_COLUMNS)})
 VALUES (:audit_event, :audit_result, :audit_principal, :audit_principal_name, :audit_door, :audit_address,
@@ -111,7 +111,11 @@ FROM new HAVING count(*) > 0
 
 
 def parameters(
-    caller: Caller | Principal, event: Event, *, user_id: UUID | None = None, detail: Mapping[str, Any] | None = None
+    caller: Caller | Principal,
+    event: AuditAction,
+    *,
+    user_id: UUID | None = None,
+    detail: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The parameters that the statements of this module bind. The event has the caller's user and app; a principal has
     none. If they do not exist, the detail contains their names."""
@@ -138,7 +142,7 @@ def parameters(
 async def record(
     tx: Tx,
     caller: Caller | Principal,
-    event: Event,
+    event: AuditAction,
     objects: Sequence[UUID] = (),
     *,
     result: str = "ok",
@@ -154,7 +158,7 @@ async def record(
 
 
 async def record_chosen(
-    tx: Tx, caller: Caller, event: Event, chosen: str, *, detail: Mapping[str, Any] | None = None
+    tx: Tx, caller: Caller, event: AuditAction, chosen: str, *, detail: Mapping[str, Any] | None = None
 ) -> None:
     """Log one event about the `id`s that the query `chosen` returns, however many there are."""
     statement = text(f"WITH new AS ({chosen}) {OF_NEW}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from openmemory.access.rate_limits import Rates
+from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.database.engine import Database
 from openmemory.errors import Forbidden, NotFound, OpenMemoryError
 from openmemory.identity.principal import Principal
@@ -17,7 +17,7 @@ class Denials:
     """Logs denied requests, at most `rates.failures` (0: all) per principal and window, so that they do not drown out
     other events."""
 
-    def __init__(self, database: Database, rates: Rates) -> None:
+    def __init__(self, database: Database, rates: RateLimiter) -> None:
         self._database = database
         self._rates = rates
 
@@ -31,5 +31,5 @@ class Denials:
             return
         async with self._database.statement() as tx:
             await audit_log.record(
-                tx, principal, Event.ACCESS_DENIED, objects, result=error.code, detail={"operation": what}
+                tx, principal, AuditAction.ACCESS_DENIED, objects, result=error.code, detail={"operation": what}
             )

@@ -7,11 +7,11 @@ from uuid import UUID
 from sqlalchemy import Integer, and_, bindparam, case, func, literal_column, or_, select, text
 
 from openmemory.access.models import App, AuditEvent, User
-from openmemory.access.readable import stayed_within_reach
+from openmemory.access.readable import was_visible
 from openmemory.audit import audit_log
 from openmemory.audit.models import MemoryAccessLog
 from openmemory.audit.schemas import AccessLogEntry, AccessLogPage, AuditEntry, AuditPage, AuditQuery
-from openmemory.config.settings import Audit as AuditSettings
+from openmemory.config.settings import AuditSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal, Scope
@@ -25,7 +25,7 @@ async def page(tx: Tx, caller: Caller, memory_id: UUID, page: int, page_size: in
     """
     of_memory = MemoryAccessLog.memory_id == memory_id
     no_query = and_(~MemoryAccessLog.metadata_.has_key("query"), MemoryAccessLog.imported_at.is_(None))
-    told = or_(no_query, stayed_within_reach(MemoryAccessLog))
+    told = or_(no_query, was_visible(MemoryAccessLog))
     rows = await tx.execute(
         select(
             MemoryAccessLog.id,
@@ -86,7 +86,7 @@ class Audit:
         )
         async with self._database.transaction() as tx:
             rows = (await tx.execute(query)).all()
-            await audit_log.record(tx, who, audit_log.Event.AUDIT_READ)
+            await audit_log.record(tx, who, audit_log.AuditAction.AUDIT_READ)
         events = [AuditEntry.model_validate(row) for row in rows[: wanted.limit]]
         return AuditPage(events=events, next=events[-1].id if len(rows) > wanted.limit else None)
 

@@ -25,7 +25,7 @@ class _Own:
     waiting: int = 0
 
 
-class Turns:
+class Admission:
     """Admits a limited number at once, one per key, first come, first served. A key's next request blocks no others."""
 
     def __init__(self, at_once: int, patience: float) -> None:

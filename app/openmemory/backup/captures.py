@@ -10,13 +10,13 @@ from typing import Any, get_args
 
 from openmemory.backup.fields import Fields
 from openmemory.backup.format import CAPTURES, MOST_REVISIONS, STEPS, malformed
-from openmemory.backup.recent import Recent
-from openmemory.backup.report import LeftOut, Row
-from openmemory.capture import intake as taking
+from openmemory.backup.recent import RecentRecords
+from openmemory.backup.report import Row, SkippedItems
 from openmemory.capture import rows
+from openmemory.capture.intake import checked
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import CaptureCreate, Role, Turn
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal, Scope
 from openmemory.memories import validation
@@ -39,12 +39,12 @@ class CaptureRecords:
     """Turns captures and their steps into rows."""
 
     intake: Intake
-    limits: Limits
+    limits: LimitSettings
     principal: Principal
     """The principal who imports, and for whom unfinished captures will be processed."""
     now: str
-    left_out: LeftOut
-    recent: Recent
+    left_out: SkippedItems
+    recent: RecentRecords
 
     def capture(self, place: str, number: int, value: Any) -> list[Row]:
         """A capture, without its operations and refusals."""
@@ -60,7 +60,7 @@ class CaptureRecords:
         )  # fmt: skip
         principal = self._principal(fields)
         try:
-            taken = taking.checked(said, self.intake, self.limits)
+            taken = checked(said, self.intake, self.limits)
             for name, text in (("error", error), ("model", model)):
                 if text is not None:
                     validation.part(text, name, self.limits.text, "limits.text")
@@ -71,7 +71,7 @@ class CaptureRecords:
         except Invalid as problem:
             self.left_out.add("capture", id_, problem.message)
             return [("incoming_refused", ("captures", number, id_))]
-        columns = rows.columns(taken)
+        columns = rows.columns_of(taken)
         row = (
             number, id_, app, taken.like.namespace, status, columns["input"], columns["options"], principal,
             columns["hash"], *counts, error, model, seconds or 0.0, created, updated, finished,
@@ -107,7 +107,7 @@ class CaptureRecords:
             if scope not in set(Scope):
                 raise fields.wrong("scopes", f"one of {', '.join(Scope)}", scope)
         may = self.principal.scopes & {Scope.READ, Scope.WRITE}
-        return rows.principal(
+        return rows.principal_of(
             replace(
                 self.principal,
                 namespaces=tuple(namespaces) if given else None,

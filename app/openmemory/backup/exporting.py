@@ -28,7 +28,7 @@ _VECTOR_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExportSelection:
     """The selection to export: an app's memories, a time range (ends included), or all; with or without vectors."""
 
     app_id: UUID | None = None
@@ -42,10 +42,10 @@ class Wanted:
         return (self.app_id, self.from_date, self.to_date) == (None, None, None)
 
 
-class Writer:
+class ArchiveWriter:
     """Writes one archive into a file."""
 
-    def __init__(self, tx: Tx, user_id: UUID, wanted: Wanted, *, generator: str) -> None:
+    def __init__(self, tx: Tx, user_id: UUID, wanted: ExportSelection, *, generator: str) -> None:
         """`tx` must use one snapshot for its whole duration."""
         self._tx = tx
         self._wanted = wanted

@@ -9,7 +9,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from openmemory.backup.format import kind_of, malformed
-from openmemory.backup.json_stream import ByTheLetter
+from openmemory.backup.json_stream import RawRecord
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.serialization.exact_json import finite
@@ -123,7 +123,7 @@ class Fields:
             return {}
         if not isinstance(value, dict):
             raise self.wrong(name, "an object", value)
-        if not isinstance(self.values, ByTheLetter):
+        if not isinstance(self.values, RawRecord):
             return value
         kept, numbers = finite(value)
         if numbers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import OpenMemoryError
 from openmemory.memories.models import LAST_REVISION
 
@@ -39,7 +39,7 @@ RATIO_FROM = 16 * 1024 * 1024
 LARGEST_RECORD = 8 * 1024 * 1024
 
 
-class Most(NamedTuple):
+class StreamLimits(NamedTuple):
     """Limits of one list entry or one line. No more than that is held in memory at once."""
 
     bytes: int = LARGEST_RECORD
@@ -47,15 +47,17 @@ class Most(NamedTuple):
     """JSON values, including nested ones."""
 
 
-MOST = Most()
+MOST = StreamLimits()
 """The default limits, used without settings."""
 
 
-def most_of(limits: Limits) -> Most:
+def most_of(limits: LimitSettings) -> StreamLimits:
     """The limits from the settings. Everything that can be stored fits, even in its longest JSON encoding."""
     # A revision holds two texts, a step of a capture three, a conversation four, in UTF-8 as PostgreSQL writes it. A
     # character takes at most twelve bytes, or six in UTF-8; a byte of metadata takes six.
-    return Most(max(LARGEST_RECORD, 2 * 12 * limits.text + 6 * limits.metadata + 1024 * 1024), limits.json_values)
+    return StreamLimits(
+        max(LARGEST_RECORD, 2 * 12 * limits.text + 6 * limits.metadata + 1024 * 1024), limits.json_values
+    )
 
 
 DEEPEST = 64

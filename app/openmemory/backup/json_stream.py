@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from openmemory.backup.format import DEEPEST, MOST, Most, kind_of, malformed
+from openmemory.backup.format import DEEPEST, MOST, StreamLimits, kind_of, malformed
 from openmemory.serialization.exact_json import has_long_number
 from openmemory.serialization.json_limits import more_than
 
@@ -30,11 +30,11 @@ _SCALAR = re.compile(rb"[^,\]}\s]*+")
 _BLANK = re.compile(rb"[ \t\r\n]*+")
 
 
-class ByTheLetter(dict[str, Any]):
+class RawRecord(dict[str, Any]):
     """A record that may hold values that JSON does not allow: Python's NaN and infinity, and lone surrogates."""
 
 
-class Entry(NamedTuple):
+class StreamedValue(NamedTuple):
     """A value of the object. `number` counts list entries from 0; -1: the list begins; None: not in a list."""
 
     key: str
@@ -47,7 +47,9 @@ class Entry(NamedTuple):
         return self.key if self.number is None else f"{self.key}[{self.number}]"
 
 
-def entries(read: Read, name: str, *, most: Most = MOST, wanted: Container[str] | None = None) -> Iterator[Entry]:
+def entries(
+    read: Read, name: str, *, most: StreamLimits = MOST, wanted: Container[str] | None = None
+) -> Iterator[StreamedValue]:
     """The entries of the object, in order.
 
     `name` names the object in messages. Members that are not `wanted` are not decoded; their values are None.
@@ -55,7 +57,7 @@ def entries(read: Read, name: str, *, most: Most = MOST, wanted: Container[str] 
     Raises:
         BadArchive: it is not JSON, not an object, names a member twice, or has an entry that is too large or too deep.
     """
-    text = _Text(read, name, most)
+    text = _Buffer(read, name, most)
     if text.peek() != b"{":
         raise malformed(name, "must be a JSON object")
     text.take(1)
@@ -72,20 +74,20 @@ def entries(read: Read, name: str, *, most: Most = MOST, wanted: Container[str] 
         seen.add(key)
         made = _decoded if wanted is None or key in wanted else _passed
         if text.peek() != b"[":
-            yield Entry(key, None, made(text.value(_shown(key)), _shown(key), most))
+            yield StreamedValue(key, None, made(text.value(_shown(key)), _shown(key), most))
             continue
         text.take(1)
-        yield Entry(key, -1, None)
+        yield StreamedValue(key, -1, None)
         number = 0
         while text.next_of(b"]", first=number == 0, place=_shown(key)):
             place = f"{_shown(key)}[{number}]"
-            yield Entry(key, number, made(text.value(place), place, most))
+            yield StreamedValue(key, number, made(text.value(place), place, most))
             number += 1
     if text.peek():
         raise malformed(name, "is not valid JSON: something follows its end")
 
 
-def lines(read: Read, name: str, *, most: Most = MOST) -> Iterator[tuple[str, dict[str, Any]]]:
+def lines(read: Read, name: str, *, most: StreamLimits = MOST) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of JSON Lines, each with its place, such as `revisions.jsonl.gz, line 3`.
 
     Raises:
@@ -112,10 +114,10 @@ def lines(read: Read, name: str, *, most: Most = MOST) -> Iterator[tuple[str, di
             return
 
 
-class _Text:
+class _Buffer:
     """The buffered part of the stream."""
 
-    def __init__(self, read: Read, name: str, most: Most) -> None:
+    def __init__(self, read: Read, name: str, most: StreamLimits) -> None:
         self._read = read
         self._most = most
         self._name = name
@@ -221,7 +223,7 @@ class _Text:
         return len(pieces) > 1
 
 
-def _decoded(raw: bytes, place: str, most: Most) -> Any:
+def _decoded(raw: bytes, place: str, most: StreamLimits) -> Any:
     _passed(raw, place, most)
     if not has_long_number(raw):
         with suppress(orjson.JSONDecodeError):
@@ -229,7 +231,7 @@ def _decoded(raw: bytes, place: str, most: Most) -> Any:
     return _decoded_by_the_letter(raw, place)
 
 
-def _passed(raw: bytes, place: str, most: Most) -> None:
+def _passed(raw: bytes, place: str, most: StreamLimits) -> None:
     """Rejects values that are too large, before they are decoded."""
     if len(raw) > most.bytes:
         raise malformed(place, _too_large(most))
@@ -245,10 +247,10 @@ def _decoded_by_the_letter(raw: bytes, place: str) -> Any:
         raise malformed(place, f"is not valid JSON: {str(error)[:200]}") from None
     if isinstance(value, float) and not math.isfinite(value):
         raise malformed(place, "is not valid JSON: it is no number")
-    return ByTheLetter(value) if isinstance(value, dict) else value
+    return RawRecord(value) if isinstance(value, dict) else value
 
 
-def _too_large(most: Most) -> str:
+def _too_large(most: StreamLimits) -> str:
     return f"is larger than {most.bytes:,} bytes"
 
 

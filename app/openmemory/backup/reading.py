@@ -47,7 +47,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopyRows:
     """Rows for one table in COPY format, and the number of archive bytes read so far."""
 
     table: str
@@ -55,7 +55,7 @@ class Copied:
     read: int
 
 
-def rows(container: Container, records: Records) -> Iterator[Copied]:
+def rows(container: Container, records: Records) -> Iterator[CopyRows]:
     """All rows of an archive, in archive order.
 
     Raises:
@@ -69,10 +69,10 @@ def rows(container: Container, records: Records) -> Iterator[Copied]:
         sizes[table] += len(line)
         if sizes[table] >= _TOGETHER:
             sizes[table] = 0
-            yield Copied(table, b"".join(pending.pop(table)), container.read)
+            yield CopyRows(table, b"".join(pending.pop(table)), container.read)
     records.finish()
     for table, lines in pending.items():
-        yield Copied(table, b"".join(lines), container.read)
+        yield CopyRows(table, b"".join(lines), container.read)
 
 
 def _records(container: Container, records: Records) -> Iterator[Row]:

@@ -14,7 +14,7 @@ _MANY = 4_096
 """Minimum number of records remembered per kind. A zip refers back 32 KB; every record is longer than eight bytes."""
 
 
-class Recent:
+class RecentRecords:
     """The last records of each kind, by their unique key."""
 
     __slots__ = ("_last", "_older")

@@ -15,12 +15,12 @@ from openmemory.access.restore import IncomingUser
 from openmemory.backup.captures import CaptureRecords
 from openmemory.backup.fields import Fields
 from openmemory.backup.format import ACCESSES, CAPTURES, MOST_REVISIONS, REVISIONS, STEPS, VECTORS, VERSION, malformed
-from openmemory.backup.recent import Recent
-from openmemory.backup.report import LeftOut, Row
+from openmemory.backup.recent import RecentRecords
+from openmemory.backup.report import Row, SkippedItems
 from openmemory.categories import descriptions
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.content_policy.secrets import redacted
-from openmemory.embeddings.chunks import MAX_WINDOWS
+from openmemory.embeddings.chunks import MAX_CHUNKS
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal
 from openmemory.memories import validation
@@ -41,16 +41,16 @@ class Records:
     """Turns the records of one archive into rows, one after the other."""
 
     intake: Intake
-    limits: Limits
+    limits: LimitSettings
     principal: Principal
     """The principal who imports. Only a credential for every user may set values that are shared or globally unique."""
     now: str
-    left_out: LeftOut = field(default_factory=LeftOut)
+    left_out: SkippedItems = field(default_factory=SkippedItems)
     user: IncomingUser | None = None
     counted: Counter[str] = field(default_factory=Counter)
     ours: bool = False
     """True if this service, or another instance of it, wrote the archive, rather than OpenMemory."""
-    _recent: Recent = field(default_factory=Recent)
+    _recent: RecentRecords = field(default_factory=RecentRecords)
     _user_id: str | None = None
     _owner: tuple[str, str] | None = None
     _captures: CaptureRecords = field(init=False)
@@ -353,12 +353,12 @@ _KINDS = {
 
 def _dimension(raw: bytes) -> int | None:
     """The dimension of the vectors concatenated in `raw`; None if they do not have unit length."""
-    if not 0 < len(raw) <= _LARGEST_VECTOR * MAX_WINDOWS or len(raw) % 4:
+    if not 0 < len(raw) <= _LARGEST_VECTOR * MAX_CHUNKS or len(raw) % 4:
         return None
     numbers = np.frombuffer(raw, dtype="<f4").astype(np.float64)
     squares = float(numbers @ numbers)
     # The sum of the squares equals the number of unit vectors.
-    if not np.isfinite(squares) or not 0 < (count := round(squares)) <= MAX_WINDOWS:
+    if not np.isfinite(squares) or not 0 < (count := round(squares)) <= MAX_CHUNKS:
         return None
     if len(numbers) % count or len(raw) > _LARGEST_VECTOR * count:
         return None

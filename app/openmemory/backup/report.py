@@ -72,7 +72,7 @@ class ImportReport(BaseModel):
 
 
 @dataclass(slots=True)
-class LeftOut:
+class SkippedItems:
     """The first items that were left out, and the first that were changed."""
 
     items: list[LeftOutItem] = field(default_factory=list)

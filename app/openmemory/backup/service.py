@@ -15,28 +15,28 @@ from sqlalchemy import exc, text
 
 from openmemory.access.restore import drop_unbound_rules, take_user
 from openmemory.audit import access_log, audit_log
-from openmemory.audit.access_log import Access
-from openmemory.audit.audit_log import Event as AuditEvent
-from openmemory.backup.admission import Turns, paced
+from openmemory.audit.access_log import AccessType
+from openmemory.audit.audit_log import AuditAction
+from openmemory.backup.admission import Admission, paced
 from openmemory.backup.container import Container
-from openmemory.backup.exporting import Wanted, Writer
+from openmemory.backup.exporting import ArchiveWriter, ExportSelection
 from openmemory.backup.format import CAPTURES, REVISIONS, STEPS, UNPACKED, malformed, too_much
-from openmemory.backup.reading import Copied, rows
+from openmemory.backup.reading import CopyRows, rows
 from openmemory.backup.records import Records
 from openmemory.backup.report import SHOWN, ImportReport, MemoriesReport
 from openmemory.backup.sections import LINES
 from openmemory.backup.spool import Spool, look_for_room
 from openmemory.capture import restore as of_captures
 from openmemory.categories import shared
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.pool import driver_of
 from openmemory.embeddings.port import EmbedderUnavailable
-from openmemory.errors import Conflict
+from openmemory.errors import ConflictError
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
 from openmemory.index.space import Spaces
-from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories.analyze import Maintenance
 from openmemory.memories.restore import planning, tables, writing
 from openmemory.memories.restore.planning import Restored
@@ -82,11 +82,11 @@ class Backup:
         self,
         database: Database,
         memories: Memories,
-        delivery: Deliverer,
+        delivery: OutboxDelivery,
         spaces: Spaces,
         *,
         folder: Path,
-        limits: Limits,
+        limits: LimitSettings,
         maintenance: Maintenance,
         version: str,
     ) -> None:
@@ -98,8 +98,8 @@ class Backup:
         self._limits = limits
         self._maintenance = maintenance
         self._generator = f"openmemory {version}"
-        self._turns = Turns(_AT_ONCE, _PATIENCE)
-        self._uploads = Turns(2 * _AT_ONCE, 2 * _PATIENCE)
+        self._turns = Admission(_AT_ONCE, _PATIENCE)
+        self._uploads = Admission(2 * _AT_ONCE, 2 * _PATIENCE)
 
     def may_export(self, caller: Caller) -> None:
         """
@@ -117,7 +117,7 @@ class Backup:
         caller.must_be_owner("import memories")
         caller.may_write()
 
-    async def export(self, caller: Caller, wanted: Wanted) -> BinaryIO:
+    async def export(self, caller: Caller, wanted: ExportSelection) -> BinaryIO:
         """A complete archive, positioned at its start. The caller must close it, which frees its disk space.
 
         It is written to a file first. A failure midway is therefore an error and not a partial archive; a slow reader
@@ -131,7 +131,7 @@ class Backup:
             archive, ids = Spool(self._folder), Spool(self._folder)
             try:
                 async with self._database.long_transaction(_LONGEST, snapshot=True) as tx:
-                    writer = Writer(tx, caller.user_id, wanted, generator=self._generator)
+                    writer = ArchiveWriter(tx, caller.user_id, wanted, generator=self._generator)
                     count = await writer.write(archive, ids)
                 await self._log_export(caller, wanted, ids, count)
             except BaseException:
@@ -142,7 +142,7 @@ class Backup:
         archive.file.seek(0)
         return archive.file
 
-    async def _log_export(self, caller: Caller, wanted: Wanted, ids: Spool, count: int) -> None:
+    async def _log_export(self, caller: Caller, wanted: ExportSelection, ids: Spool, count: int) -> None:
         detail = {"archive": True, "vectors": wanted.vectors, "whole": wanted.whole}
         ids.seek(0)
         async with self._database.long_transaction(_LONGEST) as tx:
@@ -151,9 +151,9 @@ class Backup:
                 await _copy(tx, "exported", data)
             await tx.execute(text("ANALYZE exported"))
             if count:
-                await access_log.log_chosen(tx, caller, Access.EXPORT, "SELECT id FROM exported")
+                await access_log.log_chosen(tx, caller, AccessType.EXPORT, "SELECT id FROM exported")
             await audit_log.record_chosen(
-                tx, caller, AuditEvent.MEMORY_EXPORT, "SELECT id FROM exported", detail=detail
+                tx, caller, AuditAction.MEMORY_EXPORT, "SELECT id FROM exported", detail=detail
             )
 
     @asynccontextmanager
@@ -227,7 +227,7 @@ class Backup:
                 return done, records
 
     async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:
-        pending: Iterator[Copied] = rows(container, records)
+        pending: Iterator[CopyRows] = rows(container, records)
         progress("reading", 0, container.size)
         whole = unseen = 0
         seconds = _READING + container.size / _PACE
@@ -300,12 +300,12 @@ class Backup:
             except exc.DBAPIError as error:
                 if isinstance(error.orig, pg.NumericValueOutOfRange):
                     words = "A memory of the archive has the last revision that there can be, and another text here."
-                    raise Conflict(words, code="revisions_used_up") from error
-                if not _overtaken(error.orig):
+                    raise ConflictError(words, code="revisions_used_up") from error
+                if not _is_conflict(error.orig):
                     raise
                 if attempt == _ATTEMPTS:
                     words = "Others write what the archive holds, at the same time."
-                    raise Conflict(words, code="import_overtaken", hint="Send it again.") from error
+                    raise ConflictError(words, code="import_overtaken", hint="Send it again.") from error
             else:
                 for kind, id_, problem in lost:
                     records.left_out.add(kind, id_, problem)
@@ -313,7 +313,7 @@ class Backup:
         raise AssertionError("unreachable")
 
 
-def _overtaken(error: object) -> bool:
+def _is_conflict(error: object) -> bool:
     """Returns True if another transaction wrote the same data. Errors in the plan's own tables do not count."""
     of_plan = isinstance(error, pg.Error) and (error.diag.table_name or "").startswith(("restored", "incoming"))
     return isinstance(error, pg.UniqueViolation | pg.DeadlockDetected) and not of_plan

@@ -13,11 +13,11 @@ from sqlalchemy import ColumnElement, and_, func, select
 from openmemory.access.apps import refuse_if_paused
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
+from openmemory.audit.access_log import AccessType
 from openmemory.capture.decisions import refusal
-from openmemory.capture.schemas import Decided, Decision, Noticed, Refusal
+from openmemory.capture.schemas import Decision, ModelDecisions, Refusal, ShownMemory
 from openmemory.database.engine import Tx
-from openmemory.errors import Conflict, Invalid, NotFound
+from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.intake import Intake
@@ -48,7 +48,7 @@ class Applied:
         return sum(each["event"] != Event.NONE for each in self.operations)
 
 
-class _Refused(Exception):
+class _RefusedOperation(Exception):
     """One operation is refused; everything it did is rolled back."""
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -65,7 +65,7 @@ class Applying:
     intake: Intake
     like: MemoryCreate
 
-    async def all(self, decided: Decided) -> Applied:
+    async def all(self, decided: ModelDecisions) -> Applied:
         """Applies the decisions. Each change is made completely or not at all.
 
         Raises:
@@ -77,7 +77,7 @@ class Applying:
             try:
                 async with self.tx.begin_nested():
                     applied.operations.append(await self._one(decision))
-            except (_Refused, Invalid, NotFound, Conflict) as error:
+            except (_RefusedOperation, Invalid, NotFound, ConflictError) as error:
                 applied.refused.append(_told(decision, error))
         return applied
 
@@ -93,7 +93,7 @@ class Applying:
             return await self._update(decision, decision.memory, before)
         return await self._delete(decision.memory, before)
 
-    async def _locked(self, memory: Noticed) -> dict[str, Any]:
+    async def _locked(self, memory: ShownMemory) -> dict[str, Any]:
         """Locks a memory and returns its state. Refuses it if the caller may not change it or its revision changed."""
         query = (
             select(
@@ -105,9 +105,11 @@ class Applying:
         )  # fmt: skip
         row = (await self.tx.execute(query, self.caller.parameters)).one_or_none()
         if row is None:
-            raise _Refused("not_allowed", "The memory is gone, or not the app's to change any more.")
+            raise _RefusedOperation("not_allowed", "The memory is gone, or not the app's to change any more.")
         if row.revision != memory.revision:
-            raise _Refused("changed_meanwhile", "The memory was changed while the language model thought about it.")
+            raise _RefusedOperation(
+                "changed_meanwhile", "The memory was changed while the language model thought about it."
+            )
         return {
             "content": row.content, "revision": row.revision, "state": row.state.value, "metadata": row.metadata,
             "categories": row.categories, "valid_until": _iso(row.valid_until),
@@ -134,7 +136,7 @@ class Applying:
             metadata=_with_emotion(like.metadata, decision),
         )
 
-    async def _supersede(self, decision: Decision, old: Noticed, before: dict[str, Any]) -> dict[str, Any]:
+    async def _supersede(self, decision: Decision, old: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
         done = await self._add(decision)
         if UUID(done["id"]) == old.id:
             return _operation(Event.NONE, old.id, old.content)
@@ -142,7 +144,7 @@ class Applying:
         more = {"superseded_id": str(old.id), "previous_memory": old.content, "before": before}
         return done | more | {"event": Event.SUPERSEDE.value, "added": done["event"] == Event.ADD}
 
-    async def _update(self, decision: Decision, memory: Noticed, before: dict[str, Any]) -> dict[str, Any]:
+    async def _update(self, decision: Decision, memory: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
         categories = tuple(dict.fromkeys((*before["categories"], *decision.categories)))
         metadata = _with_emotion(before["metadata"], decision)
         given = None if metadata is before["metadata"] else metadata
@@ -151,11 +153,11 @@ class Applying:
         revision = await self.tx.scalar(select(Memory.revision).where(Memory.id == memory.id))
         if revision == memory.revision:
             return _operation(Event.NONE, memory.id, memory.content)
-        await access_log.record(self.tx, self.caller, Access.UPDATE, [memory.id])
+        await access_log.record(self.tx, self.caller, AccessType.UPDATE, [memory.id])
         done = _operation(Event.UPDATE, memory.id, change.text or "", revision=revision)
         return done | {"previous_memory": memory.content, "before": before}
 
-    async def _delete(self, memory: Noticed, before: dict[str, Any]) -> dict[str, Any]:
+    async def _delete(self, memory: ShownMemory, before: dict[str, Any]) -> dict[str, Any]:
         await delete(self.tx, self.caller, memory.id)
         return _operation(Event.DELETE, memory.id, memory.content, revision=memory.revision) | {"before": before}
 
@@ -168,29 +170,29 @@ def touched(operations: Iterable[dict[str, Any]]) -> set[UUID]:
 async def delete(tx: Tx, caller: Caller, id_: UUID) -> None:
     """Soft-deletes a memory and logs it. The calling code must have locked the row."""
     await changes.change_state(tx, caller, Memory.id == id_, State.DELETED)
-    await access_log.record(tx, caller, Access.DELETE, [id_], {"operation": "delete_by_id"})
+    await access_log.record(tx, caller, AccessType.DELETE, [id_], {"operation": "delete_by_id"})
 
 
-async def shown(tx: Tx, caller: Caller, ids: list[UUID]) -> list[Noticed]:
+async def shown(tx: Tx, caller: Caller, ids: list[UUID]) -> list[ShownMemory]:
     """The memories that the caller may read, in the order of `ids`, without those flagged as prompt injection."""
     found = {memory.id: memory for memory in await _noticed(tx, caller, Memory.id == func.any(ids), len(ids))}
     return [found[id_] for id_ in ids if id_ in found]
 
 
-async def newest(tx: Tx, caller: Caller, namespace: str, *, besides: list[UUID], limit: int) -> list[Noticed]:
+async def newest(tx: Tx, caller: Caller, namespace: str, *, besides: list[UUID], limit: int) -> list[ShownMemory]:
     """The newest memories of a namespace that the caller may read, without those flagged as prompt injection."""
     which = and_(Memory.user_id == caller.user_id, Memory.namespace == namespace, Memory.id != func.all(besides))
     return await _noticed(tx, caller, which, limit)
 
 
-async def _noticed(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: int) -> list[Noticed]:
+async def _noticed(tx: Tx, caller: Caller, which: ColumnElement[bool], limit: int) -> list[ShownMemory]:
     query = (
         select(Memory.id, Memory.content, Memory.revision)
         .where(which, func.cardinality(Memory.labels) == 0, readable_by(caller, Memory))
         .order_by(Memory.created_at.desc(), Memory.id.desc())
         .limit(limit)
     )
-    return [Noticed(row.id, row.content, row.revision) for row in await tx.execute(query, caller.parameters)]
+    return [ShownMemory(row.id, row.content, row.revision) for row in await tx.execute(query, caller.parameters)]
 
 
 def _with_emotion(metadata: dict[str, Any], decision: Decision) -> dict[str, Any]:
@@ -205,9 +207,9 @@ def _operation(event: Event, id_: UUID, text: str, *, revision: int | None = Non
 
 
 def _told(decision: Decision, error: Exception) -> Refusal:
-    if isinstance(error, _Refused):
+    if isinstance(error, _RefusedOperation):
         return _because(decision, error.reason, str(error))
-    assert isinstance(error, Invalid | NotFound | Conflict)
+    assert isinstance(error, Invalid | NotFound | ConflictError)
     reason = {"secret_refused": "secret", "injection_refused": "injection"}.get(error.code, error.code)
     return _because(decision, reason, error.message)
 

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from openmemory.capture.answers import MOST, Operation
 from openmemory.capture.prompt import KINDS
-from openmemory.capture.schemas import Decided, Decision, Noticed, Refusal
+from openmemory.capture.schemas import Decision, ModelDecisions, Refusal, ShownMemory
 from openmemory.memories.schemas import Event
 
 _EVENTS = {"ADD": Event.ADD, "UPDATE": Event.UPDATE, "SUPERSEDE": Event.SUPERSEDE, "DELETE": Event.DELETE}
@@ -29,19 +29,19 @@ _WORDS = {
 
 def decided(
     operations: Sequence[Operation],
-    memories: Sequence[Noticed],
+    memories: Sequence[ShownMemory],
     now: datetime,
     *,
     orders: bool = False,
     emotion: bool = False,
-) -> Decided:
+) -> ModelDecisions:
     """The changes to make. `memories` are those that the model was shown, numbered from 1.
 
     `orders`: the input looks like a prompt injection, so it must not change any existing memory.
     `emotion`: True if the model was asked for the user's emotion.
     """
-    found = Decided()
-    said: dict[str, Noticed | None] = {_plain(memory.content): memory for memory in memories}
+    found = ModelDecisions()
+    said: dict[str, ShownMemory | None] = {_plain(memory.content): memory for memory in memories}
     about: set[int] = set()
     for operation in operations[:MOST]:
         memory = _memory(operation, memories)
@@ -69,19 +69,19 @@ def decided(
     return found
 
 
-def refusal(reason: str, text: str = "", memory: Noticed | None = None, said: str | None = None) -> Refusal:
+def refusal(reason: str, text: str = "", memory: ShownMemory | None = None, said: str | None = None) -> Refusal:
     """The reason why an operation is refused. A secret is not repeated. `said`: the model's own words."""
     shown = None if reason == "secret" else text or None
     detail = _WORDS.get(reason, reason) + (f" ({said})" if said and said.lower() != reason else "")
     return Refusal(memory=shown, id=memory.id if memory else None, reason=reason, detail=detail)
 
 
-def _memory(operation: Operation, memories: Sequence[Noticed]) -> Noticed | None:
+def _memory(operation: Operation, memories: Sequence[ShownMemory]) -> ShownMemory | None:
     number = operation.number
     return memories[number - 1] if number is not None and 1 <= number <= len(memories) else None
 
 
-def _refused(operation: Operation, memory: Noticed | None, about: set[int], *, orders: bool) -> str | None:
+def _refused(operation: Operation, memory: ShownMemory | None, about: set[int], *, orders: bool) -> str | None:
     if operation.op == "NONE":
         return None
     if operation.op not in _EVENTS or (not operation.text and operation.op != "DELETE"):
@@ -95,7 +95,7 @@ def _refused(operation: Operation, memory: Noticed | None, about: set[int], *, o
     return "injection" if orders else None
 
 
-def _nothing(found: Decided, operation: Operation, memory: Noticed | None) -> None:
+def _nothing(found: ModelDecisions, operation: Operation, memory: ShownMemory | None) -> None:
     reason = (operation.reason or "").lower()
     reason = reason if reason in ("junk", "secret") else "known" if memory is not None else "junk"
     if memory is not None and reason == "known":
@@ -104,13 +104,13 @@ def _nothing(found: Decided, operation: Operation, memory: Noticed | None) -> No
         found.refused.append(refusal(reason, operation.text, memory, operation.reason))
 
 
-def _repeated(found: Decided, operation: Operation, known: Noticed | None) -> None:
+def _repeated(found: ModelDecisions, operation: Operation, known: ShownMemory | None) -> None:
     found.refused.append(refusal("repeats", operation.text, known))
     if known is not None:
         found.decisions.append(Decision(Event.NONE, known, known.content))
 
 
-def _decision(event: Event, operation: Operation, memory: Noticed | None, now: datetime) -> Decision:
+def _decision(event: Event, operation: Operation, memory: ShownMemory | None, now: datetime) -> Decision:
     until = operation.until
     return Decision(
         event=event,

@@ -11,7 +11,7 @@ from uuid import UUID
 from openmemory.capture import answers, applying, prompt
 from openmemory.capture.answers import Malformed, Operation
 from openmemory.capture.decisions import decided
-from openmemory.capture.schemas import Decided, Noticed, Turn
+from openmemory.capture.schemas import ModelDecisions, ShownMemory, Turn
 from openmemory.config.settings import Settings
 from openmemory.content_policy import injection, secrets
 from openmemory.database.engine import Database
@@ -68,7 +68,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CaptureInput:
     """The input from which memories are made, and its time."""
 
     what: str | tuple[Turn, ...]
@@ -86,7 +86,7 @@ class Extraction:
     """One attempt. `cost` is set even if the attempt fails."""
 
     cost: Cost = field(default_factory=Cost)
-    decided: Decided = field(default_factory=Decided)
+    decided: ModelDecisions = field(default_factory=ModelDecisions)
 
 
 class Extractor:
@@ -112,7 +112,7 @@ class Extractor:
         except Invalid:  # the key is missing; the error is reported on use
             return True
 
-    async def extract(self, caller: Caller, said: Said, into: Extraction) -> None:
+    async def extract(self, caller: Caller, said: CaptureInput, into: Extraction) -> None:
         """Decides which changes to make for an input and stores them in `into`.
 
         Raises:
@@ -150,7 +150,7 @@ class Extractor:
             messages = prompt.repaired(messages, reply.text, problem)
         raise BadAnswer(f"the language model answered what cannot be used: {problem}")
 
-    async def _near(self, caller: Caller, said: Said) -> Sequence[Noticed]:
+    async def _near(self, caller: Caller, said: CaptureInput) -> Sequence[ShownMemory]:
         """The memories nearest to the input that the caller may read and change.
 
         If few are near, the newest ones are added: "I am with Globex now" shares no word with "Alice works at Acme".

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from openmemory.capture.schemas import CaptureCreate
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid
 from openmemory.memories import validation
 from openmemory.memories.intake import Intake
@@ -15,7 +15,7 @@ MAX_TURNS = 200
 """Maximum number of messages in one capture."""
 
 
-def checked(new: CaptureCreate, intake: Intake, limits: Limits) -> CaptureCreate:
+def checked(new: CaptureCreate, intake: Intake, limits: LimitSettings) -> CaptureCreate:
     """The capture, validated by the same rules as every memory. Secrets in a conversation are removed.
 
     Raises:

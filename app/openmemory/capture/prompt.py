@@ -8,7 +8,7 @@ from datetime import datetime
 from secrets import token_hex
 from typing import Any
 
-from openmemory.capture.schemas import Noticed, Turn
+from openmemory.capture.schemas import ShownMemory, Turn
 from openmemory.categories.taxonomy import NAMES
 from openmemory.llm.port import Message
 
@@ -95,7 +95,7 @@ _AGAIN = (
 
 def first(
     said: str | Sequence[Turn],
-    memories: Sequence[Noticed],
+    memories: Sequence[ShownMemory],
     now: datetime,
     instructions: str | None = None,
     *,

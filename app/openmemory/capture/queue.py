@@ -57,7 +57,7 @@ _PRUNE = text(
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedCapture:
     """A capture that this process holds until its lease ends."""
 
     id: UUID
@@ -75,20 +75,20 @@ class Claimed:
     created_at: datetime
 
 
-async def claim(tx: Tx, *, lease: float) -> Claimed | None:
+async def claim(tx: Tx, *, lease: float) -> ClaimedCapture | None:
     """Claims the capture that is due first. Captures of one user and namespace run one at a time, in arrival order."""
     await tx.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
     holder = uuid4()
     row = (await tx.execute(_CLAIM, {"holder": holder, "lease": lease})).one_or_none()
-    return None if row is None else Claimed(holder=holder, **row._mapping)
+    return None if row is None else ClaimedCapture(holder=holder, **row._mapping)
 
 
-async def renew(tx: Tx, claimed: Claimed, *, lease: float) -> None:
+async def renew(tx: Tx, claimed: ClaimedCapture, *, lease: float) -> None:
     """Extends the lease of a capture."""
     await tx.execute(_RENEW, {"id": claimed.id, "holder": claimed.holder, "lease": lease})
 
 
-async def held(tx: Tx, claimed: Claimed) -> bool:
+async def held(tx: Tx, claimed: ClaimedCapture) -> bool:
     """Returns True if this process still holds the capture. It then keeps it until the transaction ends."""
     values = {"id": claimed.id, "holder": claimed.holder}
     return (await tx.execute(_HELD, values)).one_or_none() is not None

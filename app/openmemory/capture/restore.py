@@ -8,10 +8,10 @@ from sqlalchemy import text
 
 from openmemory.access.restore import DERIVED
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
-from openmemory.memories.restore.tables import Twice
+from openmemory.memories.restore.tables import ConflictingRecords
 
 TABLES: Mapping[str, str] = {
     "incoming_captures": """
@@ -133,11 +133,11 @@ _ADD = text(
 _NOT_TAKEN = text("SELECT id, problem FROM incoming_captures WHERE problem IS NOT NULL ORDER BY place LIMIT :most")
 
 
-async def twice(tx: Tx) -> Twice | None:
+async def twice(tx: Tx) -> ConflictingRecords | None:
     """The first two captures with the same id, or two steps of one capture with the same number; None if none exist."""
     for members, query in (("captures.jsonl.gz", _TWICE), ("capture_steps.jsonl.gz", _STEPS_TWICE)):
         if found := (await tx.execute(query)).one_or_none():
-            return Twice(members, found.first, found.second)
+            return ConflictingRecords(members, found.first, found.second)
     return None
 
 
@@ -159,6 +159,6 @@ async def take(tx: Tx, caller: Caller, most: int) -> tuple[int, list[tuple[str, 
     await tx.execute(_PROBLEMS)
     added = list(await tx.scalars(_ADD, values))
     if added:
-        await audit_log.record(tx, caller, Event.CAPTURE_IMPORT, added)
+        await audit_log.record(tx, caller, AuditAction.CAPTURE_IMPORT, added)
     refused = await tx.execute(_NOT_TAKEN, {"most": most})
     return len(added), [("capture", str(row.id), row.problem) for row in refused]

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from openmemory.capture.extraction import Said
-from openmemory.capture.queue import Claimed
+from openmemory.capture.extraction import CaptureInput
+from openmemory.capture.queue import ClaimedCapture
 from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.identity.principal import Principal
 from openmemory.memories.schemas import MemoryCreate
@@ -17,14 +17,16 @@ from openmemory.serialization import exact_json
 _TIMES = ("created_at", "expires_at", "valid_from", "valid_until")
 
 
-def columns(new: CaptureCreate) -> dict[str, Any]:
+def columns_of(new: CaptureCreate) -> dict[str, Any]:
     """The columns `input`, `options` and `hash` of a new capture. Equal captures have the same hash."""
-    said: dict[str, Any] = {"text": new.like.text}
+    given: dict[str, Any] = {"text": new.like.text}
     if new.messages:
-        said = {"messages": [asdict(turn) for turn in new.messages]}
+        given = {"messages": [asdict(turn) for turn in new.messages]}
     like = asdict(new.like)
-    given = {name: value for name, value in like.items() if name not in ("text", "app") and value not in (None, (), {})}
-    raw = exact_json.dumps({"input": said, "options": given})
+    shared = {
+        name: value for name, value in like.items() if name not in ("text", "app") and value not in (None, (), {})
+    }
+    raw = exact_json.dumps({"input": given, "options": shared})
     return exact_json.loads(raw) | {"hash": hashlib.sha256(raw).hexdigest()}  # type: ignore[no-any-return]
 
 
@@ -34,15 +36,15 @@ def options(column: dict[str, Any]) -> MemoryCreate:
     return MemoryCreate(text="", **column | times | {"categories": tuple(column.get("categories", ()))})
 
 
-def said(claimed: Claimed) -> Said:
+def input_of(claimed: ClaimedCapture) -> CaptureInput:
     """The input of a capture with its namespace and time."""
     given = claimed.input
     what = tuple(Turn(**turn) for turn in given["messages"]) if "messages" in given else given["text"]
     at = claimed.options.get("created_at")
-    return Said(what, claimed.namespace, claimed.created_at if at is None else datetime.fromisoformat(at))
+    return CaptureInput(what, claimed.namespace, claimed.created_at if at is None else datetime.fromisoformat(at))
 
 
-def principal(who: Principal) -> dict[str, Any]:
+def principal_of(who: Principal) -> dict[str, Any]:
     """The parts of the capture's credential that a background job needs."""
     namespaces = None if who.namespaces is None else list(who.namespaces)
     return {"id": who.id, "name": who.name, "namespaces": namespaces, "scopes": sorted(map(str, who.scopes))}

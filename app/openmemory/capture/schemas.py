@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.capture.models import Status
-from openmemory.memories.idempotency import Once
+from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.schemas import Event, MemoryCreate
 
 Role = Literal["user", "assistant", "system"]
@@ -35,11 +35,11 @@ class CaptureCreate:
     like: MemoryCreate
     messages: tuple[Turn, ...] = ()
     wait: bool | None = None
-    once: Once | None = None
+    once: IdempotentRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Noticed:
+class ShownMemory:
     """A memory as it was shown to the language model."""
 
     id: UUID
@@ -52,7 +52,7 @@ class Decision:
     """One change to make. `memory` is the memory to change; None if the change adds a memory."""
 
     event: Event
-    memory: Noticed | None = None
+    memory: ShownMemory | None = None
     text: str = ""
     categories: tuple[str, ...] = ()
     kind: str | None = None
@@ -63,7 +63,7 @@ class Decision:
 
 
 @dataclass(slots=True)
-class Decided:
+class ModelDecisions:
     """The changes that a language model asks for, and those that were refused."""
 
     decisions: list[Decision] = field(default_factory=list)

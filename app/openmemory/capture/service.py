@@ -13,14 +13,14 @@ from sqlalchemy import ColumnElement, and_, func, insert, select, text, true, up
 
 from openmemory.access.apps import refuse_if_paused
 from openmemory.access.models import App
-from openmemory.access.rate_limits import Rates
+from openmemory.access.rate_limits import RateLimiter
 from openmemory.access.readable import readable_by
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event as AuditEvent
-from openmemory.capture import intake as taking
-from openmemory.capture import rows as stored
+from openmemory.audit.audit_log import AuditAction
 from openmemory.capture import undoing, usage
+from openmemory.capture.intake import checked
 from openmemory.capture.models import WAITS, Capture, Status
+from openmemory.capture.rows import columns_of, principal_of
 from openmemory.capture.schemas import (
     CaptureCreate,
     CapturePage,
@@ -31,14 +31,14 @@ from openmemory.capture.schemas import (
     Usage,
 )
 from openmemory.capture.visibility import own
-from openmemory.capture.waiting import Moved, Waiting, nobody
+from openmemory.capture.waiting import CaptureWaiter, Moved, nobody
 from openmemory.capture.worker import Worker
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
-from openmemory.errors import Conflict, NotFound
+from openmemory.database.retry import retry_on_conflict
+from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
-from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import idempotency, validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.models import Memory, State
@@ -59,10 +59,10 @@ class Captures:
         self,
         database: Database,
         worker: Worker,
-        delivery: Deliverer,
+        delivery: OutboxDelivery,
         *,
         intake: Intake,
-        rates: Rates,
+        rates: RateLimiter,
         settings: Settings,
     ) -> None:
         self._database = database
@@ -74,7 +74,7 @@ class Captures:
         # Many concurrent requests wait here, where they hold no connection, and not in the pool, where a wait ends
         # after 5 s.
         self._room = asyncio.Semaphore(max(2, settings.database.pool_size // 2))
-        self._waiting = Waiting(database, worker, self._room)
+        self._waiting = CaptureWaiter(database, worker, self._room)
 
     async def possible(self) -> bool:
         """Returns True if a language model is configured, so that `add` is useful.
@@ -96,7 +96,7 @@ class Captures:
             TooMany: an assistant's app saves too often.
         """
         caller.may_write(new.like.namespace)
-        new = taking.checked(new, self._intake, self._settings.limits)
+        new = checked(new, self._intake, self._settings.limits)
         await self._rates.save(caller, 1)
         async with self._room:
             id_, over = await self._take(caller, new)
@@ -124,7 +124,7 @@ class Captures:
             [view] = await _views(tx, caller, [row], states=ALL_STATES)
         return Outcome(**{name: getattr(view, name) for name in Outcome.model_fields})
 
-    @again
+    @retry_on_conflict
     async def get(self, caller: Caller, id_: UUID) -> CaptureView:
         """One capture. Users may read any of theirs; an app that is not paused may read its own.
 
@@ -135,10 +135,10 @@ class Captures:
         async with self._database.transaction() as tx:
             row = await _one(tx, caller, id_)
             [view] = await _views(tx, caller, [row])
-            await audit_log.record(tx, caller, AuditEvent.CAPTURE_GET, [id_])
+            await audit_log.record(tx, caller, AuditAction.CAPTURE_GET, [id_])
         return view
 
-    @again
+    @retry_on_conflict
     async def list(
         self, caller: Caller, *, statuses: Sequence[Status] = (), page: int = 1, size: int = 20
     ) -> CapturePage:
@@ -159,10 +159,10 @@ class Captures:
             total = await tx.scalar(counted, caller.parameters) or 0
             rows = (await tx.execute(newest.offset((page - 1) * size).limit(size), caller.parameters)).all()
             items = await _views(tx, caller, rows)
-            await audit_log.record(tx, caller, AuditEvent.CAPTURE_LIST, [row.id for row in rows])
+            await audit_log.record(tx, caller, AuditAction.CAPTURE_LIST, [row.id for row in rows])
         return CapturePage(items=items, total=total, page=page, size=size)
 
-    @again
+    @retry_on_conflict
     async def usage(self, caller: Caller, *, first: date | None = None, last: date | None = None) -> Usage:
         """Usage from the first day to the last, by app and day: all of the user's captures, or an app's own.
 
@@ -173,7 +173,7 @@ class Captures:
         first, last = usage.days(first, last)
         async with self._database.transaction() as tx:
             found = await usage.told(tx, caller, first, last)
-            await audit_log.record(tx, caller, AuditEvent.STATS_READ)
+            await audit_log.record(tx, caller, AuditAction.STATS_READ)
         return found
 
     async def undo(self, caller: Caller, id_: UUID) -> CaptureView:
@@ -189,7 +189,7 @@ class Captures:
         self._delivery.wake()
         return await self.get(caller, id_)
 
-    @again
+    @retry_on_conflict
     async def _undo(self, caller: Caller, id_: UUID) -> None:
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "change memories")
@@ -201,21 +201,23 @@ class Captures:
             if row.status == Status.UNDONE:
                 return
             if row.status == Status.WORKING:
-                raise Conflict("The capture is being worked on.", code="capture_working", hint="Try again in a moment.")
+                raise ConflictError(
+                    "The capture is being worked on.", code="capture_working", hint="Try again in a moment."
+                )
             if row.status == Status.DONE:
                 await undoing.take_back(tx, caller, row.operations, self._intake)
             values = {"status": Status.UNDONE, "finished_at": func.now(), "updated_at": func.now()}
             await tx.execute(update(Capture).where(Capture.id == id_).values(values))
-            await audit_log.record(tx, caller, AuditEvent.CAPTURE_UNDO, [id_], detail={"was": row.status})
+            await audit_log.record(tx, caller, AuditAction.CAPTURE_UNDO, [id_], detail={"was": row.status})
             await usage.note(tx, row.app_id, row.namespace, became=Status.UNDONE)
 
-    @again
+    @retry_on_conflict
     async def _take(self, caller: Caller, new: CaptureCreate) -> tuple[UUID, bool]:
         """Stores a capture, or finds the same one if it was sent recently or with the same key.
 
         Returns its id and True if it has ended.
         """
-        columns = stored.columns(new)
+        columns = columns_of(new)
         fingerprint = columns["hash"]
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller)
@@ -231,16 +233,16 @@ class Captures:
                 if found.status == Status.FAILED:  # sending it again requests a retry
                     again_ = {"status": Status.PENDING, "due_at": func.now(), "bad_answers": 0, "finished_at": None}
                     await tx.execute(update(Capture).where(Capture.id == found.id).values(again_))
-                await audit_log.record(tx, caller, AuditEvent.CAPTURE_ADD, [found.id], detail={"again": True})
+                await audit_log.record(tx, caller, AuditAction.CAPTURE_ADD, [found.id], detail={"again": True})
                 return found.id, found.status in (Status.DONE, Status.UNDONE)
             values = columns | {
                 "user_id": caller.user_id, "app_id": caller.app_id, "namespace": new.like.namespace,
-                "principal": stored.principal(caller.principal),
+                "principal": principal_of(caller.principal),
             }  # fmt: skip
             id_ = (await tx.execute(insert(Capture).values(values).returning(Capture.id))).scalar_one()
             if new.once is not None:
                 await idempotency.settle(tx, caller, new.once, capture_id=id_)
-            await audit_log.record(tx, caller, AuditEvent.CAPTURE_ADD, [id_])
+            await audit_log.record(tx, caller, AuditAction.CAPTURE_ADD, [id_])
         return id_, False
 
 

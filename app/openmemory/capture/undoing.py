@@ -11,10 +11,10 @@ from sqlalchemy import func, select, update
 
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
+from openmemory.audit.access_log import AccessType
 from openmemory.capture.applying import delete, touched
 from openmemory.database.engine import Tx
-from openmemory.errors import Conflict, NotFound
+from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.intake import Intake
@@ -79,7 +79,7 @@ async def _unsupersede(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[s
         await _unadd(tx, caller, each, now)
     if old.state is State.ARCHIVED:
         await changes.change_state(tx, caller, Memory.id == old.id, State.ACTIVE)
-        await access_log.record(tx, caller, Access.RESTORE, [old.id])
+        await access_log.record(tx, caller, AccessType.RESTORE, [old.id])
     until, by = before["valid_until"], before["superseded_by"]
     values = {
         "valid_until": None if until is None else datetime.fromisoformat(until),
@@ -94,7 +94,7 @@ async def _unupdate(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str,
         raise _changed(each["id"])
     change = MemoryUpdate(before["content"], before["metadata"], tuple(before["categories"]))
     await changes.update_text(tx, caller, Memory.id == row.id, change, intake.labels)
-    await access_log.record(tx, caller, Access.UPDATE, [row.id])
+    await access_log.record(tx, caller, AccessType.UPDATE, [row.id])
 
 
 async def _undelete(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str, Any]) -> None:
@@ -103,11 +103,11 @@ async def _undelete(tx: Tx, caller: Caller, each: dict[str, Any], now: dict[str,
         raise _changed(each["id"])
     if row.state is State.DELETED:
         await changes.change_state(tx, caller, Memory.id == row.id, State.ACTIVE)
-        await access_log.record(tx, caller, Access.RESTORE, [row.id])
+        await access_log.record(tx, caller, AccessType.RESTORE, [row.id])
 
 
-def _changed(id_: str) -> Conflict:
-    return Conflict(
+def _changed(id_: str) -> ConflictError:
+    return ConflictError(
         f"The memory {id_} was changed since; nothing was undone.",
         code="changed_since",
         hint="Change the memories one by one.",

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_
 
-from openmemory.access.readable import is_not_paused, within_reach
+from openmemory.access.readable import is_not_paused, is_visible
 from openmemory.identity.caller import Caller
 
 
@@ -15,5 +15,5 @@ def own(caller: Caller, rows: Any) -> ColumnElement[bool]:
 
     `rows` is a mapped class with user_id, app_id and namespace. Execute the query with `caller.parameters`.
     """
-    mine = and_(rows.user_id == caller.user_id, within_reach(rows))
+    mine = and_(rows.user_id == caller.user_id, is_visible(rows))
     return mine if caller.owner else and_(mine, rows.app_id == caller.app_id, is_not_paused())

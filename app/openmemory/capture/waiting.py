@@ -24,7 +24,7 @@ async def nobody(_: Status, __: int) -> None:
     """Ignores the progress."""
 
 
-class Waiting:
+class CaptureWaiter:
     """Waits for attempts. `room` limits how many callers query the database at once."""
 
     def __init__(self, database: Database, worker: Worker, room: asyncio.Semaphore) -> None:

@@ -14,19 +14,19 @@ from uuid import UUID
 from sqlalchemy import func, update
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event as AuditEvent
+from openmemory.audit.audit_log import AuditAction
 from openmemory.capture import queue, rows, usage
 from openmemory.capture.applying import Applied, Applying
 from openmemory.capture.extraction import BadAnswer, Cost, Extraction, Extractor
 from openmemory.capture.models import Capture, Status
-from openmemory.capture.queue import Claimed
+from openmemory.capture.queue import ClaimedCapture
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Forbidden, Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Door, Principal, Scope
-from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.llm.port import LlmUnavailable
 from openmemory.memories.analyze import Maintenance
 from openmemory.memories.intake import Intake
@@ -68,7 +68,7 @@ class Worker:
         self,
         database: Database,
         extractor: Extractor,
-        delivery: Deliverer,
+        delivery: OutboxDelivery,
         *,
         intake: Intake,
         maintenance: Maintenance,
@@ -170,7 +170,7 @@ class Worker:
         self._working.discard(task)
         self._wake.set()
 
-    async def _work(self, claimed: Claimed) -> None:
+    async def _work(self, claimed: ClaimedCapture) -> None:
         self._busy.add(claimed.id)
         self._step(claimed.id, claimed.attempts)
         try:
@@ -181,13 +181,13 @@ class Worker:
             self._busy.discard(claimed.id)
             self._step(claimed.id, None)
 
-    async def _attempt(self, claimed: Claimed) -> None:
+    async def _attempt(self, claimed: ClaimedCapture) -> None:
         extraction = Extraction()
         ended = "error"
         try:
             async with self._holding(claimed):
                 caller = self._caller(claimed)
-                await self.extractor.extract(caller, rows.said(claimed), extraction)
+                await self.extractor.extract(caller, rows.input_of(claimed), extraction)
             await self._apply(claimed, caller, extraction)
             self._away, ended = 0.0, "done"
         except LlmUnavailable as error:
@@ -210,7 +210,7 @@ class Worker:
             self.attempts[ended] += 1
             self.spent.also(extraction.cost)
 
-    def _caller(self, claimed: Claimed) -> Caller:
+    def _caller(self, claimed: ClaimedCapture) -> Caller:
         """The caller who sent the capture, with the rights of the credential that it came with."""
         known = claimed.principal
         principal = Principal(
@@ -225,8 +225,8 @@ class Worker:
             default=self._settings.access.default, principal=principal,
         )  # fmt: skip
 
-    @again
-    async def _apply(self, claimed: Claimed, caller: Caller, extraction: Extraction) -> None:
+    @retry_on_conflict
+    async def _apply(self, claimed: ClaimedCapture, caller: Caller, extraction: Extraction) -> None:
         async with self._database.transaction() as tx:
             if not await queue.held(tx, claimed):
                 log.warning("a capture was taken over by another process; nothing is done twice")
@@ -240,14 +240,14 @@ class Worker:
                 .values(_finished(applied) | _spent(extraction))
             )  # fmt: skip
             detail = {"capture": str(claimed.id), "refused": len(applied.refused)}
-            await audit_log.record(tx, caller, AuditEvent.CAPTURE_APPLY, applied.memory_ids, detail=detail)
+            await audit_log.record(tx, caller, AuditAction.CAPTURE_APPLY, applied.memory_ids, detail=detail)
             await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost, became=Status.DONE)
         self._delivery.wake()
         self._maintenance.wrote(applied.written)
 
     async def _postponed(
         self,
-        claimed: Claimed,
+        claimed: ClaimedCapture,
         extraction: Extraction,
         error: str,
         *,
@@ -302,7 +302,7 @@ class Worker:
             steps.put_nowait(attempt)
 
     @asynccontextmanager
-    async def _holding(self, claimed: Claimed) -> AsyncIterator[None]:
+    async def _holding(self, claimed: ClaimedCapture) -> AsyncIterator[None]:
         """Renews the lease while the block runs."""
         renewing = asyncio.create_task(self._renew(claimed), name="lease of a capture")
         try:
@@ -311,7 +311,7 @@ class Worker:
             renewing.cancel()
             await asyncio.wait([renewing])
 
-    async def _renew(self, claimed: Claimed) -> None:
+    async def _renew(self, claimed: ClaimedCapture) -> None:
         while True:
             await asyncio.sleep(RENEW_AFTER)
             try:

@@ -24,23 +24,23 @@ from sqlalchemy.dialects.postgresql import UUID as PG_UUID
 
 from openmemory.access.directory import Directory
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
+from openmemory.audit.access_log import AccessType
 from openmemory.categories import classifier, descriptions, requests
-from openmemory.categories import preview as filing_preview
-from openmemory.categories.classifier import Choice, Known, Matrix
+from openmemory.categories import preview as category_preview
+from openmemory.categories.classifier import CategoryVectors, Choice, Matrix
 from openmemory.categories.preview import Preview
 from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject
-from openmemory.config.sections import Categories
+from openmemory.config.sections import CategorySettings
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.embeddings.port import Embedder, EmbedderUnavailable
-from openmemory.errors import Conflict, Unavailable
+from openmemory.errors import ConflictError, Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Door, Principal
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
-from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import SyncRunning, alone
 from openmemory.memories import validation
 
@@ -148,7 +148,7 @@ class Waiting(BaseModel):
     failed: int
 
 
-class Filing:
+class CategoryAssignment:
     """Assigns categories to waiting memories, in batches."""
 
     def __init__(
@@ -156,16 +156,16 @@ class Filing:
         database: Database,
         directory: Directory,
         spaces: Spaces,
-        delivery: Deliverer,
+        delivery: OutboxDelivery,
         *,
-        settings: Categories,
+        settings: CategorySettings,
     ) -> None:
         self._database = database
         self._directory = directory
         self._spaces = spaces
         self._delivery = delivery
         self._settings = settings
-        self._known: OrderedDict[tuple[str, tuple[Subject, ...]], Known] = OrderedDict()
+        self._known: OrderedDict[tuple[str, tuple[Subject, ...]], CategoryVectors] = OrderedDict()
         self._made = False
         self.filed = 0
         """Memories whose categories this process has changed since its start."""
@@ -206,14 +206,14 @@ class Filing:
         caller.must_be_owner("have their memories filed")
         caller.may_write()
         if self._settings.assign == "off":
-            raise Conflict(
+            raise ConflictError(
                 "This service assigns no categories.",
                 code="categories_off",
                 hint='Set categories.assign = "local" and start it again.',
             )
         if again:
             async with self._database.transaction() as tx:
-                await requests.order(tx, caller.user_id)
+                await requests.request_reclassification(tx, caller.user_id)
         if self.start is not None:
             self.start()
         return await self.waiting(caller)
@@ -242,18 +242,18 @@ class Filing:
         """
         caller.must_be_owner("see what would be filed")
         caller.may_read()
-        validation.between(limit, "limit", 1, filing_preview.MOST)
+        validation.between(limit, "limit", 1, category_preview.MOST)
         space = self._spaces.serving
         async with self._database.transaction() as tx:
-            rows, total = await filing_preview.read(tx, caller, space.model, again=again, limit=limit)
+            rows, total = await category_preview.read(tx, caller, space.model, again=again, limit=limit)
             subjects = (await descriptions.subjects(tx, {caller.user_id})).get(caller.user_id, SUBJECTS)
-            await access_log.record(tx, caller, Access.LIST, [row.id for row in rows], {"operation": "categories"})
+            await access_log.record(tx, caller, AccessType.LIST, [row.id for row in rows], {"operation": "categories"})
         try:
             known, dimension = await self._known_of(space, subjects), await space.dimension()
         except EmbedderUnavailable as error:
             raise Unavailable(f"The embedding model does not answer: {error}", code="embedder_unavailable") from error
         chosen = await asyncio.to_thread(self._chosen, _ready(rows, dimension), known, dimension)
-        return filing_preview.shown(rows, total, chosen)
+        return category_preview.shown(rows, total, chosen)
 
     async def _some(self) -> int:
         """Processes one page. Returns the number of waiting memories that were processed."""
@@ -289,8 +289,8 @@ class Filing:
             await tx.execute(_MAKE, values)
         self._made = True
 
-    @again
-    async def _page(self, space: Space, known: Mapping[UUID, Known], looked: list[UUID]) -> tuple[int, int]:
+    @retry_on_conflict
+    async def _page(self, space: Space, known: Mapping[UUID, CategoryVectors], looked: list[UUID]) -> tuple[int, int]:
         """Process one page in one transaction. Returns the number of changed and of processed memories.
 
         `known`: the categories of each user on the page. `looked` receives the ids, in case the call fails.
@@ -314,11 +314,11 @@ class Filing:
             await tx.execute(_POSTPONE, _pause(missing, "the text has no vector of the model in use yet"))
         return count, len(due)
 
-    def _chosen(self, rows: Sequence[Any], known: Known, dimension: int) -> dict[UUID, list[Choice]]:
+    def _chosen(self, rows: Sequence[Any], known: CategoryVectors, dimension: int) -> dict[UUID, list[Choice]]:
         if not rows:
             return {}
-        windows = [np.frombuffer(row.vector, dtype="<f4").reshape(-1, dimension) for row in rows]
-        vectors = np.stack([classifier.of_windows(each) for each in windows])
+        chunks = [np.frombuffer(row.vector, dtype="<f4").reshape(-1, dimension) for row in rows]
+        vectors = np.stack([classifier.of_chunks(each) for each in chunks])
         sure = classifier.confidences(vectors, [row.content for row in rows], known)
         threshold, most = self._settings.threshold, self._settings.most
         return {
@@ -334,18 +334,18 @@ class Filing:
         ids = [row.id for row in changed]
         await tx.execute(_UNFILE, values | {"changed": ids})
         await tx.execute(_FILE, values)
-        await outbox.mark_dirty(tx, Kind.MEMORY, ids)
+        await outbox.add_entries(tx, ItemKind.MEMORY, ids)
         alike: dict[tuple[str, tuple[str, ...]], list[UUID]] = {}
         for row in changed:
             alike.setdefault((row.user, tuple(wanted[row.id])), []).append(row.id)
         for (user, names), some in alike.items():
             caller = replace(await self._directory.existing(user), principal=_PRINCIPAL)
             await access_log.record(
-                tx, caller, Access.UPDATE, some, {"operation": "categories", "categories": list(names)}
+                tx, caller, AccessType.UPDATE, some, {"operation": "categories", "categories": list(names)}
             )
         return len(ids)
 
-    async def _known_of(self, space: Space, subjects: tuple[Subject, ...]) -> Known:
+    async def _known_of(self, space: Space, subjects: tuple[Subject, ...]) -> CategoryVectors:
         """The vectors of these categories, cached while they are used."""
         key = space.model, subjects
         if (known := self._known.get(key)) is None:
@@ -364,7 +364,7 @@ class Filing:
 _PRINCIPAL = Principal("categories", "categories", door=Door.JOB)
 
 
-async def learned(embedder: Embedder, subjects: tuple[Subject, ...], common: Known | None) -> Known:
+async def learned(embedder: Embedder, subjects: tuple[Subject, ...], common: CategoryVectors | None) -> CategoryVectors:
     """The vectors of these categories. Only embeds categories that are not in `common`."""
     vectors: dict[Subject, Matrix] = {}
     if common is not None:
@@ -373,7 +373,7 @@ async def learned(embedder: Embedder, subjects: tuple[Subject, ...], common: Kno
     new = [subject for subject in subjects if subject not in vectors]
     made = iter(await embedder.documents([phrase for subject in new for phrase in subject.phrases]))
     for subject in new:
-        vectors[subject] = np.stack([classifier.of_windows(next(made).windows) for _ in subject.phrases])
+        vectors[subject] = np.stack([classifier.of_chunks(next(made).chunks) for _ in subject.phrases])
     known = classifier.known(subjects, np.concatenate([vectors[subject] for subject in subjects]))
     # The baseline is measured on OpenMemory's categories only. A user's description must not shift it for the others.
     return known if common is None else known._replace(usual=common.usual, spread=common.spread)

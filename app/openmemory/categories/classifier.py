@@ -34,7 +34,7 @@ READ = 2_000
 """The number of characters of a text that are searched for words."""
 
 
-class Known(NamedTuple):
+class CategoryVectors(NamedTuple):
     """The vectors of categories for one model.
 
     `phrases`: unit vectors, shape (phrases, dimension), grouped by category; `starts`: the first phrase of each
@@ -57,7 +57,7 @@ class Choice(NamedTuple):
     confidence: float
 
 
-def known(subjects: Sequence[Subject], vectors: Matrix) -> Known:
+def known(subjects: Sequence[Subject], vectors: Matrix) -> CategoryVectors:
     """Builds the category vectors. `vectors`: the phrases of all subjects, in order, shape (phrases, dimension).
 
     Raises:
@@ -71,16 +71,16 @@ def known(subjects: Sequence[Subject], vectors: Matrix) -> Known:
     middles = np.add.reduceat(vectors, starts)
     cosines = (vectors @ vectors.T)[of[:, None] != of[None, :]]
     spread = max(float(cosines.std()), 1e-6)
-    return Known(tuple(subjects), vectors, starts, _unit(middles), float(cosines.mean()), spread)
+    return CategoryVectors(tuple(subjects), vectors, starts, _unit(middles), float(cosines.mean()), spread)
 
 
-def of_windows(windows: Matrix) -> Matrix:
+def of_chunks(chunks: Matrix) -> Matrix:
     """The normalized mean of the chunk vectors of a text, shape (dimension,)."""
-    middle: Matrix = _unit(windows.sum(axis=0, keepdims=True))[0]
+    middle: Matrix = _unit(chunks.sum(axis=0, keepdims=True))[0]
     return middle
 
 
-def confidences(vectors: Matrix, texts: Sequence[str], known: Known) -> npt.NDArray[np.float64]:
+def confidences(vectors: Matrix, texts: Sequence[str], known: CategoryVectors) -> npt.NDArray[np.float64]:
     """The confidence of each category for each text, shape (texts, categories).
 
     Each row sums to less than 1. The rest is the confidence that no category fits.
@@ -94,7 +94,7 @@ def confidences(vectors: Matrix, texts: Sequence[str], known: Known) -> npt.NDAr
     return confidence
 
 
-def choose(row: npt.NDArray[np.float64], known: Known, *, threshold: float, most: int) -> list[Choice]:
+def choose(row: npt.NDArray[np.float64], known: CategoryVectors, *, threshold: float, most: int) -> list[Choice]:
     """The categories of one memory by falling confidence: at most `most`, none below `threshold`.
 
     The confidence of each further category is computed without the ones before, because a memory may have several.

@@ -14,13 +14,13 @@ from sqlalchemy.dialects.postgresql import UUID as PG_UUID
 
 from openmemory.access.models import User
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.categories import requests
 from openmemory.categories.taxonomy import NAMES, SUBJECTS, Subject, described
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
-from openmemory.errors import Conflict, NotFound, TooLarge
+from openmemory.database.retry import retry_on_conflict
+from openmemory.errors import ConflictError, NotFound, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes, validation
 from openmemory.memories.intake import Intake
@@ -82,7 +82,7 @@ class DescribedCategories(BaseModel):
 class Descriptions:
     """Sets, lists and deletes category descriptions. Only the user may, never an app."""
 
-    def __init__(self, database: Database, *, intake: Intake, limits: Limits) -> None:
+    def __init__(self, database: Database, *, intake: Intake, limits: LimitSettings) -> None:
         self._database = database
         self._intake = intake
         self._limits = limits
@@ -110,12 +110,12 @@ class Descriptions:
             own = [DescribedCategory.model_validate(row._mapping) for row in await _own(tx, [caller.user_id])]
             named = select(Category.name, Category.id).where(Category.name == func.any(list(NAMES)))
             ids = {row.name: row.id for row in await tx.execute(named)}
-            await audit_log.record(tx, caller, Event.CATEGORY_LIST)
+            await audit_log.record(tx, caller, AuditAction.CATEGORY_LIST)
         taken = {each.name for each in own}
         common = [_common(subject, ids.get(subject.name)) for subject in SUBJECTS if subject.name not in taken]
         return DescribedCategories(categories=own + common, total=len(own) + len(common))
 
-    @again
+    @retry_on_conflict
     async def forget(self, caller: Caller, name: str) -> None:
         """Delete the user's description of a category. Assignments by clients stay; automatic ones are made again.
 
@@ -135,10 +135,10 @@ class Descriptions:
             gone = await tx.scalar(mine.returning(CategoryDescription.category_id))
             if gone is None:
                 raise NotFound("The user does not describe this category", code="category_not_described")
-            await requests.order(tx, caller.user_id)
-            await audit_log.record(tx, caller, Event.CATEGORY_FORGET, [gone], detail={"name": name})
+            await requests.request_reclassification(tx, caller.user_id)
+            await audit_log.record(tx, caller, AuditAction.CATEGORY_FORGET, [gone], detail={"name": name})
 
-    @again
+    @retry_on_conflict
     async def _describe(self, caller: Caller, name: str, description: str) -> DescribedCategory:
         async with self._database.transaction() as tx:
             # Serialized, because two concurrent requests could exceed the limit.
@@ -155,13 +155,13 @@ class Descriptions:
             mine = CategoryDescription.user_id == caller.user_id
             if await tx.scalar(said) is not None:
                 if (await tx.scalar(select(func.count()).select_from(CategoryDescription).where(mine)) or 0) > OWN:
-                    raise Conflict(
+                    raise ConflictError(
                         f"A user describes at most {OWN} categories.",
                         code="too_many_categories",
                         hint="Forget one that is not used any more.",
                     )
-                await requests.order(tx, caller.user_id)
-            await audit_log.record(tx, caller, Event.CATEGORY_DESCRIBE, [category], detail={"name": name})
+                await requests.request_reclassification(tx, caller.user_id)
+            await audit_log.record(tx, caller, AuditAction.CATEGORY_DESCRIBE, [category], detail={"name": name})
             shown = select(CategoryDescription).where(mine, CategoryDescription.category_id == category)
             found = (await tx.execute(shown)).one()
         return DescribedCategory(

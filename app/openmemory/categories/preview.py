@@ -13,8 +13,8 @@ from openmemory.access.readable import readable_by
 from openmemory.categories.classifier import READ, Choice
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
-from openmemory.index.models import Embedding, Kind
-from openmemory.memories.models import CategoryMark, FilingOrder, Memory, MemoryCategory
+from openmemory.index.models import Embedding, ItemKind
+from openmemory.memories.models import Memory, MemoryCategory, PendingCategorization, ReclassificationRequest
 from openmemory.memories.repository import CATEGORY_NAMES, KEPT_STATES
 
 MOST = 500
@@ -53,15 +53,15 @@ async def read(tx: Tx, caller: Caller, model: str, *, again: bool, limit: int) -
     Includes processed memories if `again` is set or a new assignment was requested. Excludes deleted memories.
     """
     given = exists().where(MemoryCategory.memory_id == Memory.id, ~MemoryCategory.automatic)
-    marked = exists().where(CategoryMark.memory_id == Memory.id, CategoryMark.due_at < _NEVER)
-    closed = exists().where(CategoryMark.memory_id == Memory.id, CategoryMark.due_at == _NEVER)
-    ordered = exists().where(FilingOrder.user_id == caller.user_id)
+    marked = exists().where(PendingCategorization.memory_id == Memory.id, PendingCategorization.due_at < _NEVER)
+    closed = exists().where(PendingCategorization.memory_id == Memory.id, PendingCategorization.due_at == _NEVER)
+    ordered = exists().where(ReclassificationRequest.user_id == caller.user_id)
     which = and_(
         Memory.user_id == caller.user_id, readable_by(caller, Memory, states=KEPT_STATES), ~given, ~closed,
         true() if again else or_(marked, ordered),
     )  # fmt: skip
     of_text = and_(
-        Embedding.kind == Kind.MEMORY, Embedding.id == Memory.id, Embedding.model == model,
+        Embedding.kind == ItemKind.MEMORY, Embedding.id == Memory.id, Embedding.model == model,
         Embedding.text_hash == Memory.hash,
     )  # fmt: skip
     total = await tx.scalar(select(func.count()).select_from(Memory).where(which), caller.parameters) or 0

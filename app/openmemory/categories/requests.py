@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -25,20 +25,20 @@ PAGE = 2_000
 _AT_ONCE = 200
 """Users per run."""
 
-_ORDER = text(
+_REQUEST = text(
     """
     INSERT INTO filing_orders (user_id, ordered_at) VALUES (:user, clock_timestamp())
     ON CONFLICT (user_id) DO UPDATE SET ordered_at = excluded.ordered_at
     """
 )
-_ORDERS = text("SELECT user_id, ordered_at FROM filing_orders ORDER BY ordered_at LIMIT :limit")
+_REQUESTS = text("SELECT user_id, ordered_at FROM filing_orders ORDER BY ordered_at LIMIT :limit")
 # A request that arrived meanwhile stays, because its change may have come too late for this run.
 _DONE = text("DELETE FROM filing_orders WHERE user_id = :user AND ordered_at = :ordered_at")
 TO_LOOK_AT = """
     EXISTS (SELECT FROM embeddings AS e WHERE e.kind = 'memory' AND e.id = m.id AND e.text_hash = m.hash)
     AND NOT EXISTS (SELECT FROM memory_categories AS f WHERE f.memory_id = m.id AND NOT f.automatic)
 """
-MARK = text(
+QUEUE_PAGE = text(
     f"""
     WITH page AS (
         SELECT m.id, m.created_at, m.hash FROM memories AS m
@@ -62,9 +62,9 @@ class _After(NamedTuple):
 _FIRST = _After(datetime.min.replace(tzinfo=UTC), UUID(int=0))
 
 
-async def order(tx: Tx, user_id: UUID) -> None:
+async def request_reclassification(tx: Tx, user_id: UUID) -> None:
     """Request a new assignment of a user's memories, except those whose categories a client has set."""
-    await tx.execute(_ORDER, {"user": user_id})
+    await tx.execute(_REQUEST, {"user": user_id})
 
 
 async def take_up(database: Database) -> None:
@@ -74,7 +74,7 @@ async def take_up(database: Database) -> None:
         Unavailable: PostgreSQL does not answer.
     """
     async with database.statement() as tx:
-        orders = (await tx.execute(_ORDERS, {"limit": _AT_ONCE})).all()
+        orders = (await tx.execute(_REQUESTS, {"limit": _AT_ONCE})).all()
     for each in orders:
         try:
             await _take(database, each)
@@ -87,14 +87,14 @@ async def take_up(database: Database) -> None:
 async def _take(database: Database, ordered: Any) -> None:
     after: _After | None = _FIRST
     while after is not None:
-        after = await _mark(database, ordered.user_id, after)
+        after = await _queue_page(database, ordered.user_id, after)
     async with database.statement() as tx:
         await tx.execute(_DONE, {"user": ordered.user_id, "ordered_at": ordered.ordered_at})
 
 
-@again
-async def _mark(database: Database, user_id: UUID, after: _After) -> _After | None:
+@retry_on_conflict
+async def _queue_page(database: Database, user_id: UUID, after: _After) -> _After | None:
     """Queue one page of the user's memories. Returns the last memory of the page, or None after the last page."""
     async with database.transaction() as tx:
-        row = (await tx.execute(MARK, {"user": user_id, "limit": PAGE, **after._asdict()})).one_or_none()
+        row = (await tx.execute(QUEUE_PAGE, {"user": user_id, "limit": PAGE, **after._asdict()})).one_or_none()
     return None if row is None else _After(row.created_at, row.id)

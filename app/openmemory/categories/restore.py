@@ -44,5 +44,5 @@ async def take(tx: Tx, caller: Caller) -> int:
     await tx.execute(_LIMIT, {"user": caller.user_id, "number": OWN})
     taken = (await tx.execute(_ADD, {"user": caller.user_id})).rowcount
     if taken:
-        await requests.order(tx, caller.user_id)
+        await requests.request_reclassification(tx, caller.user_id)
     return taken

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from openmemory.cli.options import ConfigFile, DataDir, Url, load_settings
 from openmemory.errors import (
     BatchRefused,
-    Conflict,
+    ConflictError,
     Forbidden,
     Invalid,
     NotFound,
@@ -210,10 +210,10 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
     quiet = settings.log if "level" in settings.log.model_fields_set else settings.log.model_copy(
         update={"level": "warning"}
     )  # fmt: skip
-    logging.set_up(quiet)
+    logging.set_up_logging(quiet)
     async with open_services(settings, listen="no port (a command has the stores open itself)") as services:
         app = create_app(services)
-        logging.set_up(quiet)
+        logging.set_up_logging(quiet)
         async with httpx.AsyncClient(
             base_url="http://localhost",
             transport=StreamingTransport(app),
@@ -223,7 +223,7 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
             yield http
         try:
             async with asyncio.timeout(_DRAIN):
-                await services.deliverer.drain()
+                await services.outbox_delivery.drain()
         except TimeoutError:
             return
 
@@ -265,7 +265,7 @@ def refusal(answer: Response, body: Any = None) -> OpenMemoryError:
         return Unauthenticated(message, code=code, hint="set OPENMEMORY_API_KEY to a key of that service")
     if answer.status_code in (502, 503, 504):
         return Unavailable(message, retry_after=_retry_after(answer), code=code, hint=hint)
-    bases: dict[int, type[OpenMemoryError]] = {403: Forbidden, 404: NotFound, 409: Conflict}
+    bases: dict[int, type[OpenMemoryError]] = {403: Forbidden, 404: NotFound, 409: ConflictError}
     return bases.get(answer.status_code, OpenMemoryError)(message, code=code, hint=hint)
 
 

@@ -13,7 +13,7 @@ from openmemory.errors import Invalid
 
 if TYPE_CHECKING:
     from openmemory.config.settings import Settings
-    from openmemory.importers.run import Report, Wanted
+    from openmemory.importers.run import ImportRequest, Report
 
 _OLD = ("openmemory", "mem0")
 
@@ -68,14 +68,14 @@ def import_(
         settings = where_to(config, data_dir, url)
         asyncio.run(_lines(settings, url, file, user=user, app=app, json=json))
         return
-    from openmemory.importers.run import Wanted
+    from openmemory.importers.run import ImportRequest
 
     if file not in _OLD:
         raise Invalid("import", f"of two words the first must be {' or '.join(_OLD)}, not {file!r}")
     if app is not None:
         raise Invalid("--app", "is for JSON Lines; memories of an old installation stay with their apps")
     settings = where_to(config, data_dir, url)
-    wanted = Wanted("mem0" if file == "mem0" else "openmemory", source, user, into, mode or "skip", dry_run)
+    wanted = ImportRequest("mem0" if file == "mem0" else "openmemory", source, user, into, mode or "skip", dry_run)
     asyncio.run(_old(settings, url, wanted, json=json))
 
 
@@ -121,7 +121,7 @@ def _tell_default(report: Report, default_user: str) -> None:
         )
 
 
-async def _old(settings: Settings, url: str | None, wanted: Wanted, *, json: bool) -> None:
+async def _old(settings: Settings, url: str | None, wanted: ImportRequest, *, json: bool) -> None:
     from openmemory.importers.report import show
     from openmemory.importers.run import Migration
 

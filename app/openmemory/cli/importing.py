@@ -20,7 +20,7 @@ from openmemory.cli.jsonl import Line, batches, read_lines
 from openmemory.content_policy.secrets import redacted
 from openmemory.errors import (
     BatchRefused,
-    Conflict,
+    ConflictError,
     Forbidden,
     Invalid,
     NotFound,
@@ -38,7 +38,7 @@ _COMPARED = 1_000
 """Characters of a text used in the search for an existing memory."""
 _RETRIES = 8
 _LONGEST_PAUSE = 10.0
-_OF_THE_LINES = (Conflict, Forbidden, Invalid, NotFound, TooLarge)
+_OF_THE_LINES = (ConflictError, Forbidden, Invalid, NotFound, TooLarge)
 """Errors that a single line may cause. Any other error ends the import."""
 
 

@@ -34,6 +34,6 @@ Namespace = Annotated[
 def load_settings(config: Path | None, *, here: bool = True, **flags: Any) -> Settings:
     """The settings with the flags of a command; None means that a flag was not given. `here`: a configuration file in
     the working folder is read."""
-    from openmemory.config import settings as loading
+    from openmemory.config import settings
 
-    return loading.load(config, flags=flags, here=here)
+    return settings.load(config, flags=flags, here=here)

@@ -9,7 +9,7 @@ import typer
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import Json
 from openmemory.cli.options import User as SomeUser
-from openmemory.errors import Conflict, Unavailable
+from openmemory.errors import ConflictError, Unavailable
 
 _LOOK = 0.5
 """Seconds between two progress checks."""
@@ -37,7 +37,7 @@ async def sync(
             try:
                 answer = await work
                 break
-            except Conflict as refused:
+            except ConflictError as refused:
                 if refused.code != "sync_running":
                     raise
             # The service already runs a sync, for example at startup. This one runs after it.

@@ -46,7 +46,7 @@ _OLLAMA_MODELS = {"embedder": "nomic-embed-text", "llm": "llama3.1:latest"}
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class VariableNote:
     """A variable and how it was treated."""
 
     name: str
@@ -57,12 +57,12 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
+class LegacySettings:
     """The result: settings by path, each with the variable that it comes from, and notes for the user."""
 
     values: Mapping[Path_, tuple[str, str]] = field(default_factory=dict, repr=False)
-    used: tuple[Note, ...] = ()
-    ignored: tuple[Note, ...] = ()
+    used: tuple[VariableNote, ...] = ()
+    ignored: tuple[VariableNote, ...] = ()
 
     def lines(self) -> list[str]:
         """The lines that are logged at startup."""
@@ -76,12 +76,12 @@ class Inherited:
         return found
 
 
-NOTHING = Inherited()
+NOTHING = LegacySettings()
 
 
 def inherit(
     environ: Mapping[str, str], given: Mapping[Path_, object], *, account: str | None, in_container: bool
-) -> Inherited:
+) -> LegacySettings:
     """Read the variables. `given` are the settings that other sources already define; `account` is the name of the
     account that runs this process.
 
@@ -100,7 +100,7 @@ def inherit(
             reading.ignore(name, "no model is asked of Ollama; EMBEDDER_PROVIDER=ollama chooses one")
     for name, advice in OBSOLETE.items():
         reading.ignore(name, advice)
-    return Inherited(reading.values, tuple(reading.used.values()), tuple(reading.ignored.values()))
+    return LegacySettings(reading.values, tuple(reading.used.values()), tuple(reading.ignored.values()))
 
 
 class _Reading:
@@ -111,8 +111,8 @@ class _Reading:
         self._given = given
         self._in_container = in_container
         self.values: dict[Path_, tuple[str, str]] = {}
-        self.used: dict[str, Note] = {}
-        self.ignored: dict[str, Note] = {}
+        self.used: dict[str, VariableNote] = {}
+        self.ignored: dict[str, VariableNote] = {}
 
     def user(self, account: str | None) -> None:
         """Login shells set USER to the account's own name, so only a different name is meant for OpenMemory."""
@@ -153,7 +153,7 @@ class _Reading:
                 self.ignore(name, "the two make no address; set OPENMEMORY_QDRANT_URL, such as http://host:6333")
         elif self._take("QDRANT_HOST", ("qdrant", "url"), f"http://{host}:{number}", "qdrant.url"):
             if port is not None:
-                self.used["QDRANT_PORT"] = Note("QDRANT_PORT", "qdrant.url")
+                self.used["QDRANT_PORT"] = VariableNote("QDRANT_PORT", "qdrant.url")
         else:
             self.ignore("QDRANT_PORT", "qdrant.url is set")
 
@@ -201,7 +201,7 @@ class _Reading:
         if "OPENAI_API_KEY" not in self._environ:
             return
         if users:
-            self.used["OPENAI_API_KEY"] = Note("OPENAI_API_KEY", ", ".join(users))
+            self.used["OPENAI_API_KEY"] = VariableNote("OPENAI_API_KEY", ", ".join(users))
         else:
             self.ignore(
                 "OPENAI_API_KEY", "nothing is sent to OpenAI unless its model is chosen, as by EMBEDDER_PROVIDER=openai"
@@ -210,7 +210,7 @@ class _Reading:
     def ignore(self, name: str, why: str) -> None:
         """Record a variable that is set but has no effect."""
         if name in self._environ and name not in self.used:
-            self.ignored.setdefault(name, Note(name, why))
+            self.ignored.setdefault(name, VariableNote(name, why))
 
     def _ollama(self, part: str) -> None:
         self.values.setdefault((part, "model"), (_OLLAMA_MODELS[part], f"{part.upper()}_PROVIDER"))
@@ -246,7 +246,9 @@ class _Reading:
             self.ignore(name, f"{'.'.join(path)} is set")
             return False
         self.values[path] = (value, name)
-        self.used[name] = Note(name, f"{known.meaning}, {meaning}" if (known := self.used.get(name)) else meaning)
+        self.used[name] = VariableNote(
+            name, f"{known.meaning}, {meaning}" if (known := self.used.get(name)) else meaning
+        )
         return True
 
 

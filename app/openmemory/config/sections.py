@@ -57,7 +57,7 @@ ASYMMETRIC = frozenset(
 )  # fmt: skip
 
 
-class OAuth(Section):
+class OAuthSettings(Section):
     """Access tokens of an OAuth 2.1 authorization server. Without an issuer none are taken."""
 
     issuer: str = Field("", description="The authorization server, exactly as its tokens name it; empty: OAuth is off.")
@@ -115,7 +115,7 @@ class OAuth(Section):
         return value
 
 
-class Reranker(Section):
+class RerankerSettings(Section):
     """A second stage that reads the best results again, with the question. Without a provider there is none."""
 
     provider: Literal["none", "cohere", "tei"] = Field(
@@ -144,7 +144,7 @@ class Reranker(Section):
         return web_url(value) if value else value
 
 
-class Capture(Section):
+class CaptureSettings(Section):
     """Texts that must not be stored as they are, and how facts are extracted from others."""
 
     secrets: Literal["refuse", "redact", "store"] = Field(
@@ -191,7 +191,7 @@ class Capture(Section):
     )
 
 
-class Categories(Section):
+class CategorySettings(Section):
     """Categories that the service assigns in the background to memories that no client has filed."""
 
     assign: Literal["off", "local"] = Field(

@@ -29,11 +29,11 @@ from pydantic import (
 from openmemory.config import key_strength, legacy_env
 from openmemory.config.sections import (
     ASYMMETRIC,
-    Capture,
-    Categories,
+    CaptureSettings,
+    CategorySettings,
     EgressSettings,
-    OAuth,
-    Reranker,
+    OAuthSettings,
+    RerankerSettings,
     Section,
     network,
     origin,
@@ -45,7 +45,7 @@ _CLIENT_KEY = "OPENMEMORY_API_KEY"
 _NOT_SETTINGS = ("OPENMEMORY_TEST_", "OPENMEMORY_CONFIG", legacy_env.SWITCH, _CLIENT_KEY)
 
 
-class Http(Section):
+class HttpSettings(Section):
     """HTTP: which callers are let in, beside authentication, and how long a client may take."""
 
     allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted beside localhost; '*' accepts any.")
@@ -72,7 +72,7 @@ class Http(Section):
         return self.cors_origins if "cors_origins" in self.model_fields_set else ()
 
 
-class Database(Section):
+class DatabaseSettings(Section):
     """PostgreSQL. An empty URL means the built-in one."""
 
     url: SecretStr = Field(SecretStr(""), description="postgresql://user:password@host:5432/name; empty: built in.")
@@ -81,7 +81,7 @@ class Database(Section):
     statement_timeout: int = Field(30, ge=1, le=3600, description="Seconds after which a statement is cancelled.")
 
 
-class Qdrant(Section):
+class QdrantSettings(Section):
     """The vector index. An empty URL means the built-in engine."""
 
     url: str = Field("", pattern=r"^(https?://.+)?$", description="http://host:6333; empty: built in.")
@@ -151,7 +151,7 @@ class LlmSettings(Section):
         return self.provider != "none"
 
 
-class Search(Section):
+class SearchSettings(Section):
     """Search: how results are found and mixed."""
 
     limit: int = Field(10, ge=1, le=1000, description="Results when the caller names no limit.")
@@ -180,7 +180,7 @@ class Search(Section):
     )
 
 
-class Sync(Section):
+class SyncSettings(Section):
     """The job that keeps Qdrant equal to PostgreSQL."""
 
     interval: int = Field(1800, ge=10, le=86_400 * 7, description="Seconds between two runs.")
@@ -192,7 +192,7 @@ class Sync(Section):
     )
 
 
-class Access(Section):
+class AccessSettings(Section):
     """Access: who may read and write."""
 
     default: Literal["user", "own_app"] = Field(
@@ -225,7 +225,7 @@ LONGEST_NAME = 300
 """The maximum of `limits.name` in characters: an index row holds at most two such names of four bytes a character."""
 
 
-class Limits(Section):
+class LimitSettings(Section):
     """The largest input that is taken."""
 
     text: int = Field(16_000, ge=1, le=1_000_000, description="Characters of one memory.")
@@ -252,7 +252,7 @@ class Limits(Section):
     )
 
 
-class Rates(Section):
+class RateSettings(Section):
     """Rate limits: how often something may be done within a window of time. 0 sets no limit."""
 
     window: int = Field(60, ge=1, le=3600, description="Seconds.")
@@ -267,13 +267,13 @@ class Rates(Section):
     )
 
 
-class Audit(Section):
+class AuditSettings(Section):
     """The log of who did what, and of who accessed which memory."""
 
     keep: int = Field(365, ge=31, le=36_500, description="Days that they are kept.")
 
 
-class Log(Section):
+class LogSettings(Section):
     """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -293,27 +293,27 @@ class Settings(Section):
     workers: int = Field(
         1, ge=1, le=64, description="Processes that serve; each opens its own database.pool_size and loads the model."
     )
-    http: Http = Http()
-    database: Database = Database()
-    qdrant: Qdrant = Qdrant()
+    http: HttpSettings = HttpSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    qdrant: QdrantSettings = QdrantSettings()
     embedder: EmbedderSettings = EmbedderSettings()
     llm: LlmSettings = LlmSettings()
-    search: Search = Search()
-    reranker: Reranker = Reranker()
-    sync: Sync = Sync()
-    access: Access = Access()
-    oauth: OAuth = OAuth()
+    search: SearchSettings = SearchSettings()
+    reranker: RerankerSettings = RerankerSettings()
+    sync: SyncSettings = SyncSettings()
+    access: AccessSettings = AccessSettings()
+    oauth: OAuthSettings = OAuthSettings()
     egress: EgressSettings = EgressSettings()
-    limits: Limits = Limits()
-    rates: Rates = Rates()
-    audit: Audit = Audit()
-    capture: Capture = Capture()
-    categories: Categories = Categories()
-    log: Log = Log()
-    _inherited: legacy_env.Inherited = PrivateAttr(default=legacy_env.NOTHING)
+    limits: LimitSettings = LimitSettings()
+    rates: RateSettings = RateSettings()
+    audit: AuditSettings = AuditSettings()
+    capture: CaptureSettings = CaptureSettings()
+    categories: CategorySettings = CategorySettings()
+    log: LogSettings = LogSettings()
+    _inherited: legacy_env.LegacySettings = PrivateAttr(default=legacy_env.NOTHING)
 
     @property
-    def inherited(self) -> legacy_env.Inherited:
+    def inherited(self) -> legacy_env.LegacySettings:
         """The settings that the variables of the old OpenMemory provide."""
         return self._inherited
 
@@ -470,24 +470,24 @@ def _nearest(name: str, known: list[str]) -> str:
 
 __all__ = [
     "ASYMMETRIC",
-    "Access",
-    "Audit",
-    "Capture",
-    "Database",
+    "AccessSettings",
+    "AuditSettings",
+    "CaptureSettings",
+    "DatabaseSettings",
     "EgressSettings",
     "EmbedderSettings",
-    "Http",
-    "Limits",
+    "HttpSettings",
+    "LimitSettings",
     "LlmSettings",
-    "Log",
-    "OAuth",
-    "Qdrant",
-    "Rates",
-    "Reranker",
-    "Search",
+    "LogSettings",
+    "OAuthSettings",
+    "QdrantSettings",
+    "RateSettings",
+    "RerankerSettings",
+    "SearchSettings",
     "Section",
     "Settings",
-    "Sync",
+    "SyncSettings",
     "environment",
     "keys",
     "load",

@@ -14,6 +14,6 @@ SWITCHES = {
 """Environment variables that dependencies read when they are imported or loaded, and only then."""
 
 
-def turn_off() -> None:
+def disable_vendor_telemetry() -> None:
     """Set the switches for this process and its children, overriding any previous values."""
     os.environ.update(SWITCHES)

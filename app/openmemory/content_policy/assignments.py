@@ -58,7 +58,7 @@ _TERMS = samples.words(
 """Technical terms with digits."""
 
 
-class Assigned(NamedTuple):
+class AssignedValue(NamedTuple):
     """A value that looks like a real secret: its kind by its name, with an article, and its position."""
 
     kind: str
@@ -66,7 +66,7 @@ class Assigned(NamedTuple):
     end: int
 
 
-def find(text: str, lowered: str) -> Iterator[Assigned]:
+def find(text: str, lowered: str) -> Iterator[AssignedValue]:
     """The values of a text that are named as a secret and look like one. `lowered`: the text in lower case, with the
     same length."""
     if not any(part in lowered for part in _IN_NAMES):
@@ -93,7 +93,7 @@ def find(text: str, lowered: str) -> Iterator[Assigned]:
         real = _real(text[start:end], kind, firm=firm, within=told or (goes_on and not firm))
         if real and not _in_example(text, start, end, kind, told=told):
             at = end if end - start < LONGEST else _end_of_run(text, end)
-            yield Assigned(kind, start, at)
+            yield AssignedValue(kind, start, at)
 
 
 def _end_of_run(text: str, at: int) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from openmemory.content_policy.injection_patterns.english import ENGLISH
 from openmemory.content_policy.injection_patterns.forgeries import ANSWERED, FORGED, FORGED_NEEDLES, MARKERS
 from openmemory.content_policy.injection_patterns.languages import TONGUES
-from openmemory.content_policy.injection_patterns.phrases import Phrase, Told
+from openmemory.content_policy.injection_patterns.phrases import Phrase, PhraseRole
 from openmemory.content_policy.injection_patterns.roles import ROLES
 
 LABEL = "injection"
@@ -75,7 +75,9 @@ def instructs(text: str) -> bool:
         text = _plain(text)
     lowered = text.lower()
     flat = _flat(lowered)
-    return _forges(lowered) or _orders(flat) or (_disguised(flat) and _orders(flat.translate(_DIGITS)))
+    return (
+        _forges(lowered) or _has_instructions(flat) or (_disguised(flat) and _has_instructions(flat.translate(_DIGITS)))
+    )
 
 
 def anywhere(value: Any) -> bool:
@@ -135,7 +137,7 @@ _KNOWN = frozenset(_WORDS)
 _APART = {code: " " for code in range(128) if not chr(code).isalpha()}
 
 
-def _orders(flat: str) -> bool:
+def _has_instructions(flat: str) -> bool:
     spoken = _KNOWN.intersection(flat.translate(_APART).split())
     if not spoken:
         return False
@@ -167,16 +169,16 @@ def _starts(flat: str, phrase: Phrase) -> Iterator[int]:
     return (start for start, _ in found)
 
 
-def _stands(flat: str, start: int, told: Told) -> bool:
+def _stands(flat: str, start: int, told: PhraseRole) -> bool:
     """Returns True if the words at `start` are used as an instruction in their sentence."""
-    if told is Told.ANYHOW:
+    if told is PhraseRole.ANYHOW:
         return True
     clause = _BREAK.split(flat[max(0, start - _CLAUSE) : start])[-1].split()
     if not clause:
         return True
     aside = clause[-1].endswith(",")
     to_reader = clause[0] not in _OTHERS or not _READER.isdisjoint(clause) or (aside and clause[0] in _ASKED)
-    if told is Told.ADDRESSED:
+    if told is PhraseRole.ADDRESSED:
         return to_reader and _NEVER.isdisjoint(clause)
     last = clause[-1].strip("',-–—")
     if not last or aside or last in _JOINS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from openmemory.config.settings import Capture
+from openmemory.config.settings import CaptureSettings
 from openmemory.content_policy import injection, secrets
 from openmemory.errors import Invalid
 from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryUpdate
@@ -13,10 +13,10 @@ from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryUpdat
 _NAMES = ("namespace", "thread_id", "kind", "key")
 
 
-class Content:
+class ContentPolicy:
     """Handles secrets and prompt injection according to `capture`."""
 
-    def __init__(self, capture: Capture) -> None:
+    def __init__(self, capture: CaptureSettings) -> None:
         self._capture = capture
 
     def created(self, new: MemoryCreate) -> CheckedMemory:

@@ -29,7 +29,7 @@ def bound(sql: str, types: Mapping[str, TypeEngine[Any]]) -> TextClause:
     return text(sql).bindparams(*(bindparam(name, type_=types.get(name, Text())) for name in names))
 
 
-class Prepared:
+class CompiledStatement:
     """One compiled statement with named parameters, whose rows are named tuples.
 
     `plain`: rows are tuples, which is faster for many rows. `binary`: values come in the server's binary format, which

@@ -20,9 +20,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.pool import NullPool
 
-from openmemory.config.settings import Database as DatabaseSettings
-from openmemory.database.liveness import Connection, Heart, ended
-from openmemory.database.pool import Lender, PoolUse
+from openmemory.config.settings import DatabaseSettings
+from openmemory.database.liveness import Connection, LivenessCheck, ended
+from openmemory.database.pool import ConnectionPool, PoolUse
 from openmemory.errors import Overtaken, SetupError, Unavailable
 from openmemory.serialization import exact_json
 
@@ -141,7 +141,7 @@ class Database:
     def __init__(self, url: str, settings: DatabaseSettings) -> None:
         self.url = normal_url(url)
         self._settings = settings
-        self._heart = Heart(self._touch)
+        self._heart = LivenessCheck(self._touch)
         parsed = make_url(self.url)
         given = str(parsed.query.get("options", ""))
         session = [f"-c {name}={value}" for name, value in _session(settings).items()]
@@ -163,9 +163,9 @@ class Database:
         event.listen(self.engine.sync_engine, "connect", _opened)
         event.listen(self.engine.sync_engine, "checkout", self._checked)
         # A separate pool: switching one connection's mode for every statement costs as much as a short statement.
-        self._statements = self._lender(options)
+        self._statements = self._pool(options)
         planned = {"options": f"{self._reaching['options']} {_PLANNED}"}
-        self._planned = self._lender(options | {"connect_args": options["connect_args"] | planned})
+        self._planned = self._pool(options | {"connect_args": options["connect_args"] | planned})
         self.failures = 0
         """The number of transactions and statements that failed because PostgreSQL was down."""
         self._suspect_until = 0.0
@@ -215,14 +215,14 @@ class Database:
     async def statement(self) -> AsyncIterator[Tx]:
         """A connection on which every statement is its own transaction. Saves the BEGIN and COMMIT round trips."""
         with _Outage(self):
-            async with self._statements.lent() as connection:
+            async with self._statements.connection() as connection:
                 yield connection
 
     @asynccontextmanager
     async def planned(self) -> AsyncIterator[Tx]:
         """Like `statement`, for statements that are planned for their values each time: lists and counts."""
         with _Outage(self):
-            async with self._planned.lent() as connection:
+            async with self._planned.connection() as connection:
                 yield connection
 
     async def dedicated(self) -> AsyncPgConnection:
@@ -260,13 +260,13 @@ class Database:
         await self._statements.close()
         await self._planned.close()
 
-    def _lender(self, options: dict[str, Any]) -> Lender:
+    def _pool(self, options: dict[str, Any]) -> ConnectionPool:
         # There is nothing to roll back on a connection that is about to be closed.
         options = options | {"isolation_level": "AUTOCOMMIT", "poolclass": NullPool, "pool_reset_on_return": None}
         engine = create_async_engine(self.url, **options)
         event.listen(engine.sync_engine, "connect", _opened)
         size = self._settings.pool_size
-        return Lender(engine, self._fit, kept=size, most=2 * size, patience=self._settings.connect_timeout)
+        return ConnectionPool(engine, self._fit, kept=size, most=2 * size, patience=self._settings.connect_timeout)
 
     async def _connect(self, *arguments: Any, **options: Any) -> Connection:
         # The driver applies its timeout to each address of each host; name resolution has none.

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, literal_column
 _MIDDLE: ColumnElement[Any] = literal_column("'80000000-0000-0000-0000-000000000000'::uuid")
 
 
-class Half(StrEnum):
+class IdPartition(StrEnum):
     """One partition of all ids."""
 
     LOWER = "<"

@@ -50,7 +50,7 @@ class Connection(AsyncConnection[Any]):
                 raise pg.OperationalError(f"no answer to a statement for {waited:g} s")
 
 
-class Heart:
+class LivenessCheck:
     """Checks if a server answers at all, on a separate connection. Concurrent callers share one check."""
 
     def __init__(self, connect: Callable[[], Awaitable[AsyncConnection[Any]]]) -> None:

@@ -35,7 +35,7 @@ class _Idle(NamedTuple):
     opened: float
 
 
-class Lender:
+class ConnectionPool:
     """Checks out connections of an engine that commits every statement and has no pool. The most recently used one is
     reused first.
 
@@ -61,7 +61,7 @@ class Lender:
         return PoolUse(self._used, len(self._idle), self._most)
 
     @asynccontextmanager
-    async def lent(self) -> AsyncIterator[AsyncConnection]:
+    async def connection(self) -> AsyncIterator[AsyncConnection]:
         """Checks out a connection for the duration of the block.
 
         Raises:

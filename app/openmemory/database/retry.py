@@ -22,7 +22,7 @@ _PAUSE = 0.1
 some time to take the released locks."""
 
 
-def again(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def retry_on_conflict(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """Retries work that raises `Overtaken`, up to four attempts in all; the last error is raised.
 
     For work that is a single transaction with nothing before it. An aborted transaction is rolled back completely, but

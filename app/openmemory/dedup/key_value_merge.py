@@ -19,11 +19,11 @@ from sqlalchemy import Uuid as SqlUuid
 from openmemory.access.models import App
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
-from openmemory.config.settings import Capture
-from openmemory.database.compiled import Prepared
+from openmemory.audit.access_log import AccessType
+from openmemory.config.settings import CaptureSettings
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
-from openmemory.dedup.key_values import Change, Pairs, merged, parsed
+from openmemory.dedup.key_values import Pairs, ValueChange, merged, parsed
 from openmemory.dedup.rewriting import complete
 from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
@@ -52,10 +52,10 @@ APART = "Stored apart: it could not be merged with the memory that has such keys
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
-class Pairing:
+class KeyValueMerge:
     """Applies the policy `capture.pairs` to texts with key-value facts."""
 
-    def __init__(self, capture: Capture, intake: Intake) -> None:
+    def __init__(self, capture: CaptureSettings, intake: Intake) -> None:
         self._merges = capture.pairs == "merge"
         self._intake = intake
 
@@ -90,7 +90,7 @@ class Pairing:
         older, newer = _pairs(row), _pairs(new)
         union = merged(older, newer)
         if not (union.added or union.changed or _brings_more(row, new)):
-            await access_log.record(tx, caller, Access.SEARCH, [row.id], {"part": "pairs"})
+            await access_log.record(tx, caller, AccessType.SEARCH, [row.id], {"part": "pairs"})
             return MemoryAdded(id=row.id, memory=row.content, event=Event.NONE, note=HELD)
         joint = replace(new, text=union.text if union.added or union.changed else row.content)
         known = PairSource(app=new.app or caller.app, at=row.updated_at)
@@ -181,7 +181,7 @@ def _mergeable(caller: Caller) -> ColumnElement[bool]:
 
 
 @cache
-def candidates(owner: bool, default: Default) -> Prepared:
+def candidates(owner: bool, default: Default) -> CompiledStatement:
     """The memories that share keys with a text: first an exact duplicate, then by number of shared keys, then the
     newest. Binds `values`."""
     caller = Caller.anyone(owner=owner, default=default)
@@ -201,10 +201,10 @@ def candidates(owner: bool, default: Default) -> Prepared:
         )
         .limit(literal_column(str(CANDIDATES)))
     )
-    return Prepared(query)
+    return CompiledStatement(query)
 
 
-async def _sources(tx: Tx, memory_id: UUID, changed: Sequence[Change], known: PairSource) -> list[PairChange]:
+async def _sources(tx: Tx, memory_id: UUID, changed: Sequence[ValueChange], known: PairSource) -> list[PairChange]:
     """The origin of each old value: app and time. Taken from the last revisions; for older values it is `known`."""
     if not changed:
         return []
@@ -219,7 +219,7 @@ async def _sources(tx: Tx, memory_id: UUID, changed: Sequence[Change], known: Pa
     return [PairChange(key=one.key, old=one.old, new=one.new, was=_source(one, revisions) or known) for one in changed]
 
 
-def _source(change: Change, revisions: Sequence[tuple[Pairs, Any]]) -> PairSource | None:
+def _source(change: ValueChange, revisions: Sequence[tuple[Pairs, Any]]) -> PairSource | None:
     """The revision that set an old value, searched from the newest on. None if it was set before all of them."""
     first = None
     for pairs, row in revisions:

@@ -34,7 +34,7 @@ Pairs = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ValueChange:
     """A key whose value changed."""
 
     key: str
@@ -43,12 +43,12 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
+class MergedFacts:
     """The merged key-value facts of two texts, and the result for each key of the newer one."""
 
     text: str
     added: tuple[str, ...]
-    changed: tuple[Change, ...]
+    changed: tuple[ValueChange, ...]
     unchanged: tuple[str, ...]
 
 
@@ -89,12 +89,12 @@ def _is_list(text: str, separator: str | None) -> bool:
     return len(pieces) > 1 and all(_ASSIGNED.fullmatch(piece) for piece in pieces)
 
 
-def merged(older: Pairs, newer: Pairs) -> Union:
+def merged(older: Pairs, newer: Pairs) -> MergedFacts:
     """Merges both in the order of the older one, new keys last. Values of the newer one win."""
-    return Union(
+    return MergedFacts(
         text=" | ".join(f"{key}={value}" for key, value in (older | newer).items()),
         added=tuple(key for key in newer if key not in older),
-        changed=tuple(Change(key, older[key], new) for key, new in newer.items() if older.get(key, new) != new),
+        changed=tuple(ValueChange(key, older[key], new) for key, new in newer.items() if older.get(key, new) != new),
         unchanged=tuple(key for key, value in newer.items() if older.get(key) == value),
     )
 

@@ -18,18 +18,18 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, and_, exists, func, select
 
 from openmemory.access.readable import readable_by
-from openmemory.access.rule_cache import Rulebook
+from openmemory.access.rule_cache import RuleCache
 from openmemory.access.rules import ALL
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
-from openmemory.config.settings import Capture
+from openmemory.audit.access_log import AccessType
+from openmemory.config.settings import CaptureSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.dedup.rewriting import complete
-from openmemory.dedup.similarity import LIKENESS, LONGEST, Said, judged
+from openmemory.dedup.similarity import LIKENESS, LONGEST, Relation, judged
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
-from openmemory.index.models import IndexMark, Kind
+from openmemory.index.models import ItemKind, OutboxEntry
 from openmemory.index.port import Filter, Hit, IndexUnavailable
 from openmemory.index.space import Spaces
 from openmemory.memories import changes
@@ -57,35 +57,35 @@ ASKED = "Stored, though memories may say the same in other words: see possible_d
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class NearDuplicate:
     """A memory that says the same as a new text, or a part of it."""
 
     id: UUID
     memory: str
     revision: int
     likeness: float
-    said: Said
+    said: Relation
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class NearDuplicates:
     """The near duplicates, nearest first. `note` says why no search was possible."""
 
-    alike: list[Alike] = field(default_factory=list)
+    alike: list[NearDuplicate] = field(default_factory=list)
     note: str | None = None
 
 
 class Duplicates:
     """Finds near duplicates and applies the policy `capture.duplicates`."""
 
-    def __init__(self, database: Database, spaces: Spaces, capture: Capture, intake: Intake) -> None:
+    def __init__(self, database: Database, spaces: Spaces, capture: CaptureSettings, intake: Intake) -> None:
         self._database = database
         self._spaces = spaces
         self._capture = capture
         self._intake = intake
-        self._rulebook = Rulebook()
+        self._rulebook = RuleCache()
 
-    async def near(self, caller: Caller, new: CheckedMemory) -> Near:
+    async def near(self, caller: Caller, new: CheckedMemory) -> NearDuplicates:
         """The memories that say the same as a new one. Embeds its text, at most once.
 
         Texts that look like prompt injection must not change existing memories, so they are not compared. Texts that
@@ -96,12 +96,12 @@ class Duplicates:
             Unavailable: PostgreSQL does not answer.
         """
         if self._capture.duplicates == "keep" or Scope.READ not in caller.principal.scopes or not _comparable(new):
-            return Near()
+            return NearDuplicates()
         space = self._spaces.serving
         likeness = self._capture.likeness
         least = LIKENESS.get(space.model) if likeness == "auto" else likeness
         if least is None:
-            return Near(note=NO_LIKENESS)
+            return NearDuplicates(note=NO_LIKENESS)
         rules = ALL
         if not caller.owner:
             async with self._database.statement() as tx:
@@ -111,14 +111,14 @@ class Duplicates:
             hits = await space.search((await space.query(new.text)).vector, where, NEAREST)
         except EmbedderUnavailable as error:
             log.debug("not compared: %s", error)
-            return Near(note=NO_EMBEDDER)
+            return NearDuplicates(note=NO_EMBEDDER)
         except IndexUnavailable as error:
             log.debug("not compared: %s", error)
-            return Near(note=NO_INDEX)
+            return NearDuplicates(note=NO_INDEX)
         hits = [hit for hit in hits if hit.score >= least]
-        return Near(await self._alike(caller, new, hits) if hits else [])
+        return NearDuplicates(await self._alike(caller, new, hits) if hits else [])
 
-    async def _alike(self, caller: Caller, new: CheckedMemory, hits: Sequence[Hit]) -> list[Alike]:
+    async def _alike(self, caller: Caller, new: CheckedMemory, hits: Sequence[Hit]) -> list[NearDuplicate]:
         query = select(Memory.id, Memory.content, Memory.revision).where(_candidates(caller, new, [h.id for h in hits]))
         async with self._database.statement() as tx:
             rows = {row.id: row for row in await tx.execute(query, caller.parameters)}
@@ -126,10 +126,10 @@ class Duplicates:
         return await asyncio.to_thread(_judged, new.text, [(hit, rows[hit.id]) for hit in hits if hit.id in rows])
 
     async def add(
-        self, tx: Tx, caller: Caller, new: CheckedMemory, near: Near, apps: dict[str, UUID]
+        self, tx: Tx, caller: Caller, new: CheckedMemory, near: NearDuplicates, apps: dict[str, UUID]
     ) -> MemoryAdded | None:
         """Apply the policy to the near duplicates. Returns None if there are none; the text is then added as usual."""
-        if not near.alike or await _twin(tx, caller, new, apps[new.app] if new.app else caller.app_id):
+        if not near.alike or await _is_exact_duplicate(tx, caller, new, apps[new.app] if new.app else caller.app_id):
             return None  # an exact duplicate is handled as usual
         if self._capture.duplicates == "ask":
             return await self._ask(tx, caller, new, near, apps)
@@ -141,7 +141,7 @@ class Duplicates:
         return None
 
     async def _ask(
-        self, tx: Tx, caller: Caller, new: CheckedMemory, near: Near, apps: dict[str, UUID]
+        self, tx: Tx, caller: Caller, new: CheckedMemory, near: NearDuplicates, apps: dict[str, UUID]
     ) -> MemoryAdded | None:
         [added] = await changes.add(tx, caller, [new], apps)
         query = select(Memory.id, Memory.revision).where(_candidates(caller, new, [each.id for each in near.alike]))
@@ -154,7 +154,7 @@ class Duplicates:
         return added.model_copy(update={"possible_duplicates": possible, "note": ASKED})
 
     async def _supersede(
-        self, tx: Tx, caller: Caller, new: CheckedMemory, old: tuple[Alike, Any], apps: dict[str, UUID]
+        self, tx: Tx, caller: Caller, new: CheckedMemory, old: tuple[NearDuplicate, Any], apps: dict[str, UUID]
     ) -> MemoryAdded | None:
         alike, _ = old
         [added] = await changes.add(tx, caller, [new], apps)
@@ -165,10 +165,10 @@ class Duplicates:
         return added.model_copy(update=more)
 
     async def _merge(
-        self, tx: Tx, caller: Caller, new: CheckedMemory, old: tuple[Alike, Any], _: dict[str, UUID]
+        self, tx: Tx, caller: Caller, new: CheckedMemory, old: tuple[NearDuplicate, Any], _: dict[str, UUID]
     ) -> MemoryAdded | None:
         alike, row = old
-        if alike.said is Said.SAME:
+        if alike.said is Relation.SAME:
             await _shown(tx, caller, [alike.id])
             return MemoryAdded(id=alike.id, memory=alike.memory, event=Event.NONE, note=MERGED)
         if not await complete(tx, caller, row, new, self._intake):
@@ -177,12 +177,12 @@ class Duplicates:
         return MemoryAdded(id=alike.id, memory=new.text, event=Event.UPDATE, **more)
 
 
-def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[Alike]:
+def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[NearDuplicate]:
     """The memories that say the same as the text. Each hit comes with its row."""
     found = []
     for hit, row in near:
         if (said := judged(row.content, text).said) is not None:
-            found.append(Alike(row.id, row.content, row.revision, round(hit.score, 4), said))
+            found.append(NearDuplicate(row.id, row.content, row.revision, round(hit.score, 4), said))
     return found
 
 
@@ -195,7 +195,7 @@ def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> Colu
 
     Excludes memories that wait for delivery, because the index found them by their earlier text.
     """
-    waits = exists().where(IndexMark.kind == Kind.MEMORY.value, IndexMark.id == Memory.id)
+    waits = exists().where(OutboxEntry.kind == ItemKind.MEMORY.value, OutboxEntry.id == Memory.id)
     return and_(
         Memory.id == func.any(list(ids)),
         readable_by(caller, Memory),
@@ -211,7 +211,7 @@ def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> Colu
     )
 
 
-async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, alike: Alike) -> Any:
+async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate) -> Any:
     """Locks a memory that was found. None if it has changed, or the caller has lost access to it."""
     query = (
         select(Memory.id, Memory.metadata_.label("metadata"), CATEGORY_NAMES.label("categories"))
@@ -221,7 +221,7 @@ async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, alike: Alike) -> A
     return (await tx.execute(query, caller.parameters)).one_or_none()
 
 
-async def _twin(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> bool:
+async def _is_exact_duplicate(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> bool:
     """Returns True if the app has an active exact duplicate."""
     which = and_(
         Memory.user_id == caller.user_id, Memory.namespace == new.namespace, Memory.app_id == app_id,
@@ -232,4 +232,4 @@ async def _twin(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> boo
 
 async def _shown(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> None:
     """Logs that the caller has read memories that duplicate the added text."""
-    await access_log.record(tx, caller, Access.SEARCH, ids, {"part": "duplicates"})
+    await access_log.record(tx, caller, AccessType.SEARCH, ids, {"part": "duplicates"})

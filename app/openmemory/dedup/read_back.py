@@ -14,9 +14,9 @@ from sqlalchemy.orm import aliased
 from openmemory.access.models import App
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
+from openmemory.audit.access_log import AccessType
 from openmemory.audit.models import MemoryAccessLog
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
@@ -27,10 +27,10 @@ from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded
 MINUTES = 60
 """For this many minutes after an app has read a memory, the app does not store the same text as its own memory."""
 
-ECHO = "Not stored: this memory, which the app was shown a moment ago, says so already."
+READ_BACK = "Not stored: this memory, which the app was shown a moment ago, says so already."
 
 
-async def echoed(tx: Tx, caller: Caller, new: CheckedMemory) -> MemoryAdded | None:
+async def duplicate_of_read(tx: Tx, caller: Caller, new: CheckedMemory) -> MemoryAdded | None:
     """The memory of another app that is an exact duplicate of a new text and that the calling app has read, or None.
 
     Texts from the user themself are always stored, and so are texts with an expiry or an end of validity.
@@ -42,12 +42,12 @@ async def echoed(tx: Tx, caller: Caller, new: CheckedMemory) -> MemoryAdded | No
     if not found:
         return None
     [(id_,)] = found
-    await access_log.record(tx, caller, Access.SEARCH, [id_], {"part": "echo"})
-    return MemoryAdded(id=id_, memory=new.text, event=Event.NONE, note=ECHO)
+    await access_log.record(tx, caller, AccessType.SEARCH, [id_], {"part": "echo"})
+    return MemoryAdded(id=id_, memory=new.text, event=Event.NONE, note=READ_BACK)
 
 
 @cache
-def shown(default: Default) -> Prepared:
+def shown(default: Default) -> CompiledStatement:
     """The id of a memory with a text that the app has read. Binds `caller.parameters`, `echo_namespace`, `echo_hash`.
 
     Joins the user's apps, of which there are few, because the index of active texts has the app before the text.
@@ -79,4 +79,4 @@ def shown(default: Default) -> Prepared:
         .order_by(Memory.id)
         .limit(literal_column("1"))
     )
-    return Prepared(query, plain=True)
+    return CompiledStatement(query, plain=True)

@@ -6,9 +6,9 @@ import logging
 from typing import Any
 
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
+from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Tx
-from openmemory.errors import Conflict, Invalid
+from openmemory.errors import ConflictError, Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.intake import Intake
@@ -36,8 +36,8 @@ async def complete(
         )
         async with tx.begin_nested():
             await changes.update_text(tx, caller, Memory.id == row.id, change, intake.labels)
-    except (Invalid, Conflict) as error:
+    except (Invalid, ConflictError) as error:
         log.debug("not completed: %s", error)
         return False
-    await access_log.record(tx, caller, Access.UPDATE, [row.id], logged)
+    await access_log.record(tx, caller, AccessType.UPDATE, [row.id], logged)
     return True

@@ -62,7 +62,7 @@ _USED_TO = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bget )(?<!\bgot )(?<!\bbe )\bu
 _PRESENT, _PAST = frozenset({"is", "are", "am", "'s"}), frozenset({"was", "were"})
 
 
-class Said(StrEnum):
+class Relation(StrEnum):
     """The relation of a newer text to an older one."""
 
     SAME = "same"
@@ -74,7 +74,7 @@ class Said(StrEnum):
 class Judgement(NamedTuple):
     """The result of a comparison. If the texts say different things, `said` is None and `because` says why."""
 
-    said: Said | None
+    said: Relation | None
     because: str = ""
 
 
@@ -86,8 +86,8 @@ def judged(old: str, new: str) -> Judgement:
     (each text says something that the other does not).
     """
     if _plain(old) == _plain(new):
-        return Judgement(Said.SAME)
-    before, after = _Text(old), _Text(new)
+        return Judgement(Relation.SAME)
+    before, after = _ComparedText(old), _ComparedText(new)
     because = _contrary(before, after)
     if not because:
         only_old, only_new = before.content - after.content, after.content - before.content
@@ -95,10 +95,10 @@ def judged(old: str, new: str) -> Judgement:
     if because:
         return Judgement(None, because)
     more = not only_old and (only_new or after.numbers - before.numbers)
-    return Judgement(Said.MORE if more else Said.SAME)
+    return Judgement(Relation.MORE if more else Relation.SAME)
 
 
-class _Text:
+class _ComparedText:
     """A text and its features for the comparison, each computed on first use."""
 
     def __init__(self, text: str) -> None:
@@ -203,7 +203,7 @@ class _Text:
         return some & self.every
 
 
-def _contrary(old: _Text, new: _Text) -> str:
+def _contrary(old: _ComparedText, new: _ComparedText) -> str:
     """A difference that counts whatever else the texts say. Empty if there is none."""
     checks: tuple[tuple[str, bool], ...] = (
         ("limit", bool(old.has(LIMITING)) != bool(new.has(LIMITING))),
@@ -218,7 +218,7 @@ def _contrary(old: _Text, new: _Text) -> str:
     return next((because for because, differs in checks if differs), "")
 
 
-def _apart(old: _Text, new: _Text, only_old: frozenset[str], only_new: frozenset[str]) -> str:
+def _apart(old: _ComparedText, new: _ComparedText, only_old: frozenset[str], only_new: frozenset[str]) -> str:
     """The difference between two texts that each have words of their own. Empty if they only differ in wording."""
     if old.numbers != new.numbers:
         return "number"
@@ -232,7 +232,7 @@ def _apart(old: _Text, new: _Text, only_old: frozenset[str], only_new: frozenset
     return "word" if _replaced(old.sequence, new.sequence) else ""
 
 
-def _rearranged(old: _Text, new: _Text, only_old: frozenset[str], only_new: frozenset[str]) -> str:
+def _rearranged(old: _ComparedText, new: _ComparedText, only_old: frozenset[str], only_new: frozenset[str]) -> str:
     """The difference between two texts of which one has all words of the other. Empty if it says the same."""
     if (only_new or new.numbers - old.numbers) and (only_old or old.numbers - new.numbers):
         return "number"
@@ -246,7 +246,7 @@ def _exclusive(old: Any, new: Any) -> bool:
     return bool(old - new) and bool(new - old)
 
 
-def _renamed(old: _Text, new: _Text) -> bool:
+def _renamed(old: _ComparedText, new: _ComparedText) -> bool:
     """Returns True if each text has a name that the other lacks, or if a sentence begins with such a name."""
     (mine, first), (theirs, first_of_theirs) = old.named, new.named
     missing, others = set(mine) - new.every, set(theirs) - old.every
@@ -259,21 +259,21 @@ def _renamed(old: _Text, new: _Text) -> bool:
     return len(set(both[0])) > 1 and list(dict.fromkeys(both[0])) != list(dict.fromkeys(both[1])) and not _listed(old)
 
 
-def _listed(text: _Text) -> bool:
+def _listed(text: _ComparedText) -> bool:
     """Returns True if names are in a list, where the order has no meaning."""
     return bool(re.search(r"\b[A-Z]\w+(, [A-Z]\w+)*,? (and|or|&) [A-Z]\w+", text.text))
 
 
-def _over(text: _Text) -> bool:
+def _over(text: _ComparedText) -> bool:
     """Returns True if the text says that something is over."""
     return bool(text.has(FORMER)) or _USED_TO.search(text.text) is not None
 
 
-def _negated(text: _Text) -> bool:
+def _negated(text: _ComparedText) -> bool:
     return any(word in NEGATIONS or word.endswith("n't") for word in text.words)
 
 
-def _tense(old: _Text, new: _Text) -> bool:
+def _tense(old: _ComparedText, new: _ComparedText) -> bool:
     """Returns True if one text is about the past and the other about the present."""
     for one, other in ((old, new), (new, old)):
         if one.has(_PAST) and not one.has(_PRESENT) and other.has(_PRESENT) and not other.has(_PAST):
@@ -287,7 +287,7 @@ def _tense(old: _Text, new: _Text) -> bool:
     return False
 
 
-def _turned(old: _Text, new: _Text) -> bool:
+def _turned(old: _ComparedText, new: _ComparedText) -> bool:
     """Returns True if words have moved to the other side of a word, or follow a contradicting preposition."""
     before, after = old.relations, new.relations
     if any({before[word], after[word]} in CONTRARY for word in before.keys() & after.keys()):
@@ -317,7 +317,7 @@ def _around(words: list[str], word: str) -> tuple[set[str], set[str]]:
     return set(words[:at]), set(words[at + 1 :])
 
 
-def _within(old: _Text, new: _Text) -> bool:
+def _within(old: _ComparedText, new: _ComparedText) -> bool:
     """Returns True if the longer text has the words of the shorter one in the same order, with the same acting persons.
 
     "Alice likes tea" is not within "Bob likes tea and Alice likes coffee".
@@ -327,14 +327,14 @@ def _within(old: _Text, new: _Text) -> bool:
     return all(word in rest for word in short.sequence) and long.acting == short.acting
 
 
-def _sides(text: _Text, word: str) -> tuple[set[str], set[str]]:
+def _sides(text: _ComparedText, word: str) -> tuple[set[str], set[str]]:
     at = text.words.index(word)
     sides = text.words[:at], text.words[at + 1 :]
     left, right = ({_canonical(one) for one in side if _bare(one) not in FUNCTION} for side in sides)
     return left, right
 
 
-def _members(text: _Text, groups: tuple[frozenset[str], ...]) -> set[int]:
+def _members(text: _ComparedText, groups: tuple[frozenset[str], ...]) -> set[int]:
     """The numbers of the word sets, which exclude each other, that occur in the text."""
     return {number for number, group in enumerate(groups) if text.every & group}
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from openmemory.egress.gate import gate
-from openmemory.egress.policy import Origin, Policy
+from openmemory.egress.policy import EgressPolicy, Origin
 from openmemory.egress.transports import AsyncTransport, Resolve, Transport, addresses_of, look_up
 
 TIMEOUT = httpx.Timeout(10.0, connect=5.0)
@@ -39,7 +39,7 @@ class Egress:
     def __init__(
         self, allow: Iterable[str] = (), *, resolve: Resolve = look_up, tls: ssl.SSLContext | None = None
     ) -> None:
-        self.policy = Policy.of(allow)
+        self.policy = EgressPolicy.of(allow)
         self._resolve = resolve
         self._given_tls = tls
 

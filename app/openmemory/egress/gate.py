@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import httpx
 
 from openmemory.config.addresses import IP, parsed
-from openmemory.egress.policy import EgressRefused, Origin, Policy
+from openmemory.egress.policy import EgressPolicy, EgressRefused, Origin
 
 ATTEMPTS = 4
 """The maximum number of addresses of one host to try, one after the other."""
@@ -49,7 +49,7 @@ class Leaving:
 class Gate:
     """The policy for the requests of one client, and the origins that its creator trusts."""
 
-    policy: Policy
+    policy: EgressPolicy
     trusted: frozenset[Origin]
 
     def leaving(self, request: httpx.Request) -> Leaving:
@@ -79,6 +79,6 @@ class Gate:
         return addresses[:ATTEMPTS]
 
 
-def gate(policy: Policy, trusted: Iterable[str]) -> Gate:
+def gate(policy: EgressPolicy, trusted: Iterable[str]) -> Gate:
     """Returns the gate of a client that trusts the origins of these URLs."""
     return Gate(policy, frozenset(Origin.of(url) for url in trusted))

@@ -52,7 +52,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class EgressPolicy:
     """The policy that `egress.allow` defines."""
 
     allow: tuple[Allowed, ...] = ()
@@ -85,4 +85,4 @@ class Policy:
             raise EgressRefused(f"{origin.shown}: {'is' if literal else 'leads to'} {what}; {hint}")
 
 
-__all__ = ["EgressRefused", "Origin", "Policy"]
+__all__ = ["EgressPolicy", "EgressRefused", "Origin"]

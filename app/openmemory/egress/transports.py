@@ -11,7 +11,7 @@ import httpx
 
 from openmemory.config.addresses import IP, parsed
 from openmemory.egress.gate import Gate, Leaving, gate
-from openmemory.egress.policy import Origin, Policy
+from openmemory.egress.policy import EgressPolicy, Origin
 from openmemory.resilience.daemon_threads import in_daemon
 
 Resolve = Callable[[str, int], Iterable[str]]
@@ -33,7 +33,7 @@ def look_up(host: str, port: int) -> list[str]:
 class Transport(httpx.BaseTransport):
     """Sends requests that the policy allows. Connections to trusted origins are kept open, in a pool per origin."""
 
-    def __init__(self, policy: Policy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
+    def __init__(self, policy: EgressPolicy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
         self._gate: Gate = gate(policy, trusted)
         self._resolve = resolve
         self._once = httpx.HTTPTransport(verify=tls, limits=_ONCE)
@@ -70,7 +70,7 @@ class Transport(httpx.BaseTransport):
 class AsyncTransport(httpx.AsyncBaseTransport):
     """Like `Transport`, on an event loop; names are resolved in a thread."""
 
-    def __init__(self, policy: Policy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
+    def __init__(self, policy: EgressPolicy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
         self._gate: Gate = gate(policy, trusted)
         self._resolve = resolve
         self._once = httpx.AsyncHTTPTransport(verify=tls, limits=_ONCE)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openmemory.embeddings.port import Document, Embedder, Question
+from openmemory.embeddings.port import Embedder, QueryEmbedding, TextEmbedding
 
 
 class CachedEmbedder:
@@ -23,20 +23,20 @@ class CachedEmbedder:
         self.cutting = inner.cutting
         self.tokenwise = inner.tokenwise
         self._size = size
-        self._made: OrderedDict[str, Question] = OrderedDict()
+        self._made: OrderedDict[str, QueryEmbedding] = OrderedDict()
         self._running: dict[str, _Run] = {}
 
     async def dimension(self) -> int:
         """The length of a vector."""
         return await self.inner.dimension()
 
-    def known(self, text: str) -> Question | None:
+    def known(self, text: str) -> QueryEmbedding | None:
         """Returns the cached embedding of the query, read-only, or None."""
         if (found := self._made.get(text)) is not None:
             self._made.move_to_end(text)
         return found
 
-    async def query(self, text: str) -> Question:
+    async def query(self, text: str) -> QueryEmbedding:
         """Returns the embedding of the query, read-only."""
         if (known := self.known(text)) is not None:
             return known
@@ -54,13 +54,13 @@ class CachedEmbedder:
                 self._running.pop(text)
                 run.task.cancel()
 
-    async def documents(self, texts: Sequence[str]) -> list[Document]:
+    async def documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
         """Embeds stored texts, without the cache."""
         return await self.inner.documents(texts)
 
-    async def windows(self, texts: Sequence[str]) -> list[int]:
+    async def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text."""
-        return await self.inner.windows(texts)
+        return await self.inner.chunks(texts)
 
     async def close(self) -> None:
         """Clears the cache and closes the embedder."""
@@ -86,5 +86,5 @@ class CachedEmbedder:
 class _Run:
     """A running embedding, and the number of callers that wait for it."""
 
-    task: asyncio.Task[Question]
+    task: asyncio.Task[QueryEmbedding]
     waiting: int = 0

@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-WINDOW = 128
+CHUNK = 128
 """The number of tokens of a chunk, and of the longest text that is not cut."""
 
 OVERLAP = 64
 """The number of tokens that two neighbours share, so that text at the edge of one is inside the other."""
 
-MAX_WINDOWS = 32
+MAX_CHUNKS = 32
 """The maximum number of chunks of a text. Longer texts get longer chunks with the same share of overlap, then less
 overlap."""
 
@@ -34,7 +34,7 @@ CHARACTERS = 4
 class Cutting(NamedTuple):
     """The parameters for cutting texts, all in one unit: tokens or characters."""
 
-    window: int
+    chunk_size: int
     overlap: int
     longest: int
     slack: int
@@ -44,12 +44,12 @@ class Cutting(NamedTuple):
     @property
     def name(self) -> str:
         """The name that identifies vectors of this method: `128/64/238/32 tokens`."""
-        return f"{self.window}/{self.overlap}/{self.longest}/{self.most} {self.unit}"
+        return f"{self.chunk_size}/{self.overlap}/{self.longest}/{self.most} {self.unit}"
 
 
-BY_TOKENS = Cutting(WINDOW, OVERLAP, LONGEST, SLACK, MAX_WINDOWS, "tokens")
+BY_TOKENS = Cutting(CHUNK, OVERLAP, LONGEST, SLACK, MAX_CHUNKS, "tokens")
 BY_CHARACTERS = Cutting(
-    CHARACTERS * WINDOW, CHARACTERS * OVERLAP, CHARACTERS * LONGEST, CHARACTERS * SLACK, MAX_WINDOWS, "characters"
+    CHARACTERS * CHUNK, CHARACTERS * OVERLAP, CHARACTERS * LONGEST, CHARACTERS * SLACK, MAX_CHUNKS, "characters"
 )
 
 
@@ -68,11 +68,11 @@ def spans(count: int, cutting: Cutting, begins_word: Callable[[int], bool]) -> l
     They are spread evenly and reach the end of the text unless it is longer than `most` of the longest chunks side by
     side. `begins_word` returns True if a word begins at a unit; edges move back there by up to `slack`.
     """
-    if count <= cutting.window:
+    if count <= cutting.chunk_size:
         return [slice(0, count)]
-    wanted = math.ceil((count - cutting.overlap) / (cutting.window - cutting.overlap))
+    wanted = math.ceil((count - cutting.overlap) / (cutting.chunk_size - cutting.overlap))
     number = min(wanted, cutting.most)
-    width = cutting.window if number == wanted else _width(count, cutting)
+    width = cutting.chunk_size if number == wanted else _width(count, cutting)
     last = min(count, number * width) - width
     starts = [round(place * last / (number - 1)) for place in range(number)]
 
@@ -97,5 +97,5 @@ def of_text(text: str, cutting: Cutting = BY_CHARACTERS) -> list[str]:
 
 def _width(count: int, cutting: Cutting) -> int:
     """The width at which `most` chunks with the usual share of overlap reach the end, up to the longest width."""
-    step = 1 - cutting.overlap / cutting.window
+    step = 1 - cutting.overlap / cutting.chunk_size
     return min(cutting.longest, math.ceil(count / (1 + (cutting.most - 1) * step)))

@@ -21,8 +21,16 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tokenizers import Encoding, Tokenizer
 
 from openmemory.embeddings.chunks import BY_TOKENS, spans
-from openmemory.embeddings.port import PACKAGED, Codes, Document, EmbedderUnavailable, Question, Vector, Vectors
-from openmemory.embeddings.query_thread import Questions, failed
+from openmemory.embeddings.port import (
+    PACKAGED,
+    Codes,
+    EmbedderUnavailable,
+    QueryEmbedding,
+    TextEmbedding,
+    Vector,
+    Vectors,
+)
+from openmemory.embeddings.query_thread import QueryThread, failed
 from openmemory.embeddings.tokens import Flags, Floats, coded, counting, owned, rotation, rounded, thinned
 
 MAX_TOKENS = 256
@@ -46,7 +54,7 @@ Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Framed:
+class TokenizedText:
     """The token `ids` of a text or a chunk, with the tokens that the model adds before and after.
 
     `told` are those that get vectors of their own.
@@ -138,12 +146,12 @@ class Model:
             self._rotation = rotation(self.dimension)
         _return_free_memory()
 
-    def encode(self, texts: Sequence[str]) -> list[Framed]:
+    def encode(self, texts: Sequence[str]) -> list[TokenizedText]:
         """Token ids, at most `MAX_TOKENS` a text. The ids identify queries."""
         first = slice(0, MAX_TOKENS - 2)
         return [_framed(encoding, first, first) for encoding in self._encoded(texts)]
 
-    def cut(self, texts: Sequence[str]) -> list[list[Framed]]:
+    def cut(self, texts: Sequence[str]) -> list[list[TokenizedText]]:
         """The token ids of each text's chunks."""
         return [
             [_framed(encoding, span, told) for span, told in zip(cut, owned(cut), strict=True)]
@@ -151,7 +159,7 @@ class Model:
             for cut in [_spans(encoding)]
         ]
 
-    def windows(self, texts: Sequence[str]) -> list[int]:
+    def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text."""
         return [len(_spans(encoding)) for encoding in self._encoded(texts)]
 
@@ -160,18 +168,18 @@ class Model:
         # surrogate, which JSON can contain, is not valid UTF-8 and would be rejected.
         return (self._tokenizer.encode(text.encode("utf-8", "replace").decode("utf-8")) for text in texts)
 
-    def run(self, encodings: Sequence[Framed]) -> list[Question]:
+    def run(self, encodings: Sequence[TokenizedText]) -> list[QueryEmbedding]:
         """Embeds questions: the normalised mean of all token vectors, and the vectors of tokens that count."""
         unit, hidden, ids, told = self._computed(encodings)
         if not self._tokenwise:
-            return [Question(vector, None) for vector in unit]
+            return [QueryEmbedding(vector, None) for vector in unit]
         numbers = self._counting.numbers[ids]
         told &= self._counting.words[ids] | numbers
         tokens = rounded(hidden[told] @ self._rotation)
         tokens[numbers[told]] = 0
-        return [Question(vector, of) for vector, of in zip(unit, _split(tokens, told), strict=True)]
+        return [QueryEmbedding(vector, of) for vector, of in zip(unit, _split(tokens, told), strict=True)]
 
-    def read(self, encodings: Sequence[Framed]) -> list[tuple[Vector, Codes | None]]:
+    def read(self, encodings: Sequence[TokenizedText]) -> list[tuple[Vector, Codes | None]]:
         """Embeds chunks of texts: the normalised mean of all token vectors, and the codes of tokens that count."""
         unit, hidden, ids, told = self._computed(encodings)
         if not self._tokenwise:
@@ -180,7 +188,7 @@ class Model:
         codes = coded(hidden[told] @ self._rotation)
         return list(zip(unit, _split(codes, told), strict=True))
 
-    def _computed(self, encodings: Sequence[Framed]) -> tuple[Vectors, Floats, Ids, Flags]:
+    def _computed(self, encodings: Sequence[TokenizedText]) -> tuple[Vectors, Floats, Ids, Flags]:
         """The means, the vectors of all tokens, their ids, and which of them are `told`."""
         longest = max(len(one.ids) for one in encodings)
         ids = np.zeros((len(encodings), longest), dtype=np.int64)
@@ -216,7 +224,7 @@ class LocalEmbedder:
         self._threads = threads
         self._model: Model | None = None
         self._for_documents = ThreadPoolExecutor(1, "embed-documents")
-        self._questions = Questions(self._loaded, _runs)
+        self._questions = QueryThread(self._loaded, _runs)
 
     async def warm(self) -> None:
         """Loads the model and runs it once, so that the first query is as fast as the others."""
@@ -229,22 +237,22 @@ class LocalEmbedder:
             model = await self._off_loop(self._loaded)
         return model.dimension
 
-    async def query(self, text: str) -> Question:
+    async def query(self, text: str) -> QueryEmbedding:
         """Embeds one query."""
         return await self._questions.ask(text)
 
-    async def documents(self, texts: Sequence[str]) -> list[Document]:
+    async def documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
         """Embeds stored texts."""
-        found: list[Document] = []
+        found: list[TextEmbedding] = []
         for start in range(0, len(texts), TOGETHER):
             found += await self._documents(texts[start : start + TOGETHER])
         if texts:
             await self._off_loop(_return_free_memory)
         return found
 
-    async def windows(self, texts: Sequence[str]) -> list[int]:
+    async def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text."""
-        return await self._off_loop(lambda: self._loaded().windows(texts))
+        return await self._off_loop(lambda: self._loaded().chunks(texts))
 
     async def close(self) -> None:
         """Stops both threads after they finish their pending work. Later calls raise `EmbedderUnavailable`."""
@@ -252,9 +260,9 @@ class LocalEmbedder:
         await asyncio.to_thread(self._for_documents.shutdown)
         self._model = None
 
-    async def _documents(self, texts: Sequence[str]) -> list[Document]:
+    async def _documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
         cut = await self._off_loop(lambda: self._loaded().cut(texts))
-        every = [window for windows in cut for window in windows]
+        every = [chunk for chunks in cut for chunk in chunks]
         vectors = np.empty((len(every), await self.dimension()), dtype=np.float32)
         codes: list[Codes | None] = [None] * len(every)
         for rows in _runs(every):
@@ -264,9 +272,9 @@ class LocalEmbedder:
             )
             for row, one in zip(rows, made, strict=True):
                 vectors[row], codes[row] = one
-        ends = np.cumsum([len(windows) for windows in cut])
+        ends = np.cumsum([len(chunks) for chunks in cut])
         parts = zip(np.split(vectors, ends[:-1]), ends, cut, strict=True)
-        return [Document(part, _whole(codes[end - len(windows) : end])) for part, end, windows in parts]
+        return [TextEmbedding(part, _whole(codes[end - len(chunks) : end])) for part, end, chunks in parts]
 
     def _loaded(self) -> Model:
         model = self._model
@@ -300,7 +308,7 @@ def _whole(parts: Sequence[Codes | None]) -> Codes | None:
     return thinned(np.concatenate(told)) if told else None
 
 
-def _runs(encodings: Sequence[Framed]) -> list[list[int]]:
+def _runs(encodings: Sequence[TokenizedText]) -> list[list[int]]:
     """Groups rows of similar length for embedding, shortest first."""
     lengths = [len(one.ids) for one in encodings]
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
@@ -313,12 +321,12 @@ def _spans(encoding: Encoding) -> list[slice]:
     return spans(len(words), BY_TOKENS, lambda at: words[at] != words[at - 1])
 
 
-def _framed(encoding: Encoding, span: slice, told: slice) -> Framed:
+def _framed(encoding: Encoding, span: slice, told: slice) -> TokenizedText:
     """The tokens of a chunk, framed by the two that the model adds. `told` limits those that get their own vectors."""
     ids = encoding.ids
     inner = ids[span.start + 1 : min(span.stop + 1, len(ids) - 1)]
     first, last = told.start - span.start, min(told.stop - span.start, len(inner))
-    return Framed([ids[0], *inner, ids[-1]], slice(first + 1, last + 1))
+    return TokenizedText([ids[0], *inner, ids[-1]], slice(first + 1, last + 1))
 
 
 def _return_free_memory() -> None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from openmemory.config.settings import EmbedderSettings
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.embeddings.port import Document, Embedder, EmbedderUnavailable, Question
+from openmemory.embeddings.port import Embedder, EmbedderUnavailable, QueryEmbedding, TextEmbedding
 
 PACKAGED = ("all-MiniLM-L6-v2-int8", "all-MiniLM-L6-v2")
 """The names of the packaged model."""
@@ -67,7 +67,7 @@ def without_secrets(settings: EmbedderSettings) -> dict[str, Any]:
     }
 
 
-class Absent:
+class UnusableEmbedder:
     """An embedder that cannot be used. Every call fails with the reason."""
 
     cutting = ""
@@ -81,13 +81,13 @@ class Absent:
         """See `Embedder`, also for the methods below."""
         raise self._error()
 
-    async def query(self, _text: str) -> Question:
+    async def query(self, _text: str) -> QueryEmbedding:
         raise self._error()
 
-    async def documents(self, _texts: Sequence[str]) -> list[Document]:
+    async def documents(self, _texts: Sequence[str]) -> list[TextEmbedding]:
         raise self._error()
 
-    async def windows(self, _texts: Sequence[str]) -> list[int]:
+    async def chunks(self, _texts: Sequence[str]) -> list[int]:
         raise self._error()
 
     async def close(self) -> None:

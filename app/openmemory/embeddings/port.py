@@ -33,17 +33,17 @@ class EmbedderUnavailable(Exception):
     """The model does not load, does not answer in time, or returns invalid vectors. Search falls back to text."""
 
 
-class Question(NamedTuple):
+class QueryEmbedding(NamedTuple):
     """The embedding of a search query. `tokens` is None if the model returns no token vectors."""
 
     vector: Vector
     tokens: Tokens | None
 
 
-class Document(NamedTuple):
-    """The embedding of a stored text: the vectors of its `windows`, shape (windows, dimension), and of its tokens."""
+class TextEmbedding(NamedTuple):
+    """The embedding of a stored text: the vectors of its `chunks`, shape (chunks, dimension), and of its tokens."""
 
-    windows: Vectors
+    chunks: Vectors
     tokens: Codes | None
 
 
@@ -54,7 +54,7 @@ class Embedder(Protocol):
     """The stable name of the model. Part of the collection's name and of the key of stored vectors."""
 
     cutting: str
-    """The name of the method that cuts long texts into chunks. Stored with their vectors (`windows.stored_as`)."""
+    """The name of the method that cuts long texts into chunks. Stored with their vectors (`chunks.stored_as`)."""
 
     tokenwise: bool
     """True if its embeddings have `tokens`."""
@@ -63,15 +63,15 @@ class Embedder(Protocol):
         """The length of a vector, always read from the model."""
         ...
 
-    async def query(self, text: str) -> Question:
+    async def query(self, text: str) -> QueryEmbedding:
         """Embeds one search query. Takes priority over waiting documents."""
         ...
 
-    async def documents(self, texts: Sequence[str]) -> list[Document]:
+    async def documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
         """Embeds stored texts in batches, off the event loop."""
         ...
 
-    async def windows(self, texts: Sequence[str]) -> list[int]:
+    async def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text. Embeds nothing."""
         ...
 

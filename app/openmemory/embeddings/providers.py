@@ -18,7 +18,7 @@ from openmemory.config.settings import EmbedderSettings
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.embeddings import chunks, http_clients
-from openmemory.embeddings.port import Document, EmbedderUnavailable, Question, Vector, Vectors
+from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding, Vector, Vectors
 from openmemory.errors import SetupError
 from openmemory.resilience.daemon_threads import in_daemon
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class EmbedderProviderSpec:
     """The names that mem0 uses for the settings of one provider.
 
     Every start passes `model` explicitly, so that a new default in another version of mem0 cannot mix the vectors of
@@ -47,22 +47,22 @@ class Provider:
 
 
 PROVIDERS = {
-    "aws_bedrock": Provider("amazon.titan-embed-text-v1"),
-    "azure_openai": Provider("", base_url="azure_kwargs"),
-    "fastembed": Provider("thenlper/gte-large"),
-    "gemini": Provider("models/gemini-embedding-001"),
-    "huggingface": Provider("", base_url="huggingface_base_url"),
-    "lmstudio": Provider(
+    "aws_bedrock": EmbedderProviderSpec("amazon.titan-embed-text-v1"),
+    "azure_openai": EmbedderProviderSpec("", base_url="azure_kwargs"),
+    "fastembed": EmbedderProviderSpec("thenlper/gte-large"),
+    "gemini": EmbedderProviderSpec("models/gemini-embedding-001"),
+    "huggingface": EmbedderProviderSpec("", base_url="huggingface_base_url"),
+    "lmstudio": EmbedderProviderSpec(
         "nomic-ai/nomic-embed-text-v1.5-GGUF/nomic-embed-text-v1.5.f16.gguf", base_url="lmstudio_base_url"
     ),
-    "ollama": Provider("nomic-embed-text", base_url="ollama_base_url"),
-    "openai": Provider("text-embedding-3-small", base_url="openai_base_url"),
-    "together": Provider("intfloat/multilingual-e5-large-instruct"),
-    "vertexai": Provider("gemini-embedding-001"),
+    "ollama": EmbedderProviderSpec("nomic-embed-text", base_url="ollama_base_url"),
+    "openai": EmbedderProviderSpec("text-embedding-3-small", base_url="openai_base_url"),
+    "together": EmbedderProviderSpec("intfloat/multilingual-e5-large-instruct"),
+    "vertexai": EmbedderProviderSpec("gemini-embedding-001"),
 }
 
 
-def prepare_mem0(data_dir: Path) -> None:
+def configure_mem0(data_dir: Path) -> None:
     """Prevents mem0 from writing into the user's home folder. Call this before importing mem0."""
     os.environ["MEM0_DIR"] = str(data_dir / "mem0")
 
@@ -107,16 +107,16 @@ class ProviderEmbedder:
         assert self._size is not None  # set by every accepted vector
         return self._size
 
-    async def query(self, text: str) -> Question:
+    async def query(self, text: str) -> QueryEmbedding:
         """Embeds one query within the configured deadline."""
-        return Question(await self._embed(text, self._settings.timeout), None)
+        return QueryEmbedding(await self._embed(text, self._settings.timeout), None)
 
-    async def documents(self, texts: Sequence[str]) -> list[Document]:
+    async def documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
         """Embeds stored texts as chunks, one batch after the other, each with its own deadline."""
         if not texts:
             return []
         cut = [chunks.of_text(_utf8(text)) for text in texts]
-        every = [window for one in cut for window in one]
+        every = [chunk for one in cut for chunk in one]
         parts: list[Vectors] = []
         for start in range(0, len(every), DOCUMENT_BATCH):
             batch = every[start : start + DOCUMENT_BATCH]
@@ -127,9 +127,9 @@ class ProviderEmbedder:
             )
             parts.append(self._checked(raw, len(batch)))
         vectors = np.split(np.concatenate(parts), np.cumsum([len(one) for one in cut])[:-1])
-        return [Document(one, None) for one in vectors]
+        return [TextEmbedding(one, None) for one in vectors]
 
-    async def windows(self, texts: Sequence[str]) -> list[int]:
+    async def chunks(self, texts: Sequence[str]) -> list[int]:
         """The number of chunks of each text."""
         return [len(chunks.of_text(_utf8(text))) for text in texts]
 
@@ -183,7 +183,7 @@ class ProviderEmbedder:
         with self._importing:
             if self._closed:
                 raise EmbedderUnavailable("closed")
-            prepare_mem0(self._data_dir)
+            configure_mem0(self._data_dir)
             from mem0.utils.factory import EmbedderFactory  # type: ignore[import-untyped]
 
             return EmbedderFactory

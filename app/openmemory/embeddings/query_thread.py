@@ -13,7 +13,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from openmemory.embeddings.port import EmbedderUnavailable, Question
+from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
 
 
 class Network(Protocol):
@@ -22,7 +22,7 @@ class Network(Protocol):
     def encode(self, texts: Sequence[str]) -> list[Any]:
         """The token ids of each text."""
 
-    def run(self, encodings: Sequence[Any]) -> list[Question]:
+    def run(self, encodings: Sequence[Any]) -> list[QueryEmbedding]:
         """The embeddings of the texts."""
 
 
@@ -32,14 +32,14 @@ class _Waiting:
     def __init__(self, text: str) -> None:
         self.text = text
         self._loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[Question] = self._loop.create_future()
+        self.answer: asyncio.Future[QueryEmbedding] = self._loop.create_future()
 
-    def settle(self, outcome: Question | EmbedderUnavailable) -> None:
+    def settle(self, outcome: QueryEmbedding | EmbedderUnavailable) -> None:
         """Called in the thread. The answer arrives in the loop, if that still runs."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, outcome)
 
-    def _settle(self, outcome: Question | EmbedderUnavailable) -> None:
+    def _settle(self, outcome: QueryEmbedding | EmbedderUnavailable) -> None:
         if self.answer.done():
             return
         if isinstance(outcome, EmbedderUnavailable):
@@ -48,7 +48,7 @@ class _Waiting:
             self.answer.set_result(outcome)
 
 
-class Questions:
+class QueryThread:
     """The queue and its thread, which starts with the first query.
 
     `network` returns the loaded network and may load it; `runs` selects which rows of a batch are embedded together.
@@ -61,7 +61,7 @@ class Questions:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    async def ask(self, text: str) -> Question:
+    async def ask(self, text: str) -> QueryEmbedding:
         """Returns the embedding of a query.
 
         Raises:
@@ -102,7 +102,7 @@ class Questions:
                 for row, made in zip(rows, network.run([encodings[row] for row in rows]), strict=True):
                     # Copies, so that a kept vector does not keep its whole batch in memory.
                     tokens = None if made.tokens is None else made.tokens.copy()
-                    batch[row].settle(Question(made.vector.copy(), tokens))
+                    batch[row].settle(QueryEmbedding(made.vector.copy(), tokens))
         except BaseException as error:  # the tokenizer may panic, which is not an Exception; the thread must survive
             words = str(error) if isinstance(error, EmbedderUnavailable) else failed(error)
             for waiting in batch:  # a separate exception for each: tracebacks grow with every raise

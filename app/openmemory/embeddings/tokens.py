@@ -1,7 +1,7 @@
 """Token vectors, small enough to be stored: selects which tokens count and encodes them. Has no side effects.
 
 A network computes a vector for each token and pools them into one for the text. Pooling loses what a single word of a
-question is near to. Late interaction compares exactly that (`search.late`). Of a stored token, only the signs of its
+question is near to. Late interaction compares exactly that (`search.late_interaction`). Of a stored token, only the signs of its
 numbers are kept, after a rotation that makes them alike and independent. The question's tokens keep their magnitudes,
 so that the comparison still approximates the cosine (as in asymmetric hashing; Gao and Long 2024, "RaBitQ", bound the
 error). In measurements, 384 signs carry more information than 64 numbers of a byte each.
@@ -55,7 +55,7 @@ def rotation(dimension: int) -> Floats:
     return found
 
 
-class Counting(NamedTuple):
+class TokenKinds(NamedTuple):
     """Flags for the token ids that are parts of `words` and of `numbers`; the others are signs. Shape (vocabulary,)
     each."""
 
@@ -63,7 +63,7 @@ class Counting(NamedTuple):
     numbers: Flags
 
 
-def counting(vocabulary: Mapping[str, int], special: Iterable[int]) -> Counting:
+def counting(vocabulary: Mapping[str, int], special: Iterable[int]) -> TokenKinds:
     """Selects the tokens of a vocabulary that count: no `special` ids and no function words. Tokens with a digit are
     numbers.
 
@@ -76,7 +76,7 @@ def counting(vocabulary: Mapping[str, int], special: Iterable[int]) -> Counting:
         numbers[id_] = any(map(str.isdigit, token))
         words[id_] = any(map(str.isalpha, token)) and not numbers[id_] and token not in _SAY_NOTHING
     words[list(special)] = numbers[list(special)] = False
-    return Counting(words, numbers)
+    return TokenKinds(words, numbers)
 
 
 def rounded(rotated: Floats) -> Tokens:

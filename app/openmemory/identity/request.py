@@ -12,7 +12,7 @@ _KEY = "openmemory.identity.request"
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class RequestContext:
     """The principal that a request proved; None if only the session that it belongs to can tell.
 
     `repeated`: True if the credential comes with every message. An old MCP client sends it in the address when it
@@ -25,20 +25,20 @@ class Sender:
     repeated: bool = False
 
 
-def bind(scope: MutableMapping[str, Any], sender: Sender) -> None:
+def bind(scope: MutableMapping[str, Any], sender: RequestContext) -> None:
     """Attach the request context to a request."""
     scope[_KEY] = sender
 
 
-def sender_of(scope: MutableMapping[str, Any]) -> Sender:
+def request_context_of(scope: MutableMapping[str, Any]) -> RequestContext:
     """Returns the request context that the guard set. A request without one is not served."""
     sender = scope[_KEY]
-    assert isinstance(sender, Sender)
+    assert isinstance(sender, RequestContext)
     return sender
 
 
 def principal_of(scope: MutableMapping[str, Any]) -> Principal:
     """The principal that a request proved."""
-    principal = sender_of(scope).principal
+    principal = request_context_of(scope).principal
     assert principal is not None
     return principal

@@ -34,7 +34,7 @@ _RULES = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class ArchiveCounts:
     """The counts of an archive's contents."""
 
     memories: dict[str, int] = field(default_factory=dict)
@@ -114,9 +114,9 @@ class _Writer:
                 "app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"]),
             }  # fmt: skip
 
-    def contents(self) -> Contents:
+    def contents(self) -> ArchiveCounts:
         """The counts of the rows to write."""
-        return Contents(
+        return ArchiveCounts(
             memories=self._staging.states(self._user),
             apps=len(self._apps),
             categories=self._count(f"SELECT count(*) FROM ({_CATEGORIES})"),  # noqa: S608
@@ -178,7 +178,7 @@ _MEMORIES = """
 """
 
 
-def contents(staging: Staging, user: str) -> Contents:
+def contents(staging: Staging, user: str) -> ArchiveCounts:
     """The counts of what the archive of one user would contain."""
     return _Writer(staging, user).contents()
 

@@ -18,7 +18,7 @@ class Unusable(ValueError):
     """The reason why a value is unusable, such as `created_at: is no time`. It never repeats the value."""
 
 
-class Mended(str):
+class CleanedJson(str):
     """A JSON object as text, in which null replaces `numbers` numbers that JSON cannot represent, such as NaN."""
 
     numbers: int
@@ -60,7 +60,7 @@ def text(name: str, value: Any) -> str:
 
 def mapping(name: str, value: Any) -> str:
     """A JSON object as text, with exact numbers; null becomes an empty object. If Python wrote NaN or infinity, the
-    result is `Mended`."""
+    result is `CleanedJson`."""
     if isinstance(value, str | bytes):
         try:
             value = json.loads(value)  # also accepts NaN and infinity as written by Python
@@ -75,7 +75,7 @@ def mapping(name: str, value: Any) -> str:
         found = exact_json.dumps(kept).decode()
     except (TypeError, RecursionError):
         raise Unusable(f"{name}: holds what JSON cannot say") from None
-    return Mended(found, numbers) if numbers else found
+    return CleanedJson(found, numbers) if numbers else found
 
 
 def state(name: str, value: Any) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from openmemory.backup.container import Container
 from openmemory.backup.format import ACCESSES, TABLES
-from openmemory.backup.json_stream import Entry, entries, lines
-from openmemory.importers.archive import Contents
+from openmemory.backup.json_stream import StreamedValue, entries, lines
+from openmemory.importers.archive import ArchiveCounts
 from openmemory.importers.cleaning import STATES
 
 UNPACKED = 64 * 1024 * 1024 * 1024
@@ -40,7 +40,7 @@ def memories_of(path: Path) -> Iterator[dict[str, Any]]:
             yield entry.value
 
 
-def contents_of(path: Path) -> Contents:
+def contents_of(path: Path) -> ArchiveCounts:
     """The counts of an export's contents.
 
     Raises:
@@ -55,7 +55,7 @@ def contents_of(path: Path) -> Contents:
                 state = entry.value.get("state")
                 if isinstance(state, str) and state in states:
                     states[state] += 1
-    return Contents(
+    return ArchiveCounts(
         memories=states,
         apps=lists["apps"],
         categories=lists["categories"],
@@ -72,7 +72,7 @@ def has_accesses(path: Path) -> bool:
         return ACCESSES in Container(file, unpacked=UNPACKED)
 
 
-def _tables(path: Path) -> Iterator[Entry]:
+def _tables(path: Path) -> Iterator[StreamedValue]:
     with path.open("rb") as file, Container(file, unpacked=UNPACKED).open(TABLES) as read:
         yield from entries(read, TABLES)
 

@@ -60,7 +60,7 @@ _ASKED = f"""
 
 
 @dataclass(slots=True)
-class LeftOut:
+class SkippedRows:
     """The rows that were not imported, with reasons: the first hundred by id, all of them counted by reason."""
 
     shown: list[dict[str, str]] = field(default_factory=list)
@@ -134,10 +134,10 @@ class Ledger:
         for statement in _SETTLE.split(";"):
             self._connection.execute(statement)
 
-    def of(self, user: str | None) -> LeftOut:
+    def of(self, user: str | None) -> SkippedRows:
         """The rejected rows of a user, by id, including those whose user is unknown. None: of all users."""
         values = {"user": user}
-        left_out = LeftOut()
+        left_out = SkippedRows()
         lost = f"FROM told WHERE numbers IS NULL AND {_ASKED}"
         for row in self._connection.execute(
             f"SELECT kind, reason, count(*), sum({_NOBODYS}) {lost} GROUP BY kind, reason ORDER BY min(rowid)",

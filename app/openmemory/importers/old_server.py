@@ -16,10 +16,10 @@ from openmemory.backup.container import Container
 from openmemory.backup.format import TABLES
 from openmemory.errors import NotFound, OpenMemoryError, SetupError
 from openmemory.importers.archive import lines_member
-from openmemory.importers.cleaning import Mended, Unusable, identifier, mapping, moment, text
+from openmemory.importers.cleaning import CleanedJson, Unusable, identifier, mapping, moment, text
 from openmemory.importers.exported import UNPACKED, memories_of
 from openmemory.importers.fetching import download, fetched
-from openmemory.importers.left_out import LeftOut
+from openmemory.importers.left_out import SkippedRows
 from openmemory.serialization import exact_json
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ async def _without_export(http: AsyncClient, url: str, user: str) -> OpenMemoryE
 
 
 async def with_accesses(
-    url: str, exported: Path, folder: Path, left_out: LeftOut, show: Callable[[int, int | None], None]
+    url: str, exported: Path, folder: Path, left_out: SkippedRows, show: Callable[[int, int | None], None]
 ) -> Path:
     """The export, completed with the access log of every memory.
 
@@ -139,7 +139,7 @@ async def _take_log(http: AsyncClient, memory: str, take: Callable[[_Page], None
     return take(_Page(memory, [], f"has more than {_MOST_PAGES * _PAGE:,} lines"))
 
 
-def _access(line: dict[str, Any], memory: str, left_out: LeftOut) -> dict[str, Any] | None:
+def _access(line: dict[str, Any], memory: str, left_out: SkippedRows) -> dict[str, Any] | None:
     try:
         metadata = mapping("metadata", line.get("metadata_"))
         access = {
@@ -152,7 +152,7 @@ def _access(line: dict[str, Any], memory: str, left_out: LeftOut) -> dict[str, A
     except Unusable as error:
         left_out.note("memory_access_logs", line.get("id"), str(error))
         return None
-    if isinstance(metadata, Mended):
+    if isinstance(metadata, CleanedJson):
         left_out.mended["memory_access_logs"] += metadata.numbers
     return access
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from openmemory.cli.output import as_json, plain
-from openmemory.importers.run import Report, Taken
+from openmemory.importers.run import ImportOutcome, Report
 
 _COUNTED = ("apps", "categories", "history", "revisions", "access_logs", "rules", "policies", "captures", "vectors")
 _WORDS = {
@@ -34,7 +34,7 @@ def show(report: Report, *, json: bool) -> None:
         print("There is nobody's memory in it.")
 
 
-def _user(taken: Taken, *, dry_run: bool) -> str:
+def _user(taken: ImportOutcome, *, dry_run: bool) -> str:
     found = taken.found
     states = ", ".join(f"{count:,} {state}" for state, count in found.memories.items() if count) or "none"
     more = (f"{getattr(found, name):,} {_WORDS.get(name, name)}" for name in _COUNTED if getattr(found, name, 0))

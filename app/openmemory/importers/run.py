@@ -15,8 +15,8 @@ from openmemory.cli.client import Client
 from openmemory.cli.output import counting
 from openmemory.errors import Invalid, OpenMemoryError, SetupError, Unavailable
 from openmemory.importers import archive, exported, mem0, old_server, qdrant, sqlite_file
-from openmemory.importers.archive import Contents
-from openmemory.importers.left_out import LeftOut
+from openmemory.importers.archive import ArchiveCounts
+from openmemory.importers.left_out import SkippedRows
 from openmemory.importers.sending import send
 from openmemory.importers.staging import Staging
 
@@ -28,7 +28,7 @@ _LARGEST_EXPORT = 16 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImportRequest:
     """The requested import. `user`: import only this user of the source; `into`: import under another user name."""
 
     kind: Kind
@@ -40,12 +40,12 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Taken:
+class ImportOutcome:
     """The result for one user. `service` is the service's report; None if nothing was sent or the service refused."""
 
     user: str
     into: str
-    found: Contents
+    found: ArchiveCounts
     service: dict[str, Any] | None = None
     error: str | None = None
 
@@ -56,8 +56,8 @@ class Report:
 
     source: str
     dry_run: bool
-    users: list[Taken] = field(default_factory=list)
-    left_out: LeftOut = field(default_factory=LeftOut)
+    users: list[ImportOutcome] = field(default_factory=list)
+    left_out: SkippedRows = field(default_factory=SkippedRows)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -86,7 +86,9 @@ class Report:
 class Migration:
     """One run. `client` connects to the importing service; a dry run has none."""
 
-    def __init__(self, wanted: Wanted, default_user: str, client: Client | None, show: Progress = counting) -> None:
+    def __init__(
+        self, wanted: ImportRequest, default_user: str, client: Client | None, show: Progress = counting
+    ) -> None:
         self._wanted = wanted
         self._default = default_user
         self._client = client
@@ -131,7 +133,7 @@ class Migration:
             name = user or await asyncio.to_thread(exported.name_of, path) or self._default
         except OpenMemoryError as error:
             raise SetupError(f"{path.name}: {error.message}") from error
-        await self._send(Taken(name, self._wanted.into or name, found), path)
+        await self._send(ImportOutcome(name, self._wanted.into or name, found), path)
 
     async def _old_server(self, folder: Path) -> None:
         url = self._wanted.source.rstrip("/")
@@ -187,7 +189,9 @@ class Migration:
         if self._wanted.into is not None and len(users) > 1:
             raise Invalid("--into", f"is for one user, and there are {len(users)}; choose one with --user")
         for id_, name in users:
-            taken = Taken(name, self._wanted.into or name, await asyncio.to_thread(archive.contents, staging, id_))
+            taken = ImportOutcome(
+                name, self._wanted.into or name, await asyncio.to_thread(archive.contents, staging, id_)
+            )
             if self._wanted.dry_run:
                 self.report.users.append(taken)
                 continue
@@ -197,7 +201,7 @@ class Migration:
             await self._send(taken, path)
             await asyncio.to_thread(path.unlink)
 
-    async def _send(self, taken: Taken, path: Path) -> None:
+    async def _send(self, taken: ImportOutcome, path: Path) -> None:
         self.report.users.append(taken)
         if self._client is None:
             return

@@ -14,7 +14,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from openmemory.importers.cleaning import (
     STATES,
-    Mended,
+    CleanedJson,
     Unusable,
     flag,
     identifier,
@@ -25,7 +25,7 @@ from openmemory.importers.cleaning import (
     whole,
     words,
 )
-from openmemory.importers.left_out import Ledger, LeftOut
+from openmemory.importers.left_out import Ledger, SkippedRows
 
 Clean = Callable[[str, Any], Any]
 
@@ -134,7 +134,7 @@ class Staging:
         taken = self.connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608
         if not taken and "id" in columns:
             self.refuse(table, row, "id: is there twice")
-        if taken and (numbers := sum(value.numbers for value in values if isinstance(value, Mended))):
+        if taken and (numbers := sum(value.numbers for value in values if isinstance(value, CleanedJson))):
             self._ledger.mended(table, _usable(columns, row), numbers)
         self._pending += 1
         if self._pending >= _WRITTEN_TOGETHER:
@@ -217,7 +217,7 @@ class Staging:
                 (app, user),
             ).rowcount
 
-    def left_out(self, user: str | None = None) -> LeftOut:
+    def left_out(self, user: str | None = None) -> SkippedRows:
         """The rejected rows after `settle`: those of a user, by id, including those whose user is unknown; or all."""
         return self._ledger.of(user)
 

@@ -148,11 +148,11 @@ def check_vectors(vectors: Sequence[Vectors], dimension: int) -> None:
     """Rejects vectors that would be stored and never found again. Each element contains the vectors of one point.
 
     Raises:
-        ValueError: not (windows, `dimension`) numbers, not finite, or of length zero, which has no cosine to anything.
+        ValueError: not (chunks, `dimension`) numbers, not finite, or of length zero, which has no cosine to anything.
     """
     for each in vectors:
         if each.ndim != 2 or not len(each) or each.shape[1] != dimension:
-            raise ValueError(f"vector: has shape {each.shape}; the collection takes (windows, {dimension})")
+            raise ValueError(f"vector: has shape {each.shape}; the collection takes (chunks, {dimension})")
     for start in range(0, len(vectors), _CHECKED):
         rows = np.concatenate(vectors[start : start + _CHECKED])
         with np.errstate(over="ignore", invalid="ignore"):

@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from openmemory.access.rules import ALL, Objects, Rules
+from openmemory.access.rules import ALL, RuleObjects, Rules
 from openmemory.index.port import Filter, Point
 
 TENANT = "owner"
@@ -48,7 +48,7 @@ def label(key: str, value: str | UUID) -> int:
     return int.from_bytes(blake2b(f"{key}:{value}".encode(), digest_size=8).digest(), "big", signed=True)
 
 
-LONG = label("windows", "several")
+HAS_CHUNKS = label("windows", "several")
 """The label of a point that has more than one vector."""
 
 
@@ -59,7 +59,7 @@ def labels_of(point: Point) -> list[int]:
         label("kind", point.kind),
         label("app", point.app),
         *(label("category", id_) for id_ in point.categories),
-        *([LONG] if len(point.vectors) > 1 else ()),
+        *([HAS_CHUNKS] if len(point.vectors) > 1 else ()),
     ]
 
 
@@ -92,7 +92,7 @@ def readable(rules: Rules) -> Conditions:
     return Conditions([], must_not)
 
 
-def _some(objects: Objects) -> list[Condition]:
+def _some(objects: RuleObjects) -> list[Condition]:
     """Conditions for points that belong to any of the objects: such a point meets at least one of them."""
     found = [_one_of(objects.memories)] if objects.memories else []
     labels = [

@@ -54,7 +54,7 @@ async def leased(database: Database, *, built_in: bool) -> AsyncIterator[str]:
         SetupError: a service uses the database with another index.
         Unavailable: PostgreSQL does not answer.
     """
-    keeper = _Keeper(database, built_in=built_in)
+    keeper = _LockHolder(database, built_in=built_in)
     await keeper.take()
     keeping = asyncio.create_task(keeper.keep(), name="index-lease")
     try:
@@ -65,7 +65,7 @@ async def leased(database: Database, *, built_in: bool) -> AsyncIterator[str]:
         await keeper.release()
 
 
-class _Keeper:
+class _LockHolder:
     """Holds the lock on a connection of its own."""
 
     def __init__(self, database: Database, *, built_in: bool) -> None:

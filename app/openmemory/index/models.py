@@ -15,13 +15,13 @@ from openmemory.access.models import NEW_ID, NOW
 from openmemory.database.engine import Base
 
 
-class Kind(StrEnum):
+class ItemKind(StrEnum):
     """The kinds of searchable items. The values are stored."""
 
     MEMORY = "memory"
 
 
-class IndexMark(Base):
+class OutboxEntry(Base):
     """An outbox entry: this item's vector is out of date. Not an event: delivery reads the current row.
 
     `revision` counts how often the entry was written, so that a delivery does not delete an entry that was written
@@ -47,7 +47,7 @@ class Embedding(Base):
     """The vectors of an item's text, so that an index is rebuilt without embedding again.
 
     `vector`: little-endian float32, one vector after the other. `cut`: how the text was cut into chunks, each with a
-    vector (`windows.stored_as`). Empty: not cut, by an older version, which read only the beginning of the text.
+    vector (`chunks.stored_as`). Empty: not cut, by an older version, which read only the beginning of the text.
     """
 
     __tablename__ = "embeddings"

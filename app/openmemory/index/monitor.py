@@ -29,7 +29,7 @@ LAST = 2.0
 """The time limit in seconds for the last check of a process."""
 
 
-class _Known(NamedTuple):
+class _RecordedWatermark(NamedTuple):
     """The watermark of a collection in PostgreSQL. Without an epoch, PostgreSQL does not know the collection."""
 
     epoch: UUID | None
@@ -158,11 +158,11 @@ class IndexMonitor:
             log.warning("the index lease is this service's again")
             self._on_behind()
 
-    async def _known(self, space: Space) -> _Known:
+    async def _known(self, space: Space) -> _RecordedWatermark:
         async with self._database.statement() as tx:
             row: Any = (await tx.execute(_KNOWN, {"collection": space.collection})).one()
         self._note_holder(row.holder)
-        return _Known(row.epoch, row.watermark or 0)
+        return _RecordedWatermark(row.epoch, row.watermark or 0)
 
     async def _beginning(self, space: Space) -> Watermark | None:
         async with self._database.statement() as tx:

@@ -30,7 +30,7 @@ MORE = "more"
 
 
 def named(vectors: Vectors) -> dict[str, Vector | Vectors]:
-    """The vectors of a point in Qdrant's form: shape (windows, dimension) → the first, and `more` if there are any."""
+    """The vectors of a point in Qdrant's form: shape (chunks, dimension) → the first, and `more` if there are any."""
     found: dict[str, Vector | Vectors] = {"": vectors[0]}
     if len(vectors) > 1:
         found[MORE] = np.ascontiguousarray(vectors[1:])

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from openmemory.access.rules import ALL, Rules
-from openmemory.index.sync.entries import Entries
+from openmemory.index.sync.entries import IndexEntries
 
 Vector = npt.NDArray[np.float32]
 """One embedding, shape (dimension,), unit length, finite."""
 
 Vectors = npt.NDArray[np.float32]
-"""The embeddings of a text's chunks, shape (windows, dimension), at least one, each as a `Vector`."""
+"""The embeddings of a text's chunks, shape (chunks, dimension), at least one, each as a `Vector`."""
 
 NOBODY = UUID(int=0)
 """The id of a user or item that cannot exist."""
@@ -28,7 +28,7 @@ NO_VECTORS: Vectors = np.empty((0, 0), dtype=np.float32)
 
 
 @dataclass(slots=True, kw_only=True)
-class Document:
+class Payload:
     """The text of an item, its times, and the name of its owner: for the model, and for readers of a server's
     points."""
 
@@ -55,11 +55,11 @@ class Point:
     revision: int
     text_hash: str
     categories: Sequence[UUID] = ()
-    document: Document | None = None
+    document: Payload | None = None
     vectors: Vectors = field(default_factory=lambda: NO_VECTORS)
 
 
-def windows_of(point: Point) -> int:
+def chunks_of(point: Point) -> int:
     """The number of vectors of a point."""
     return len(point.vectors)
 
@@ -155,7 +155,7 @@ class VectorIndex(Protocol):
         """The nearest points, best first, at most `limit`. The best chunk of each counts."""
         ...
 
-    def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
+    def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         """All entries in ascending order of id, in pages (memory use stays constant), of one user or of all.
 
         A point that another program wrote appears as an entry of user 0 at revision 0: it is wrong whatever it

@@ -40,9 +40,9 @@ from openmemory.index.port import (
     Point,
     Vector,
     Watermark,
-    windows_of,
+    chunks_of,
 )
-from openmemory.index.sync.entries import Entries
+from openmemory.index.sync.entries import IndexEntries
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class QdrantIndex:
 
     async def upsert(self, points: Sequence[Point]) -> None:
         check_vectors([point.vectors for point in points], self._dimension)
-        for chunk in chunks(points, windows_of, CHUNK):
+        for chunk in chunks(points, chunks_of, CHUNK):
             written = [
                 models.PointStruct(
                     id=str(point.id), vector=_vectors(point, self._plain), payload=readable_payload_of(point)
@@ -151,7 +151,7 @@ class QdrantIndex:
             answers = await self._client.query_batch_points(self._name, [first, *more])
             return best(_hits(answers[0]), _hits(*answers[1:]), limit)
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         where = None if user is None else _filter(Filter(user))
         after: Any = None  # in the client's types, the end of a page is not a valid beginning of one
         while True:
@@ -170,7 +170,7 @@ class QdrantIndex:
                     if it.id != WATERMARK
                 ]
             if found:
-                yield Entries(b"".join(found))
+                yield IndexEntries(b"".join(found))
             if after is None:
                 return
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.embeddings.port import EmbedderUnavailable, Question
+from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
 from openmemory.index.lease import LOST, Lease
 from openmemory.index.port import NOBODY, Filter, Hit, IndexUnavailable, Vector, VectorIndex
 from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen
@@ -83,7 +83,7 @@ class Space:
             self._dimension = await self.embedder.dimension()
         return self._dimension
 
-    async def query(self, text: str) -> Question:
+    async def query(self, text: str) -> QueryEmbedding:
         """The embedding of a search query.
 
         Raises:
@@ -94,7 +94,7 @@ class Space:
         try:
             async with self.embedder_breaker.guard(), asyncio.timeout(self._deadlines.embedder):
                 return await self._embedded(text)
-        except (CircuitOpen, _Refused) as refused:
+        except (CircuitOpen, _RejectedText) as refused:
             raise EmbedderUnavailable(str(refused)) from None
         except TimeoutError:
             raise EmbedderUnavailable(f"no answer within {self._deadlines.embedder:g} s") from None
@@ -133,13 +133,13 @@ class Space:
         # Not through the cache, which would keep answering.
         await self.embedder.inner.query(_KNOWN_GOOD)
 
-    async def _embedded(self, text: str) -> Question:
+    async def _embedded(self, text: str) -> QueryEmbedding:
         try:
             return await self.embedder.query(text)
         except EmbedderUnavailable as error:
             # A rejected input must not trip the shared circuit breaker.
             await self.ask_model()
-            raise _Refused(str(error)) from error
+            raise _RejectedText(str(error)) from error
 
     async def _probe_embedder(self) -> None:
         async with asyncio.timeout(self._deadlines.embedder):
@@ -153,7 +153,7 @@ class Space:
                 await self.index.search(np.ones(self._dimension, dtype=np.float32), _NOBODYS, 1)
 
 
-class _Refused(Exception):
+class _RejectedText(Exception):
     """The model rejects this text and accepts others."""
 
 

@@ -9,24 +9,24 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import Uuid, text
 
-from openmemory.database.compiled import Prepared, bound
+from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.embeddings.port import CODE, Codes
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.sync.entries import array_of
 
 PAGE = 500
 """The number of stored vectors that are checked for tokens at once, in some milliseconds."""
 
 
-class Kept(NamedTuple):
+class StoredTokens(NamedTuple):
     """The tokens of several items, concatenated: the item ids, and the number of tokens of each, which is never 0."""
 
     ids: list[UUID]
     counts: list[int]
     tokens: Codes
 
-    def of(self, ids: Sequence[UUID]) -> Kept:
+    def of(self, ids: Sequence[UUID]) -> StoredTokens:
         """Those of the items that are present, in this order."""
         ends = np.cumsum(self.counts)
         places = {id_: place for place, id_ in enumerate(self.ids)}
@@ -35,20 +35,20 @@ class Kept(NamedTuple):
             return self
         parts = [self.tokens[ends[place] - self.counts[place] : ends[place]] for place in some]
         whole = np.concatenate(parts) if parts else NONE.tokens
-        return Kept([self.ids[place] for place in some], [self.counts[place] for place in some], whole)
+        return StoredTokens([self.ids[place] for place in some], [self.counts[place] for place in some], whole)
 
-    def joined(self, more: Kept) -> Kept:
+    def joined(self, more: StoredTokens) -> StoredTokens:
         """Joins both."""
         if not self.ids:
             return more
         tokens = np.concatenate([self.tokens, more.tokens])
-        return Kept([*self.ids, *more.ids], [*self.counts, *more.counts], tokens)
+        return StoredTokens([*self.ids, *more.ids], [*self.counts, *more.counts], tokens)
 
 
-NONE = Kept([], [], np.empty((0, CODE), dtype=np.uint8))
+NONE = StoredTokens([], [], np.empty((0, CODE), dtype=np.uint8))
 
 
-class Key(NamedTuple):
+class VectorKey(NamedTuple):
     """The key of a stored vector, in the order of the scan."""
 
     kind: str = ""
@@ -56,14 +56,14 @@ class Key(NamedTuple):
     model: str = ""
 
 
-class Page(NamedTuple):
+class VectorPage(NamedTuple):
     """The end of a page of stored vectors, and its keys without tokens."""
 
-    last: Key
-    lacking: list[Key]
+    last: VectorKey
+    lacking: list[VectorKey]
 
 
-async def keep(tx: Tx, kind: Kind, model: str, hashes: Sequence[tuple[UUID, str]], tokens: Sequence[Codes]) -> int:
+async def keep(tx: Tx, kind: ItemKind, model: str, hashes: Sequence[tuple[UUID, str]], tokens: Sequence[Codes]) -> int:
     """Stores the tokens of items with the hashes of their texts, if vectors of these texts are stored. Returns the
     number of stored items."""
     stored = await tx.execute(
@@ -79,7 +79,7 @@ async def keep(tx: Tx, kind: Kind, model: str, hashes: Sequence[tuple[UUID, str]
     return stored.rowcount
 
 
-async def of_memories(tx: Tx, user: UUID, model: str, ids: Sequence[UUID]) -> Kept:
+async def of_memories(tx: Tx, user: UUID, model: str, ids: Sequence[UUID]) -> StoredTokens:
     """The tokens of those of the user's memories that have some for their current text."""
     [(heads, tokens)] = await _OF_MEMORIES.rows(tx, wanted(user, model, ids))
     return unpacked(ids, heads, tokens)
@@ -90,26 +90,26 @@ def wanted(user: UUID, model: str, ids: Sequence[UUID]) -> dict[str, Any]:
     return {"tokens_of": array_of(ids), "tokens_user": user, "tokens_model": model}
 
 
-def unpacked(ids: Sequence[UUID], heads: bytes | None, tokens: bytes | None) -> Kept:
+def unpacked(ids: Sequence[UUID], heads: bytes | None, tokens: bytes | None) -> StoredTokens:
     """Unpacks the result of `PACKED` for these ids."""
     if heads is None or tokens is None:
         return NONE
     found = np.frombuffer(heads, dtype=">i4").reshape(-1, 2)
-    return Kept(
+    return StoredTokens(
         [ids[place - 1] for place in found[:, 0].tolist()],
         (found[:, 1] // CODE).tolist(),
         np.frombuffer(tokens, dtype=np.uint8).reshape(-1, CODE),
     )
 
 
-async def page(tx: Tx, model: str, after: Key) -> Page | None:
+async def page(tx: Tx, model: str, after: VectorKey) -> VectorPage | None:
     """The page of stored vectors after this one, with those of this model that lack tokens. None at the end."""
     values = {"model": model, "after_kind": after.kind, "after_id": after.id, "after_model": after.model}
     rows = await _PAGE.rows(tx, values)
     if not rows:
         return None
-    last = Key(rows[-1].kind, rows[-1].id, rows[-1].model)
-    return Page(last, [Key(row.kind, row.id, row.model) for row in rows if row.lacking])
+    last = VectorKey(rows[-1].kind, rows[-1].id, rows[-1].model)
+    return VectorPage(last, [VectorKey(row.kind, row.id, row.model) for row in rows if row.lacking])
 
 
 # The row of the vectors is locked: an item that is erased meanwhile must leave nothing behind, and an item with a new
@@ -127,7 +127,7 @@ _KEEP = text(
     """
 )
 
-# One row with all tokens in one value, as vectors are read (`index.writing`), and another value with the place and size
+# One row with all tokens in one value, as vectors are read (`index.sync.writer`), and another value with the place and size
 # of each. The aggregates see the rows in the same, arbitrary order. Each is looked up separately (OFFSET 0 ensures
 # that): before the tables were analysed, the planner preferred full scans.
 PACKED = bound(
@@ -149,10 +149,10 @@ PACKED = bound(
 )
 """The tokens of those of the user's memories that have some for their current text, for `unpacked`."""
 
-_OF_MEMORIES = Prepared(PACKED, plain=True, binary=True)
+_OF_MEMORIES = CompiledStatement(PACKED, plain=True, binary=True)
 
 # A scan along both primary keys, which contain all requested columns.
-_PAGE = Prepared(
+_PAGE = CompiledStatement(
     bound(
         f"""
         SELECT e.kind, e.id, e.model, e.model = :model AND t.there IS NULL AS lacking

@@ -83,8 +83,8 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
 
     add(look_at_index, "look_at_index", LOOK_EVERY, first=LOOK_EVERY)
     add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
-    add(services.recut.run, "recut", RECUT_EVERY, first=FIRST_RECUT)
-    add(services.rewording.run, "reword", REWORDING_EVERY, first=FIRST_REWORDING)
+    add(services.vector_backfill.run, "recut", RECUT_EVERY, first=FIRST_RECUT)
+    add(services.lexical_backfill.run, "reword", REWORDING_EVERY, first=FIRST_REWORDING)
     add(partial(refresh_statistics, services), "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
     add(services.maintenance.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "note_use_of_keys", KEYS_EVERY)

@@ -12,7 +12,7 @@ Form = Literal["schema", "object", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class LlmProviderSpec:
     """The name and address field in mem0's factory (`factory`, `base_url`), and the JSON format that the provider
     accepts.
 
@@ -29,28 +29,28 @@ class Provider:
 
 
 PROVIDERS = {
-    "anthropic": Provider("anthropic", "none", "anthropic_base_url", package="anthropic", extra="anthropic"),
-    "aws_bedrock": Provider("aws_bedrock", "none", guarded=False, package="boto3", extra="bedrock"),
-    "azure_openai": Provider("azure_openai", "schema", "azure_kwargs", package="azure.identity", extra="azure"),
-    "deepseek": Provider("deepseek", "object", "deepseek_base_url"),
-    "gemini": Provider("gemini", "object", guarded=False, package="google.genai", extra="gemini"),
-    "groq": Provider("groq", "object", package="groq", extra="groq"),
-    "litellm": Provider("litellm", "none", guarded=False, package="litellm", extra="litellm"),
-    "lmstudio": Provider("lmstudio", "schema", "lmstudio_base_url", "http://localhost:1234/v1"),
-    "minimax": Provider("minimax", "none", "minimax_base_url"),
+    "anthropic": LlmProviderSpec("anthropic", "none", "anthropic_base_url", package="anthropic", extra="anthropic"),
+    "aws_bedrock": LlmProviderSpec("aws_bedrock", "none", guarded=False, package="boto3", extra="bedrock"),
+    "azure_openai": LlmProviderSpec("azure_openai", "schema", "azure_kwargs", package="azure.identity", extra="azure"),
+    "deepseek": LlmProviderSpec("deepseek", "object", "deepseek_base_url"),
+    "gemini": LlmProviderSpec("gemini", "object", guarded=False, package="google.genai", extra="gemini"),
+    "groq": LlmProviderSpec("groq", "object", package="groq", extra="groq"),
+    "litellm": LlmProviderSpec("litellm", "none", guarded=False, package="litellm", extra="litellm"),
+    "lmstudio": LlmProviderSpec("lmstudio", "schema", "lmstudio_base_url", "http://localhost:1234/v1"),
+    "minimax": LlmProviderSpec("minimax", "none", "minimax_base_url"),
     # Uses the OpenAI-compatible part of its API, which needs no separate library and accepts schemas.
-    "ollama": Provider("openai", "schema", "openai_base_url"),
-    "openai": Provider("openai", "schema", "openai_base_url", "https://api.openai.com/v1"),
-    "sarvam": Provider("sarvam", "none", guarded=False),
-    "together": Provider("together", "object", package="together", extra="together"),
-    "vllm": Provider("vllm", "schema", "vllm_base_url"),
-    "xai": Provider("xai", "schema", "xai_base_url"),
+    "ollama": LlmProviderSpec("openai", "schema", "openai_base_url"),
+    "openai": LlmProviderSpec("openai", "schema", "openai_base_url", "https://api.openai.com/v1"),
+    "sarvam": LlmProviderSpec("sarvam", "none", guarded=False),
+    "together": LlmProviderSpec("together", "object", package="together", extra="together"),
+    "vllm": LlmProviderSpec("vllm", "schema", "vllm_base_url"),
+    "xai": LlmProviderSpec("xai", "schema", "xai_base_url"),
 }
 _ALSO = {"openai_structured": "openai", "azure_openai_structured": "azure_openai"}
 """mem0's variants for a given answer format. We request the format in any case."""
 
 
-def known(model: LanguageModel) -> Provider:
+def known(model: LanguageModel) -> LlmProviderSpec:
     """Returns the provider of a model.
 
     Raises:
@@ -73,7 +73,7 @@ def known(model: LanguageModel) -> Provider:
     return provider
 
 
-def config(model: LanguageModel, provider: Provider) -> dict[str, Any]:
+def config(model: LanguageModel, provider: LlmProviderSpec) -> dict[str, Any]:
     """The configuration of a model in the format of mem0."""
     key, address = model.api_key.get_secret_value(), address_of(model)
     if address and not key and (provider.factory == "openai" or not model.trusted):

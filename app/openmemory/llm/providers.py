@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from openmemory.config.addresses import parsed
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused, Origin
-from openmemory.embeddings.providers import prepare_mem0
+from openmemory.embeddings.providers import configure_mem0
 from openmemory.llm import catalogue
-from openmemory.llm.catalogue import WEAKER, Form, Provider
+from openmemory.llm.catalogue import WEAKER, Form, LlmProviderSpec
 from openmemory.llm.port import LanguageModel, LlmUnavailable, Message, Reply, estimated_tokens
 from openmemory.resilience.daemon_threads import in_daemon
 
@@ -76,7 +76,7 @@ class ProviderLlm:
             await asyncio.to_thread(close)
 
     async def _ask(
-        self, provider: Provider, messages: list[dict[str, str]], response_format: dict[str, Any] | None
+        self, provider: LlmProviderSpec, messages: list[dict[str, str]], response_format: dict[str, Any] | None
     ) -> Reply:
         failure: LlmUnavailable | _FormRefused
         try:
@@ -95,7 +95,7 @@ class ProviderLlm:
         raise failure
 
     def _called(
-        self, provider: Provider, messages: list[dict[str, str]], response_format: dict[str, Any] | None
+        self, provider: LlmProviderSpec, messages: list[dict[str, str]], response_format: dict[str, Any] | None
     ) -> Reply:
         """Makes one call, in a thread."""
         opened = self._open(provider)
@@ -110,12 +110,12 @@ class ProviderLlm:
         text = text[:LONGEST_ANSWER] if isinstance(text, str) else ""
         return _reply(text, messages, None if recorded is None else recorded.answer, seconds)
 
-    def _open(self, provider: Provider) -> Any:
+    def _open(self, provider: LlmProviderSpec) -> Any:
         with self._opening:
             if self._closed:
                 raise LlmUnavailable("closed")
             if self._opened is None:
-                prepare_mem0(self._data_dir)
+                configure_mem0(self._data_dir)
                 from mem0.utils.factory import LlmFactory  # type: ignore[import-untyped]
 
                 try:
@@ -127,7 +127,7 @@ class ProviderLlm:
                 self._opened = opened
             return self._opened
 
-    def _guarded(self, client: Any, provider: Provider) -> Any:
+    def _guarded(self, client: Any, provider: LlmProviderSpec) -> Any:
         """The provider's client with our HTTP client, which enforces the egress rules and the timeout.
 
         The caller handles retries.
@@ -271,7 +271,7 @@ def _retry_after(error: Exception) -> float | None:
         return None
 
 
-def _missing(name: str, provider: Provider) -> str:
+def _missing(name: str, provider: LlmProviderSpec) -> str:
     if not provider.package:
         return f"llm.provider: the library of {name} cannot be loaded"
     return (

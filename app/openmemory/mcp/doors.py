@@ -20,10 +20,10 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from openmemory.access.authentication import Authenticator
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import Forbidden, Invalid, TooMany
 from openmemory.identity.principal import LOCAL
-from openmemory.identity.request import Sender, principal_of, sender_of
+from openmemory.identity.request import RequestContext, principal_of, request_context_of
 from openmemory.mcp import envelope
 from openmemory.mcp.backlog import Answers, Backlog, attach, too_many
 from openmemory.mcp.forwarding import Forwarding, posted, status_of
@@ -33,7 +33,7 @@ from openmemory.mcp.server import mcp_server
 from openmemory.mcp.streamable import Streamable
 from openmemory.services import Services
 from openmemory.sessions.relay import Relay
-from openmemory.sessions.storage import Owner
+from openmemory.sessions.storage import SessionOwner
 from openmemory.telemetry.traffic import Traffic
 
 MESSAGES = "/mcp/messages/"
@@ -50,10 +50,10 @@ class _Session:
     """An open SSE session of this process."""
 
     identity: Identity
-    owner: Owner
+    owner: SessionOwner
     backlog: Backlog
 
-    def admits(self, sender: Sender) -> bool:
+    def admits(self, sender: RequestContext) -> bool:
         """Returns True if the sender may post here: with the same credential, or with none if the client sends none."""
         if sender.principal is None:
             return self.owner.bearer
@@ -69,7 +69,7 @@ class McpDoors:
     """
 
     def __init__(self, services: Services, authenticator: Authenticator, traffic: Traffic) -> None:
-        self._limits: Limits = services.settings.limits
+        self._limits: LimitSettings = services.settings.limits
         self._authenticator = authenticator
         self._denials = services.denials
         self._rates = services.rates
@@ -123,12 +123,12 @@ class McpDoors:
         identity = await self._identity(scope, receive, send)
         if identity is None:
             return
-        sender = sender_of(scope)
+        sender = request_context_of(scope)
         principal = identity.principal.id
         if (refusal := self._full(identity)) is not None:
             await refusal(scope, receive, send)
             return
-        owner = Owner(names_of(Request(scope), self._limits), principal, bearer=not sender.repeated)
+        owner = SessionOwner(names_of(Request(scope), self._limits), principal, bearer=not sender.repeated)
         opened: list[str] = []
         backlog = Backlog(self._limits.session_messages)
 
@@ -164,7 +164,7 @@ class McpDoors:
         if session is None and self._forwarding is not None and scope["method"] == "POST":
             await self._forwarding.post(scope, receive, send)
             return
-        sender = sender_of(scope)
+        sender = request_context_of(scope)
         if session is not None and not (session.admits(sender) and self._is_named(session, request)):
             session = None
         if session is None and scope["method"] == "POST" and given:

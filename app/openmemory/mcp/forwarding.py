@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid, Unavailable
-from openmemory.identity.request import sender_of
+from openmemory.identity.request import request_context_of
 from openmemory.mcp.backlog import too_many
 from openmemory.mcp.envelope import malformed
 from openmemory.mcp.identity import names_of
 from openmemory.mcp.refusals import no_session, refused
 from openmemory.sessions.relay import Relay
-from openmemory.sessions.storage import Poster
+from openmemory.sessions.storage import MessageSender
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _delivering: set[asyncio.Task[None]] = set()
 class Forwarding:
     """Answers POSTs for sessions of other processes as the process that holds them would."""
 
-    def __init__(self, relay: Relay, limits: Limits) -> None:
+    def __init__(self, relay: Relay, limits: LimitSettings) -> None:
         self.relay = relay
         self._limits = limits
         self._security = TransportSecurityMiddleware()
@@ -59,7 +59,7 @@ class Forwarding:
     async def _unknown(self, request: Request, session: UUID) -> Response | None:
         """Refuses a sender without a credential and a session before megabytes of its body are read and parsed."""
         try:
-            known = sender_of(request.scope).principal is not None or await self.relay.stands(session)
+            known = request_context_of(request.scope).principal is not None or await self.relay.stands(session)
         except Unavailable as error:
             return refused(503, error)
         return None if known else no_session()
@@ -69,12 +69,14 @@ class Forwarding:
             names = names_of(request, self._limits) if "user" in request.path_params else None
         except Invalid:
             return no_session()
-        principal = sender_of(request.scope).principal
+        principal = request_context_of(request.scope).principal
         body = await request.body()
         if (refusal := malformed(body)) is not None:
             return refusal
         try:
-            status = await self.relay.forward(session, Poster(names, None if principal is None else principal.id), body)
+            status = await self.relay.forward(
+                session, MessageSender(names, None if principal is None else principal.id), body
+            )
         except Unavailable as error:
             return refused(503, error)
         if status == 404:

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from openmemory.access.keys import looks_like_credential
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal
-from openmemory.identity.request import Sender
+from openmemory.identity.request import RequestContext
 from openmemory.memories import validation
-from openmemory.sessions.storage import Names
+from openmemory.sessions.storage import SessionNames
 
 _KEY = "openmemory.identity"
 
@@ -32,25 +32,25 @@ class Identity:
         """The name that the address left empty, as OpenMemory calls it."""
         return "user_id" if self.user == "" else "client_name" if self.app == "" else None
 
-    def at(self, sender: Sender) -> Identity:
+    def at(self, sender: RequestContext) -> Identity:
         """Returns the same identity for a message of that sender. If the message has its own credential, the rights of
         that one apply: another token of the same client may grant less, or last longer."""
         principal = sender.principal or replace(self.principal, address=sender.address, request=sender.request)
         return Identity(principal, self.user, self.app)
 
 
-def names_of(request: Request, limits: Limits) -> Names:
+def names_of(request: Request, limits: LimitSettings) -> SessionNames:
     """Returns the names in `/mcp/{client}/…/{user}`, or none. A name that was left out altogether is empty.
 
     Raises:
         Invalid: one is blank, too long, or cannot be stored.
     """
     if not request.path_params:
-        return Names(None, None)
-    return Names(_name(request, "user", limits), _name(request, "client", limits))
+        return SessionNames(None, None)
+    return SessionNames(_name(request, "user", limits), _name(request, "client", limits))
 
 
-def identified(principal: Principal, names: Names) -> Identity:
+def identified(principal: Principal, names: SessionNames) -> Identity:
     """Returns the caller's identity, if the credential allows the names.
 
     Raises:
@@ -62,7 +62,7 @@ def identified(principal: Principal, names: Names) -> Identity:
     return Identity(principal, user, app)
 
 
-def _name(request: Request, part: str, limits: Limits) -> str:
+def _name(request: Request, part: str, limits: LimitSettings) -> str:
     field = f"{part} (in the address)"
     name = request.path_params.get(part, "")
     if "\ufffd" in name and b"%EF%BF%BD" not in request.scope.get("raw_path", b"").upper():

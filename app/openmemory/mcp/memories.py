@@ -145,7 +145,7 @@ class UpdateResult(BaseModel):
     note: str | None = None
 
 
-class Message(BaseModel):
+class ResultText(BaseModel):
     result: str
 
 
@@ -163,7 +163,7 @@ async def _add(services: Services, caller: Caller, arguments: AddArguments) -> A
     result: dict[str, Any] = {"id": str(added.id), "memory": text, "event": added.event.value}
     if added.previous_memory is not None:
         result["previous_memory"] = shown(added.previous_memory)
-    if changed := pairs.marked(added.changed, untrusted):
+    if changed := pairs.wrap_untrusted(added.changed, untrusted):
         result["changed"] = [each.model_dump(mode="json") for each in changed]
     answer: dict[str, Any] = {"results": [result]}
     if added.possible_duplicates:
@@ -317,16 +317,16 @@ TOOLS: tuple[Tool[Any], ...] = (
     Tool(
         "delete_memories", "Forget memories",
         "Delete single memories by their ids, when the user asks to forget them. restore_memories brings them back.",
-        IdsArguments, Message, REMOVES, _delete, "Error deleting memories",
+        IdsArguments, ResultText, REMOVES, _delete, "Error deleting memories",
     ),
     Tool(
         "delete_all_memories", "Forget everything",
         "Delete every memory that this app can see. Only when the user explicitly asks for that.",
-        NoArguments, Message, REMOVES, _delete_all, "Error deleting memories",
+        NoArguments, ResultText, REMOVES, _delete_all, "Error deleting memories",
     ),
     Tool(
         "restore_memories", "Restore memories",
         "Bring memories back that you have deleted, by their ids.",
-        IdsArguments, Message, WRITES, _restore, "Error restoring memories",
+        IdsArguments, ResultText, WRITES, _restore, "Error restoring memories",
     ),
 )  # fmt: skip

@@ -40,7 +40,7 @@ class Conflict(BaseModel):
     previous: list[PairValue] = Field(description="What other results say, newest first.")
 
 
-def marked(changed: Sequence[PairChange], untrusted: Untrusted) -> list[PairChange]:
+def wrap_untrusted(changed: Sequence[PairChange], untrusted: Untrusted) -> list[PairChange]:
     """Returns the changes, with text that reads like instructions wrapped. New values are not wrapped: the assistant
     just sent them."""
     return [

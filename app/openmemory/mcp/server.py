@@ -22,7 +22,7 @@ from openmemory.mcp import memories, search, sync
 from openmemory.mcp.backlog import counted
 from openmemory.mcp.identity import identity_of
 from openmemory.mcp.progress import sending
-from openmemory.mcp.tool import Outcome, failure
+from openmemory.mcp.tool import CallOutcome, failure
 from openmemory.services import VERSION, Services
 from openmemory.telemetry.traffic import Traffic
 
@@ -56,13 +56,13 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
         tool = TOOLS.get(params.name)
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}. Known are {', '.join(sorted(TOOLS))}.")
-        outcome, started = Outcome.CANCELLED, time.perf_counter()
+        outcome, started = CallOutcome.CANCELLED, time.perf_counter()
         try:
             with sending(context.session.report_progress):
                 result, outcome = await tool.call(services, identity_of(context.request), params.arguments or {})
             return result
         except Exception:
-            outcome = Outcome.FAILED
+            outcome = CallOutcome.FAILED
             correlation = uuid4().hex
             log.exception("tool %s failed [%s]", tool.name, correlation)
             return failure(f"{tool.failing}: internal error {correlation}; the server's log says more")

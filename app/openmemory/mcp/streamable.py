@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from openmemory.access.rate_limits import Rates
-from openmemory.config.settings import Limits
+from openmemory.access.rate_limits import RateLimiter
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import TooMany
 from openmemory.identity.request import principal_of
 from openmemory.mcp import envelope, progress
@@ -39,7 +39,7 @@ _NOT_FOR_US = frozenset({406, 415})
 class Streamable:
     """Answers POSTs without a session: each carries all it needs."""
 
-    def __init__(self, server: Server[Any], limits: Limits, rates: Rates) -> None:
+    def __init__(self, server: Server[Any], limits: LimitSettings, rates: RateLimiter) -> None:
         self._rates = rates
         self._json, self._events = (
             StreamableHTTPSessionManager(server, json_response=json, stateless=True, max_request_body_size=limits.body)

@@ -10,9 +10,9 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.embeddings.port import EmbedderUnavailable
-from openmemory.errors import Conflict, Unavailable
+from openmemory.errors import ConflictError, Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.index.port import IndexUnavailable
 from openmemory.index.sync.reconcile import SyncRunning
@@ -39,11 +39,11 @@ class SyncResult(BaseModel):
 async def _sync(services: Services, caller: Caller, _: NoArguments) -> Answer:
     caller.may_write()
     async with services.database.statement() as tx:
-        await audit_log.record(tx, caller, Event.INDEX_SYNC)
+        await audit_log.record(tx, caller, AuditAction.INDEX_SYNC)
     try:
         done = await services.reconciler.sync(trigger="mcp", user=caller.user_id)
     except SyncRunning as error:
-        raise Conflict(str(error), code="sync_running") from error
+        raise ConflictError(str(error), code="sync_running") from error
     except IndexUnavailable as error:
         raise Unavailable("The vector store does not answer.", code="index_unavailable", retry_after=5) from error
     except EmbedderUnavailable as error:

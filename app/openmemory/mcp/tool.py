@@ -37,7 +37,7 @@ class Answer:
     note: str | None = None
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     """The outcome of a call. refused: the caller can fix it; unavailable: it passes by itself; failed: a defect;
     cancelled: nobody waits for the answer."""
 
@@ -75,26 +75,26 @@ class Tool(Generic[ArgumentsT]):
 
     async def call(
         self, services: Services, identity: Identity, arguments: dict[str, Any]
-    ) -> tuple[CallToolResult, Outcome]:
+    ) -> tuple[CallToolResult, CallOutcome]:
         """Runs the tool. Problems that the caller can fix come back as an error result that says how."""
         if identity.missing is not None:
-            return failure(f"Error: {identity.missing} not provided"), Outcome.REFUSED
+            return failure(f"Error: {identity.missing} not provided"), CallOutcome.REFUSED
         try:
             # Models write null for what they leave out.
             parsed = self.arguments.model_validate(
                 {key: value for key, value in arguments.items() if value is not None}
             )
         except ValidationError as error:
-            return failure(f"{self.failing}: {_first(error)}"), Outcome.REFUSED
+            return failure(f"{self.failing}: {_first(error)}"), CallOutcome.REFUSED
         try:
             caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
             answer = await self.run(services, caller, parsed)
         except OpenMemoryError as error:
             await services.denials.note(identity.principal, error, f"tool {self.name}")
-            outcome = Outcome.UNAVAILABLE if isinstance(error, Unavailable) else Outcome.REFUSED
+            outcome = CallOutcome.UNAVAILABLE if isinstance(error, Unavailable) else CallOutcome.REFUSED
             return failure(self._words(error)), outcome
         content = [TextContent(type="text", text=text) for text in (answer.text, answer.note) if text is not None]
-        return CallToolResult(content=content, structured_content=answer.structured), Outcome.OK
+        return CallToolResult(content=content, structured_content=answer.structured), CallOutcome.OK
 
     def _words(self, error: OpenMemoryError) -> str:
         words = error.message if error.hint is None else f"{error.message} {error.hint}"

@@ -38,11 +38,11 @@ from sqlalchemy.orm import aliased
 from openmemory.access import rule_cache
 from openmemory.access.models import AccessControl, App, User
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event as AuditEvent
+from openmemory.audit.audit_log import AuditAction
 from openmemory.database.engine import Tx, violated
-from openmemory.errors import Conflict, NotFound
+from openmemory.errors import ConflictError, NotFound
 from openmemory.identity.caller import Caller
-from openmemory.index.models import Embedding, Kind
+from openmemory.index.models import Embedding, ItemKind
 from openmemory.index.sync import outbox
 from openmemory.memories.lifecycle import states
 from openmemory.memories.models import (
@@ -90,7 +90,7 @@ _ADD = text(
     """  # noqa: S608 - only constants are put in
 )
 
-_TWINS = text(
+_EXACT_DUPLICATES = text(
     """
     SELECT m.namespace, m.app_id, m.hash, m.id, coalesce(least(m.expires_at, m.valid_until) <= now(), false) AS expired
     FROM unnest(CAST(:namespaces AS text[]), CAST(:apps AS uuid[]), CAST(:hashes AS text[]))
@@ -130,7 +130,7 @@ async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[
     present: dict[tuple[str, UUID, str], UUID] = {}
     missing = [row for row in rows if row["id"] not in stored]
     while missing:
-        present, expired = await _twins(tx, caller, missing)
+        present, expired = await _exact_duplicates(tx, caller, missing)
         if not expired and all(_identity(row) in present for row in missing):
             break
         # An expired memory, or one that is no longer valid, is invisible and must not block its text from being stored
@@ -183,7 +183,7 @@ async def _insert(tx: Tx, caller: Caller, rows: list[dict[str, Any]], filings: l
                 "user_id": caller.user_id,
                 "rows": exact_json.for_jsonb(sorted(rows, key=_order)),
                 "filings": exact_json.for_jsonb(filings),
-                **audit_log.parameters(caller, AuditEvent.MEMORY_ADD),
+                **audit_log.parameters(caller, AuditAction.MEMORY_ADD),
             },
         )
     except exc.IntegrityError as error:
@@ -193,12 +193,12 @@ async def _insert(tx: Tx, caller: Caller, rows: list[dict[str, Any]], filings: l
     return {row.id for row in result}
 
 
-async def _twins(
+async def _exact_duplicates(
     tx: Tx, caller: Caller, rows: list[dict[str, Any]]
 ) -> tuple[dict[tuple[str, UUID, str], UUID], list[UUID]]:
     """The active memories with the texts of `rows`, and the ids of those that have expired."""
     found = await tx.execute(
-        _TWINS,
+        _EXACT_DUPLICATES,
         {
             "user_id": caller.user_id,
             "namespaces": [row["namespace"] for row in rows],
@@ -220,7 +220,7 @@ async def category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
     return {row.name: row.id for row in found}
 
 
-Labelling = Callable[[str, dict[str, Any]], tuple[str, ...]]
+Flagging = Callable[[str, dict[str, Any]], tuple[str, ...]]
 """Returns the labels of a memory from its text and metadata."""
 
 
@@ -229,7 +229,7 @@ async def update_text(
     caller: Caller,
     which: ColumnElement[bool],
     change: MemoryUpdate,
-    labels: Labelling,
+    labels: Flagging,
     *,
     confirms: bool = False,
 ) -> UUID:
@@ -259,7 +259,7 @@ async def update_text(
     if same and not refiled:
         return memory_id
     if current.revision == LAST_REVISION:
-        raise Conflict(
+        raise ConflictError(
             f"The memory has {LAST_REVISION:,} revisions, the last that there can be.",
             code="revisions_used_up",
             hint="Add the text as a memory of its own.",
@@ -284,7 +284,7 @@ async def update_text(
             metadata_=metadata, changed_by=caller.user_id, app_id=caller.app_id,
         )
     )  # fmt: skip
-    await outbox.mark_dirty(tx, Kind.MEMORY, [memory_id])
+    await outbox.add_entries(tx, ItemKind.MEMORY, [memory_id])
     return memory_id
 
 
@@ -408,7 +408,7 @@ async def change_state(
     except exc.IntegrityError as error:
         raise _twin_conflict(error) from error
     if rows:
-        await outbox.mark_dirty(tx, Kind.MEMORY, [row.id for row in rows])
+        await outbox.add_entries(tx, ItemKind.MEMORY, [row.id for row in rows])
     return [(row.id, row.old_state) for row in rows]
 
 
@@ -443,11 +443,11 @@ async def erase(tx: Tx, ids: Sequence[UUID]) -> int:
     found = await tx.scalars(delete(Memory).where(Memory.id == func.any(list(ids))).returning(Memory.id))
     gone = list(found)
     await tx.execute(_FORGET_CAPTURES, {"ids": gone})
-    await tx.execute(delete(Embedding).where(Embedding.kind == Kind.MEMORY.value, Embedding.id == func.any(gone)))
+    await tx.execute(delete(Embedding).where(Embedding.kind == ItemKind.MEMORY.value, Embedding.id == func.any(gone)))
     about = and_(AccessControl.object_type == "memory", AccessControl.object_id == func.any(gone))
     if (await tx.execute(delete(AccessControl).where(about))).rowcount:
         await rule_cache.changed(tx, owners)
-    await outbox.mark_dirty(tx, Kind.MEMORY, gone)
+    await outbox.add_entries(tx, ItemKind.MEMORY, gone)
     return len(gone)
 
 
@@ -463,7 +463,7 @@ async def erase_user(tx: Tx, user_id: UUID) -> int:
 
 def _twin_conflict(error: exc.IntegrityError) -> Exception:
     if violated(error) == "uq_memories_active_text":
-        return Conflict(
+        return ConflictError(
             "Another active memory of the same app and namespace says exactly this.",
             code="duplicate_memory",
             hint="Delete or archive one of the two.",

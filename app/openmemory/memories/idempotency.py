@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import delete, exc, func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.errors import Invalid, NotFound, Overtaken
 from openmemory.identity.caller import Caller
@@ -31,14 +31,14 @@ _KEY = (IdempotencyKey.app_id, IdempotencyKey.principal, IdempotencyKey.key)
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class IdempotentRequest:
     """The idempotency key of a request: the key that the client chose, and a hash of the request."""
 
     key: str
     fingerprint: str
 
     @classmethod
-    def of(cls, key: str, request: str, limits: Limits) -> Self:
+    def of(cls, key: str, request: str, limits: LimitSettings) -> Self:
         """Builds it from the header `Idempotency-Key` and the request.
 
         Raises:
@@ -48,7 +48,7 @@ class Once:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class StoredResult:
     """The result stored under a key: a memory with its answer, or a capture."""
 
     memory_id: UUID | None
@@ -56,7 +56,7 @@ class Done:
     answer: dict[str, Any]
 
 
-async def claim(tx: Tx, caller: Caller, once: Once) -> Done | None:
+async def claim(tx: Tx, caller: Caller, once: IdempotentRequest) -> StoredResult | None:
     """Claim the key for this transaction. Returns the result that is already stored under it, or None.
 
     Keys are scoped to an app and a credential. While another transaction holds the key, this one waits.
@@ -85,13 +85,13 @@ async def claim(tx: Tx, caller: Caller, once: Once) -> Done | None:
             code="idempotency_key_reused",
             hint="Choose a new key for every request, and repeat it only with the same body.",
         )
-    return Done(row.memory_id, row.capture_id, row.answer)
+    return StoredResult(row.memory_id, row.capture_id, row.answer)
 
 
 async def settle(
     tx: Tx,
     caller: Caller,
-    once: Once,
+    once: IdempotentRequest,
     *,
     memory_id: UUID | None = None,
     capture_id: UUID | None = None,

@@ -8,11 +8,11 @@ from uuid import UUID
 from sqlalchemy import bindparam, func, select, text
 
 from openmemory.access.models import User
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.index.collections import same_uuid
-from openmemory.index.port import Document, Point
-from openmemory.index.sync.entries import Entries, array_of
+from openmemory.index.port import Payload, Point
+from openmemory.index.sync.entries import IndexEntries, array_of
 from openmemory.index.sync.writer import Text, Version
 from openmemory.memories.models import Memory, MemoryCategory, State
 from openmemory.memories.repository import CATEGORY_NAMES
@@ -57,7 +57,7 @@ class IndexedMemories:
                 revision=revision,
                 text_hash=hash_,
                 categories=category_ids,
-                document=Document(
+                document=Payload(
                     text=content,
                     user_name=name,
                     created_at=created_at,
@@ -93,14 +93,14 @@ class IndexedMemories:
             query = query.where(Memory.user_id == user)
         return (await tx.execute(query)).scalar_one()
 
-    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> Entries:
+    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> IndexEntries:
         """A page of the expected content of the index, in ascending order of id."""
         values = {"after": after or _FIRST, "limit": limit}
         if user is None:
             [(data,)] = await _ENTRIES.rows(tx, values)
         else:
             [(data,)] = await _ENTRIES_OF_USER.rows(tx, values | {"user": user})
-        return Entries(data or b"")
+        return IndexEntries(data or b"")
 
 
 _CATEGORY_IDS = func.array(
@@ -109,7 +109,7 @@ _CATEGORY_IDS = func.array(
 
 # Returns one row in which each column is aggregated into one value. Reading thousands of rows costs several times as
 # much as finding them. All aggregates see the rows in the same order.
-_POINTS = Prepared(
+_POINTS = CompiledStatement(
     text(
         """
         SELECT array_agg(wanted.place),
@@ -123,7 +123,7 @@ _POINTS = Prepared(
     ),
     plain=True,
 )
-_DOCUMENTS = Prepared(
+_DOCUMENTS = CompiledStatement(
     select(
         Memory.id,
         Memory.user_id,
@@ -143,7 +143,7 @@ _DOCUMENTS = Prepared(
     .where(Memory.id == func.any(bindparam("ids")), Memory.state == State.ACTIVE),
     plain=True,
 )
-_VERSIONS = Prepared(
+_VERSIONS = CompiledStatement(
     text(
         """
         SELECT array_agg(m.revision ORDER BY wanted.place),
@@ -159,8 +159,8 @@ _VERSIONS = Prepared(
 _FIRST = UUID(int=0)
 
 
-def _page(of_user: str = "") -> Prepared:
-    return Prepared(
+def _page(of_user: str = "") -> CompiledStatement:
+    return CompiledStatement(
         text(
             f"""
             SELECT string_agg(uuid_send(m.id) || uuid_send(m.user_id) || int4send(m.revision), '' ORDER BY m.id)

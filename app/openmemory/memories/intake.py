@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from openmemory.config.settings import Capture, Limits
-from openmemory.content_policy.policy import Content
+from openmemory.config.settings import CaptureSettings, LimitSettings
+from openmemory.content_policy.policy import ContentPolicy
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
@@ -18,9 +18,9 @@ from openmemory.memories.schemas import CheckedMemory, Expiry, MemoryCreate, Mem
 class Intake:
     """Turns requests into memories and queries that passed all checks."""
 
-    def __init__(self, limits: Limits, capture: Capture) -> None:
+    def __init__(self, limits: LimitSettings, capture: CaptureSettings) -> None:
         self._limits = limits
-        self._content = Content(capture)
+        self._content = ContentPolicy(capture)
 
     def created(self, new: MemoryCreate) -> CheckedMemory:
         """The memory as it will be stored. With `capture.secrets` set to `redact` it may differ from the input.

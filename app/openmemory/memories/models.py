@@ -290,7 +290,7 @@ class MemoryCategory(Base):
     automatic: Mapped[bool] = mapped_column(server_default=text("false"))
 
 
-class CategoryMark(Base):
+class PendingCategorization(Base):
     """A memory that waits for category assignment. A trigger inserts it when the text has its vector.
 
     With `due_at` at `infinity` it is never processed, because a client has set the categories.
@@ -341,7 +341,7 @@ class IdempotencyKey(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
 
-class FilingOrder(Base):
+class ReclassificationRequest(Base):
     """A user whose memories need category assignment again, except those whose categories a client has set."""
 
     __tablename__ = "filing_orders"

@@ -9,7 +9,7 @@ from sqlalchemy import Select, case, false, func, literal_column, or_, select, t
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from openmemory.access.models import App, User
-from openmemory.access.readable import readable_by, within_reach
+from openmemory.access.readable import is_visible, readable_by
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import Category, Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
@@ -63,7 +63,7 @@ async def get(tx: Tx, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
 
 async def states_of(tx: Tx, caller: Caller, ids: list[UUID]) -> dict[UUID, State]:
     """The states of those `ids` that belong to the caller's user, even if the caller's app may not read them."""
-    mine = (Memory.user_id == caller.user_id, within_reach(Memory))
+    mine = (Memory.user_id == caller.user_id, is_visible(Memory))
     query = select(Memory.id, Memory.state).where(Memory.id == func.any(ids), *mine)
     return {row.id: row.state for row in await tx.execute(query, caller.parameters)}
 

@@ -112,7 +112,7 @@ class MemoryQuery:
         return all(not getattr(self, each.name) for each in fields(self) if each.name not in free)
 
 
-class Shape(BaseModel):
+class InputModel(BaseModel):
     """Base of what is sent."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True, populate_by_name=True)
@@ -147,7 +147,7 @@ class MemoryRecord(NamedTuple):
     superseded_by: UUID | None
 
 
-class OfRecord(BaseModel):
+class RecordModel(BaseModel):
     """Base of what is sent of a record as it is: fields of the same names."""
 
     @classmethod
@@ -181,7 +181,7 @@ class PairChange(BaseModel):
     was: PairSource = Field(description="The app that had said the old value, and when.")
 
 
-class MemoryAdded(Shape):
+class MemoryAdded(InputModel):
     """What became of one text: ADD with the new memory, or NONE with the one that says it already.
 
     By `capture.duplicates` also UPDATE with a memory that said less, and SUPERSEDE with the new memory in the place of
@@ -221,7 +221,7 @@ class Page:
         return -(-self.total // self.size)
 
 
-class StateChange(Shape):
+class StateChange(InputModel):
     """One line of a memory's status history."""
 
     id: UUID
@@ -233,7 +233,7 @@ class StateChange(Shape):
     reason: str | None = Field(description="`expired`: its time was over; null: somebody wanted it, or a policy.")
 
 
-class Revision(Shape):
+class Revision(InputModel):
     """One text that a memory has had."""
 
     revision: int
@@ -245,7 +245,7 @@ class Revision(Shape):
     changed_at: datetime
 
 
-class History(Shape):
+class History(InputModel):
     """All states and texts of a memory, oldest first."""
 
     memory_id: UUID

@@ -13,34 +13,32 @@ from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
 
 from openmemory.access.apps import refuse_if_paused, refuse_paused
 from openmemory.access.directory import Directory
-from openmemory.access.keys import Keys
-from openmemory.access.rate_limits import Rates
-from openmemory.access.readable import readable_by, within_reach
-from openmemory.audit import access_log as trail
-from openmemory.audit import audit_log
-from openmemory.audit import service as accesses
-from openmemory.audit.access_log import Access
-from openmemory.audit.audit_log import Event as AuditEvent
+from openmemory.access.keys import ApiKeys
+from openmemory.access.rate_limits import RateLimiter
+from openmemory.access.readable import is_visible, readable_by
+from openmemory.audit import access_log, audit_log, service
+from openmemory.audit.access_log import AccessType
+from openmemory.audit.audit_log import AuditAction
 from openmemory.audit.schemas import AccessLogPage
-from openmemory.config.settings import Capture, Limits
+from openmemory.config.settings import CaptureSettings, LimitSettings
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.dedup import read_back
-from openmemory.dedup.key_value_merge import Pairing
+from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.errors import BatchRefused, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.index.space import Spaces
-from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, idempotency, repository, validation
 from openmemory.memories.analyze import Maintenance
-from openmemory.memories.idempotency import Done, Once
+from openmemory.memories.idempotency import IdempotentRequest, StoredResult
 from openmemory.memories.intake import Intake
-from openmemory.memories.lifecycle import states as transitions
+from openmemory.memories.lifecycle.states import ALLOWED, refuse
 from openmemory.memories.listing import pages, ranked
-from openmemory.memories.listing.criteria import Asked, parameters
-from openmemory.memories.listing.pages import Look, Slice
+from openmemory.memories.listing.criteria import ListCriteria, parameters
+from openmemory.memories.listing.pages import ListAccess, Slice
 from openmemory.memories.models import Memory, MemoryStatusHistory, State
 from openmemory.memories.repository import ALL_STATES
 from openmemory.memories.schemas import (
@@ -72,13 +70,13 @@ class Memories:
         self,
         database: Database,
         directory: Directory,
-        delivery: Deliverer,
+        delivery: OutboxDelivery,
         *,
-        limits: Limits,
+        limits: LimitSettings,
         maintenance: Maintenance,
-        rates: Rates,
-        keys: Keys,
-        capture: Capture,
+        rates: RateLimiter,
+        keys: ApiKeys,
+        capture: CaptureSettings,
         spaces: Spaces,
     ) -> None:
         self._database = database
@@ -90,11 +88,11 @@ class Memories:
         self._keys = keys
         self.intake = Intake(limits, capture)
         self._duplicates = Duplicates(database, spaces, capture, self.intake)
-        self._pairing = Pairing(capture, self.intake)
+        self._pairing = KeyValueMerge(capture, self.intake)
         self.written: Counter[str] = Counter()
         """Memories written since the start, by operation: add, duplicate, update, supersede, erase or a state."""
 
-    async def add(self, caller: Caller, new: MemoryCreate, once: Once | None = None) -> MemoryAdded:
+    async def add(self, caller: Caller, new: MemoryCreate, once: IdempotentRequest | None = None) -> MemoryAdded:
         """Store one text verbatim. If the same app and namespace has an identical active memory, return that instead.
 
         `capture.duplicates` decides how near duplicates are handled, `capture.pairs` how key-value facts are. A request
@@ -178,7 +176,7 @@ class Memories:
             self.written["duplicate" if known else each.event.value.lower()] += 1
         return added
 
-    @again
+    @retry_on_conflict
     async def _add(
         self,
         caller: Caller,
@@ -187,7 +185,7 @@ class Memories:
         *,
         otherwise: Otherwise | None = None,
         note: str | None = None,
-        once: Once | None = None,
+        once: IdempotentRequest | None = None,
     ) -> list[MemoryAdded]:
         """Store the texts. With any of the last three arguments `news` must hold exactly one text.
 
@@ -201,7 +199,7 @@ class Memories:
                     return [await _answered_before(tx, caller, news[0], before)]
                 done = None
                 if otherwise is not None:
-                    done = await read_back.echoed(tx, caller, news[0]) or await otherwise(tx)
+                    done = await read_back.duplicate_of_read(tx, caller, news[0]) or await otherwise(tx)
                 added = await changes.add(tx, caller, news, apps) if done is None else [done]
             except NotFound:
                 self._directory.forget(caller.user)
@@ -212,10 +210,9 @@ class Memories:
                 [one] = added
                 await idempotency.settle(tx, caller, once, memory_id=one.id, answer=one.kept(news[0].created_at))
             if twins := [each.id for each in added if each.event is Event.NONE]:
-                await audit_log.record(tx, caller, AuditEvent.MEMORY_ADD, twins, detail={"event": Event.NONE})
+                await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, twins, detail={"event": Event.NONE})
         return added
 
-    @again
     async def peek(self, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
         """A memory shown beside the requested one; None if the caller may not read it. The read is not logged."""
         if Scope.READ not in caller.principal.scopes:
@@ -223,6 +220,7 @@ class Memories:
         async with self._database.statement() as tx:
             return await repository.get(tx, caller, memory_id)
 
+    @retry_on_conflict
     async def get(self, caller: Caller, memory_id: UUID) -> MemoryRecord:
         """One memory. The user themself sees it in any state.
 
@@ -234,7 +232,7 @@ class Memories:
             record = await repository.get(tx, caller, memory_id)
             if record is None:
                 raise _no_memory()
-            await trail.record(tx, caller, Access.GET, [memory_id])
+            await access_log.record(tx, caller, AccessType.GET, [memory_id])
         return record
 
     async def list(self, caller: Caller, query: MemoryQuery, *, export: bool = False) -> Page:
@@ -256,7 +254,7 @@ class Memories:
         caller.may_read()
         query = self.intake.narrowed(caller, query)
         await self._rates.search(caller)
-        look = Look(caller, Access.EXPORT if export else Access.LIST, hashes=True)
+        look = ListAccess(caller, AccessType.EXPORT if export else AccessType.LIST, hashes=True)
         return await pages.page(self._database, look, query, Slice(offset, limit))
 
     async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
@@ -296,7 +294,7 @@ class Memories:
             raise _no_memory()
         return record
 
-    @again
+    @retry_on_conflict
     async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord | None:
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "change memories")
@@ -304,10 +302,10 @@ class Memories:
             await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
             record = await repository.get(tx, caller, memory_id)
             ends = None if change.expiry is None or record is None else {"expires_at": _iso(record.expires_at)}
-            await trail.record(tx, caller, Access.UPDATE, [memory_id], ends)
+            await access_log.record(tx, caller, AccessType.UPDATE, [memory_id], ends)
             return record
 
-    @again
+    @retry_on_conflict
     async def change_state(self, caller: Caller, ids: Sequence[UUID], target: State, *, strict: bool = True) -> int:
         """Move memories to a state. Returns the number of memories that changed.
 
@@ -331,29 +329,29 @@ class Memories:
             states = {row.id: row.state for row in rows}
             if (strict and len(states) < len(ids)) or not states:
                 raise _no_memory()
-            refused = [s for s in states.values() if s is not target and target not in transitions.ALLOWED[s]]
+            refused = [s for s in states.values() if s is not target and target not in ALLOWED[s]]
             if refused and (strict or len(refused) == len(states)):
-                raise transitions.refuse(refused[0], target)
+                raise refuse(refused[0], target)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, mine, target)]
             operation = {"operation": "delete_by_id"} if target is State.DELETED and changed else None
-            await trail.record(tx, caller, _ACCESS[target], changed, operation)
+            await access_log.record(tx, caller, _ACCESS[target], changed, operation)
         self.written[target.value] += len(changed)
         self._delivery.wake()
         return len(changed)
 
-    @again
+    @retry_on_conflict
     async def change_state_where(self, caller: Caller, query: MemoryQuery, target: State) -> int:
         """Move every matching memory that the caller may read to a state. Returns the number that changed."""
         caller.may_write()
         query = self.intake.narrowed(caller, query)
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, _DOING[target])
-            which, values = Asked.of(caller, query).matching(), parameters(caller, query)
+            which, values = ListCriteria.of(caller, query).matching(), parameters(caller, query)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target, values=values)]
             everything = target is State.DELETED
-            access = Access.DELETE_ALL if everything else _ACCESS[target]
+            access = AccessType.DELETE_ALL if everything else _ACCESS[target]
             operation = {"operation": "bulk_delete"} if everything and changed else None
-            await trail.record(tx, caller, access, changed, operation)
+            await access_log.record(tx, caller, access, changed, operation)
         self.written[target.value] += len(changed)
         self._delivery.wake()
         return len(changed)
@@ -370,7 +368,7 @@ class Memories:
         """Make memories active again, from any state."""
         return await self.change_state(caller, ids, State.ACTIVE, strict=strict)
 
-    @again
+    @retry_on_conflict
     async def erase(self, caller: Caller, ids: Sequence[UUID]) -> int:
         """Permanently remove memories with their texts, history, log and vectors, all or none. Only the user may.
 
@@ -387,26 +385,26 @@ class Memories:
             if len(found) < len(ids):
                 raise _no_memory()
             erased = await changes.erase(tx, ids)
-            await audit_log.record(tx, caller, AuditEvent.MEMORY_ERASE, ids)
+            await audit_log.record(tx, caller, AuditAction.MEMORY_ERASE, ids)
         self.written["erase"] += erased
         self._delivery.wake()
         return erased
 
-    @again
+    @retry_on_conflict
     async def erase_user(self, caller: Caller) -> int:
         """Permanently remove a user with all memories, apps, rules, logs and vectors. Returns the memory count."""
         caller.must_be_owner("erase themself")
         caller.may_write()
         async with self._database.transaction() as tx:
             erased = await changes.erase_user(tx, caller.user_id)
-            await audit_log.record(tx, caller, AuditEvent.USER_ERASE, detail={"memories": erased})
+            await audit_log.record(tx, caller, AuditAction.USER_ERASE, detail={"memories": erased})
         self.written["erase"] += erased
         self._directory.forget(caller.user)
         self._keys.forget_user(caller.user)
         self._delivery.wake()
         return erased
 
-    @again
+    @retry_on_conflict
     async def history(self, caller: Caller, memory_id: UUID) -> History:
         """All states and texts of one memory, oldest first. An app sees its own texts and the current one only."""
         caller.may_read()
@@ -414,10 +412,10 @@ class Memories:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
             states, revisions = await repository.history(tx, caller, memory_id)
-            await trail.record(tx, caller, Access.GET, [memory_id], {"part": "history"})
+            await access_log.record(tx, caller, AccessType.GET, [memory_id], {"part": "history"})
         return History(memory_id=memory_id, states=states, revisions=revisions)
 
-    @again
+    @retry_on_conflict
     async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
         """The accesses to one memory, newest first. Reading the log does not count as an access.
 
@@ -434,15 +432,15 @@ class Memories:
         async with self._database.transaction() as tx:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
-            await audit_log.record(tx, caller, AuditEvent.MEMORY_ACCESS_LOG, [memory_id])
-            return await accesses.page(tx, caller, memory_id, page, page_size)
+            await audit_log.record(tx, caller, AuditAction.MEMORY_ACCESS_LOG, [memory_id])
+            return await service.page(tx, caller, memory_id, page, page_size)
 
 
 _ACCESS = {
-    State.DELETED: Access.DELETE,
-    State.ACTIVE: Access.RESTORE,
-    State.PAUSED: Access.PAUSE,
-    State.ARCHIVED: Access.ARCHIVE,
+    State.DELETED: AccessType.DELETE,
+    State.ACTIVE: AccessType.RESTORE,
+    State.PAUSED: AccessType.PAUSE,
+    State.ARCHIVED: AccessType.ARCHIVE,
 }
 
 
@@ -466,7 +464,7 @@ def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:
     Nobody can read an expired memory. The user can still restore it by its id.
     """
     if caller.owner and target is State.ACTIVE:
-        return and_(Memory.user_id == bindparam("caller_user_id"), within_reach(Memory))
+        return and_(Memory.user_id == bindparam("caller_user_id"), is_visible(Memory))
     if caller.owner or target is not State.ACTIVE:
         return readable_by(caller, Memory, states=ALL_STATES if caller.owner else (State.ACTIVE,))
     put_away_by = (
@@ -488,9 +486,9 @@ def _no_memory() -> NotFound:
     return NotFound("Memory not found", code="memory_not_found")
 
 
-async def _answered_before(tx: Tx, caller: Caller, new: CheckedMemory, before: Done) -> MemoryAdded:
+async def _answered_before(tx: Tx, caller: Caller, new: CheckedMemory, before: StoredResult) -> MemoryAdded:
     assert before.memory_id is not None  # the requests of captures have other fingerprints
-    await audit_log.record(tx, caller, AuditEvent.MEMORY_ADD, [before.memory_id], detail={"again": True})
+    await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, [before.memory_id], detail={"again": True})
     added = MemoryAdded.model_validate({"id": before.memory_id, "memory": new.text, **before.answer})
     if (added.changed or added.previous_memory) and await repository.get(tx, caller, added.id) is None:
         # The caller may have lost the right to read the earlier text.

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from openmemory.config.settings import Limits
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid, TooLarge
 from openmemory.serialization import exact_json
 
@@ -34,12 +34,12 @@ def part(value: str, field: str, limit: int, setting: str) -> str:
     return value
 
 
-def name(value: str, field: str, limits: Limits) -> str:
+def name(value: str, field: str, limits: LimitSettings) -> str:
     """Checks the name of a user, app, namespace, thread, kind, key or category."""
     return text(value, field, limits.name, "limits.name")
 
 
-def categories(names: Sequence[str], limits: Limits) -> None:
+def categories(names: Sequence[str], limits: LimitSettings) -> None:
     """Checks the categories of one memory."""
     if len(names) > MAX_CATEGORIES:
         raise Invalid("categories", f"has {len(names)} entries; the limit is {MAX_CATEGORIES}")
@@ -57,7 +57,7 @@ def storable(value: str, field: str) -> None:
         raise Invalid(field, f"has half of a surrogate pair at position {error.start}; send valid Unicode") from None
 
 
-def metadata(value: dict[str, Any], limits: Limits) -> dict[str, Any]:
+def metadata(value: dict[str, Any], limits: LimitSettings) -> dict[str, Any]:
     """Checks that a JSON object is not too large and that all its values can be stored."""
     # The size is checked first: one request can hold a million entries, and walking them blocks the server for seconds.
     try:
@@ -75,7 +75,7 @@ def metadata(value: dict[str, Any], limits: Limits) -> dict[str, Any]:
     return value
 
 
-def _within(size: int, limits: Limits) -> None:
+def _within(size: int, limits: LimitSettings) -> None:
     if size > limits.metadata:
         raise TooLarge("metadata", f"has {size:,} bytes; the limit is {limits.metadata:,} (limits.metadata)")
 
@@ -123,7 +123,7 @@ def _filters(values: Sequence[object], field: str) -> None:
         raise TooLarge(field, f"has {len(values):,} entries; the limit is {MAX_FILTERS}")
 
 
-def narrowing(query: Any, limits: Limits) -> None:
+def narrowing(query: Any, limits: LimitSettings) -> None:
     """Checks the filters of a search or a list: their number, their names and their times."""
     for field in ("app_ids", "category_ids", "namespaces", "threads", "kinds", "categories"):
         _filters(getattr(query, field, ()), field)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class State(StrEnum):
+class BreakerState(StrEnum):
     """closed: calls pass; open: calls are rejected; half_open: one call, the probe, decides whether it closes."""
 
     CLOSED = "closed"
@@ -68,11 +68,11 @@ class CircuitBreaker:
         self._probing = False
 
     @property
-    def state(self) -> State:
+    def state(self) -> BreakerState:
         """The current state of the circuit."""
         if self._open_until is None:
-            return State.CLOSED
-        return State.HALF_OPEN if self._clock() >= self._open_until else State.OPEN
+            return BreakerState.CLOSED
+        return BreakerState.HALF_OPEN if self._clock() >= self._open_until else BreakerState.OPEN
 
     @asynccontextmanager
     async def guard(self) -> AsyncIterator[None]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.audit.schemas import AuditPage, AuditQuery
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
@@ -26,7 +26,7 @@ async def read_audit(
     user_id: Annotated[
         str | None, Query(description="Only what was done with this user's memories; left out: everything (`admin`).")
     ] = None,
-    event: Annotated[list[Event] | None, Query(description="Only these events; may be repeated.")] = None,
+    event: Annotated[list[AuditAction] | None, Query(description="Only these events; may be repeated.")] = None,
     denied: Annotated[bool, Query(description="Only what was refused.")] = False,
     since: Seconds | None = None,
     before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="Only events with a smaller id.")] = None,

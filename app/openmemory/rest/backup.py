@@ -16,7 +16,7 @@ from fastapi import Body, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from openmemory.backup.exporting import Wanted
+from openmemory.backup.exporting import ExportSelection
 from openmemory.backup.format import BadArchive
 from openmemory.backup.report import ImportReport
 from openmemory.backup.service import Mode, Progress, Stage
@@ -24,10 +24,10 @@ from openmemory.backup.spool import Spool
 from openmemory.errors import Forbidden, Invalid, OpenMemoryError, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
-from openmemory.identity.request import sender_of
+from openmemory.identity.request import request_context_of
 from openmemory.memories.schemas import OnError
 from openmemory.rest import upload
-from openmemory.rest.caller import Asking, TheAsking, TheServices
+from openmemory.rest.caller import AuthenticatedRequest, TheAsking, TheServices
 from openmemory.rest.errors import Problem, documented, problem
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Seconds, moment
@@ -116,7 +116,7 @@ async def export_backup(
 ) -> Response:
     """Exports all memories of a user, including deleted ones, as an archive that `import` accepts."""
     caller = await asking.as_owner(wanted.user_id)
-    which = Wanted(wanted.app_id, moment(wanted.from_date), moment(wanted.to_date), wanted.include_vectors)
+    which = ExportSelection(wanted.app_id, moment(wanted.from_date), moment(wanted.to_date), wanted.include_vectors)
     archive = await services.backup.export(caller, which)
     size = archive.seek(0, 2)
     headers = {"Content-Length": str(size), "Content-Disposition": _disposition(caller.user)}
@@ -154,7 +154,7 @@ async def import_backup(
         caller = await _addressed(form, asking, make_user=make_user)
     restoring = partial(services.backup.restore, caller, spool, cast(Mode, mode), on_error=on_error)
     if as_lines:
-        lines = _told(restoring, caller, spool, sender_of(request.scope).request)
+        lines = _told(restoring, caller, spool, request_context_of(request.scope).request)
         return StreamingResponse(lines, media_type=_LINES)
     try:
         report = await restoring()
@@ -163,7 +163,7 @@ async def import_backup(
     return _imported(caller, report)
 
 
-def _may_send(asking: Asking) -> None:
+def _may_send(asking: AuthenticatedRequest) -> None:
     """Rejects a request that no user named in the form could make valid, before the body is read."""
     principal = asking.principal
     principal.must(Scope.WRITE)
@@ -174,7 +174,7 @@ def _may_send(asking: Asking) -> None:
         raise Forbidden(words, code="namespace_not_allowed")
 
 
-async def _addressed(form: upload.Form, asking: Asking, *, make_user: bool) -> Caller:
+async def _addressed(form: upload.Form, asking: AuthenticatedRequest, *, make_user: bool) -> Caller:
     """Validates the uploaded form and returns the caller whose memory it goes to."""
     limit = asking.services.settings.limits.backup
     if not (form.filename or "").lower().endswith(".zip"):

@@ -34,7 +34,7 @@ ThePrincipal = Annotated[Principal, Depends(_principal)]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class AuthenticatedRequest:
     """The services and the principal of a request, before the user is resolved."""
 
     services: Services
@@ -89,11 +89,11 @@ class Asking:
         return await self.services.directory.speaking(self.principal, user, app)
 
 
-async def _asking(services: TheServices, principal: ThePrincipal) -> Asking:
-    return Asking(services, principal)
+async def _asking(services: TheServices, principal: ThePrincipal) -> AuthenticatedRequest:
+    return AuthenticatedRequest(services, principal)
 
 
-TheAsking = Annotated[Asking, Depends(_asking)]
+TheAsking = Annotated[AuthenticatedRequest, Depends(_asking)]
 
 _USER = Query(description="The user's name.", examples=["default_user"])
 UserName = Annotated[str, _USER]

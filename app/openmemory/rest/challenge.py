@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote, urlsplit
 
 from openmemory.access.keys import looks_like_credential
-from openmemory.config.settings import OAuth, Settings
+from openmemory.config.settings import OAuthSettings, Settings
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _DOOR = re.compile(r"/mcp(?:/sse|/messages|/(?![Kk][Ee][Yy]/)[^/]+/(?:http|sse)/[^/]+(?:/messages)?)?")
@@ -33,7 +33,7 @@ def www_authenticate(
     return "Bearer " + ", ".join(f'{name}="{_plain(value)}"' for name, value in parts.items())
 
 
-def resource_path(oauth: OAuth, path: str) -> str:
+def resource_path(oauth: OAuthSettings, path: str) -> str:
     """Returns the path of the resource that a token for this address is requested for: the address itself if it is an
     MCP address, otherwise the service. Nothing else that a client wrote is repeated, because it may be a key that is
     misspelled or in the wrong place."""

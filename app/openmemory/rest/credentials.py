@@ -47,7 +47,7 @@ _IN_PATH = re.compile(rb"(?:/|%2f)+" + _NAME + rb"(?:/|%2f)+([^/]*)/*", re.IGNOR
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class RequestCredentials:
     """The credentials of one request; in each tuple, the one that takes precedence comes first.
 
     `headers` come with every request of a client. `address` holds those of `?key=` and of `/key/…/`, which a client may
@@ -64,13 +64,13 @@ class Carried:
         return self.headers + self.address
 
 
-def taken(scope: Scope, headers: Mapping[bytes, bytes]) -> Carried:
+def taken(scope: Scope, headers: Mapping[bytes, bytes]) -> RequestCredentials:
     """Returns the credentials of a request and removes those in its address."""
     scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
     sent = (bearer.strip() if scheme.lower() == b"bearer" else b"", headers.get(b"x-api-key", b""))
     in_headers = tuple(each.decode("utf-8", "replace") for each in sent if each)
     in_address = tuple(each for each in (_of_query(scope), _of_path(scope)) if each)
-    return Carried(in_headers, in_address, _of_cookie(headers.get(b"cookie", b"")))
+    return RequestCredentials(in_headers, in_address, _of_cookie(headers.get(b"cookie", b"")))
 
 
 def _of_query(scope: Scope) -> str | None:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from openmemory.content_policy.secrets import redacted
 from openmemory.errors import (
     BatchRefused,
-    Conflict,
+    ConflictError,
     Forbidden,
     Invalid,
     NotFound,
@@ -29,7 +29,7 @@ from openmemory.errors import (
     Unavailable,
 )
 from openmemory.identity.principal import InsufficientScope
-from openmemory.identity.request import sender_of
+from openmemory.identity.request import request_context_of
 from openmemory.rest.challenge import www_authenticate
 
 
@@ -66,7 +66,7 @@ _STATUS: tuple[tuple[type[OpenMemoryError], int], ...] = (
     (Invalid, 422),
     (Unauthenticated, 401),
     (Forbidden, 403),
-    (Conflict, 409),
+    (ConflictError, 409),
     (TooMany, 429),
     (Unavailable, 503),
 )
@@ -123,7 +123,7 @@ def add_error_handlers(app: FastAPI, allowed: Mapping[str, str]) -> None:
 
 async def _expected(request: Request, error: Exception) -> Response:
     assert isinstance(error, OpenMemoryError)
-    principal = sender_of(request.scope).principal
+    principal = request_context_of(request.scope).principal
     if principal is None:  # a public address
         return refused(error)
     services = request.app.state.services

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import Body, Query
 from pydantic import BaseModel, Field
 
-from openmemory.access.grants import Explanation, Grant, GrantCreate
+from openmemory.access.grants import Grant, GrantCreate, GrantExplanation
 from openmemory.memories import validation
 from openmemory.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
 from openmemory.rest.errors import documented
@@ -84,7 +84,7 @@ async def explain_grants(
     memory_id: Annotated[
         UUID, Query(description="The memory's id.", examples=["6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"])
     ],
-) -> Explanation:
+) -> GrantExplanation:
     """Tell whether an app may read a memory, and by which rule."""
     validation.name(app, "app", services.settings.limits)
     return await services.grants.explain(caller, app, memory_id)

@@ -12,15 +12,15 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from openmemory.access.authentication import Authenticator, Given
-from openmemory.access.rate_limits import Rates
+from openmemory.access.authentication import Authenticator, PresentedCredentials
+from openmemory.access.rate_limits import RateLimiter
 from openmemory.config.settings import Settings
 from openmemory.errors import OpenMemoryError, Unauthenticated
 from openmemory.identity.principal import Door
-from openmemory.identity.request import Sender, bind
+from openmemory.identity.request import RequestContext, bind
 from openmemory.rest import credentials, docs, origins, proxies, upload
 from openmemory.rest.challenge import WELL_KNOWN, www_authenticate
-from openmemory.rest.credentials import Carried
+from openmemory.rest.credentials import RequestCredentials
 from openmemory.rest.errors import problem, refused
 from openmemory.rest.hardening import hardened
 from openmemory.rest.origins import Origins
@@ -70,12 +70,12 @@ class _TooLong(Exception):
 
 
 @dataclass(slots=True)
-class _Exchange:
+class _RequestState:
     """The state of one request: what was read of it, and how far the response is."""
 
     path: str
     headers: dict[bytes, bytes] = field(repr=False)
-    credentials: Carried
+    credentials: RequestCredentials
     address: str | None
     added: list[tuple[bytes, bytes]] = field(default_factory=list)
     shared: bool = False
@@ -92,7 +92,7 @@ class Guard:
     unexpected failure behind it is logged under the request's id, and the response contains only that id.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: Rates) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, authenticator: Authenticator, rates: RateLimiter) -> None:
         self._app = app
         self._settings = settings
         limits = settings.limits
@@ -112,7 +112,7 @@ class Guard:
             return
         headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
         found = credentials.taken(scope, headers)
-        exchange = _Exchange(
+        exchange = _RequestState(
             scope["path"],
             headers,
             found,
@@ -131,7 +131,7 @@ class Guard:
             return
         await self._answered(exchange, scope, receive, answer)
 
-    async def _answered(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
+    async def _answered(self, exchange: _RequestState, scope: Scope, receive: Receive, answer: Send) -> None:
         try:
             await self._admitted(exchange, scope, receive, answer)
         except ClientDisconnect:
@@ -154,7 +154,7 @@ class Guard:
             await _drain(exchange, receive)
             await _over_limit(detail)(scope, receive, answer)
 
-    async def _admitted(self, exchange: _Exchange, scope: Scope, receive: Receive, answer: Send) -> None:
+    async def _admitted(self, exchange: _RequestState, scope: Scope, receive: Receive, answer: Send) -> None:
         refusal = await self._unknown(exchange, scope)
         bound = self._bound_of(exchange, scope)
         if refusal is None and (refusal := _encoded(exchange) or _too_large(exchange, bound)) is not None:
@@ -168,7 +168,7 @@ class Guard:
             receive = _counting(exchange, receive, bound)
         await self._app(scope, receive, answer)
 
-    async def _unknown(self, exchange: _Exchange, scope: Scope) -> Response | None:
+    async def _unknown(self, exchange: _RequestState, scope: Scope) -> Response | None:
         """Stores the sender on the request, or returns the response that refuses it."""
         path = exchange.path
         if path in credentials.SIGN_OUT and scope["method"] in ("GET", "POST"):
@@ -190,7 +190,7 @@ class Guard:
                     "Send the key as `Authorization: Bearer KEY`, or add the page's origin to http.cors_origins.",
                 )
             key = (cookie,)
-        given = Given(
+        given = PresentedCredentials(
             key,
             exchange.address,
             exchange.added[0][1].decode(),
@@ -200,7 +200,7 @@ class Guard:
         if path == "/" and exchange.credentials.address and self._signs_in(scope, exchange):
             return await self._signed_in(exchange, scope, given)
         if is_open or (not given.credentials and _is_session_post(scope)):
-            bind(scope, Sender(None, exchange.address, given.request))
+            bind(scope, RequestContext(None, exchange.address, given.request))
             return None
         try:
             principal = await self._authenticator.principal(given)
@@ -214,15 +214,15 @@ class Guard:
         door = Door.MCP if path.startswith("/mcp") else Door.REST
         sender = replace(principal, door=door, address=exchange.address, request=given.request)
         repeated = bool(exchange.credentials.headers or cookie)
-        bind(scope, Sender(sender, exchange.address, given.request, repeated))
+        bind(scope, RequestContext(sender, exchange.address, given.request, repeated))
         return None
 
-    def _signs_in(self, scope: Scope, exchange: _Exchange) -> bool:
+    def _signs_in(self, scope: Scope, exchange: _RequestState) -> bool:
         """Returns True if a browser opens an address with a key, or if a person submitted our own sign-in page."""
         method = scope["method"]
         return method == "GET" or (method == "POST" and self._origins.vouched(scope, exchange.headers))
 
-    async def _signed_in(self, exchange: _Exchange, scope: Scope, given: Given) -> Response:
+    async def _signed_in(self, exchange: _RequestState, scope: Scope, given: PresentedCredentials) -> Response:
         """Gives a browser the key of its address as a cookie, if the key is valid."""
         if not self._origins.vouched(scope, exchange.headers):
             # Otherwise another site's link could sign people in with its own key and collect their memories.
@@ -245,7 +245,7 @@ class Guard:
             )
         return answer
 
-    def _bound_of(self, exchange: _Exchange, scope: Scope) -> _Bound:
+    def _bound_of(self, exchange: _RequestState, scope: Scope) -> _Bound:
         """Returns the limits of a request, based on its headers alone. The import path accepts a large body only as a
         form."""
         if scope["method"] != "POST" or exchange.path.removesuffix("/") != upload.ARCHIVES:
@@ -254,7 +254,7 @@ class Guard:
         return self._archives if upload.is_multipart(content_type) else self._bound
 
 
-def _too_large(exchange: _Exchange, bound: _Bound) -> Response | None:
+def _too_large(exchange: _RequestState, bound: _Bound) -> Response | None:
     length = exchange.headers.get(b"content-length")
     if length is None:
         return None
@@ -265,7 +265,7 @@ def _too_large(exchange: _Exchange, bound: _Bound) -> Response | None:
     return _over_limit(f"body: has {int(length):,} bytes; the limit is {bound.bytes:,} ({bound.setting})")
 
 
-def _counting(exchange: _Exchange, receive: Receive, bound: _Bound) -> Receive:
+def _counting(exchange: _RequestState, receive: Receive, bound: _Bound) -> Receive:
     """Wraps `receive` and raises when the body exceeds its limit on bytes or, at its end, on JSON values."""
     left = bound.bytes
     chunks: list[bytes] = []
@@ -295,7 +295,7 @@ def _counting(exchange: _Exchange, receive: Receive, bound: _Bound) -> Receive:
     return counted
 
 
-def _answering(exchange: _Exchange, send: Send) -> Send:
+def _answering(exchange: _RequestState, send: Send) -> Send:
     """Wraps `send` and adds our headers. Sends nothing once the request has turned out to be too long."""
 
     async def answer(message: Message) -> None:
@@ -309,7 +309,7 @@ def _answering(exchange: _Exchange, send: Send) -> Send:
     return answer
 
 
-async def _drain(exchange: _Exchange, receive: Receive) -> None:
+async def _drain(exchange: _RequestState, receive: Receive) -> None:
     if exchange.read or b"expect" in exchange.headers:
         return  # everything was sent, or the client waits for permission to send
     exchange.draining = True
@@ -325,7 +325,7 @@ async def _drain(exchange: _Exchange, receive: Receive) -> None:
         return
 
 
-def _encoded(exchange: _Exchange) -> Response | None:
+def _encoded(exchange: _RequestState) -> Response | None:
     """Rejects a compressed body: a few KB of it could expand to any number of GB."""
     if b"content-encoding" not in exchange.headers:
         return None

@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel
 
 from openmemory.health.service import Passed, Readiness, ReadinessSummary
-from openmemory.identity.request import sender_of
+from openmemory.identity.request import request_context_of
 from openmemory.rest.caller import TheServices
 from openmemory.rest.routing import Router
 from openmemory.services import VERSION
@@ -58,7 +58,7 @@ async def ready(services: TheServices, request: Request, response: Response) -> 
     if readiness.status == "down":
         response.status_code = 503
         response.headers["Retry-After"] = "1"
-    principal = sender_of(request.scope).principal
+    principal = request_context_of(request.scope).principal
     if principal is not None and principal.operates:
         return readiness
     checks = {name: Passed(ok=check.ok) for name, check in readiness.checks.items()}

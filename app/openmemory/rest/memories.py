@@ -14,7 +14,7 @@ from openmemory.capture.models import Status
 from openmemory.capture.schemas import Outcome
 from openmemory.dedup import key_values
 from openmemory.errors import Invalid
-from openmemory.memories.idempotency import Once
+from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.models import State
 from openmemory.memories.schemas import Event, History, MemoryQuery, MemoryUpdate
@@ -155,7 +155,7 @@ async def add_memory(
     once = None
     if idempotency_key is not None:
         request = f"{'capture' if captured else 'memory'} {new.model_dump_json()}"
-        once = Once.of(idempotency_key, request, services.settings.limits)
+        once = IdempotentRequest.of(idempotency_key, request, services.settings.limits)
     if captured:
         outcome = await services.captures.add(caller, new.capture(once))
         response.status_code = 202 if outcome.status in (Status.PENDING, Status.WORKING) else 200
@@ -179,7 +179,7 @@ async def add_memory(
     if twin is None:
         # If the caller may not see the existing memory with the same text, the response holds what the caller sent.
         return MemoryRowAdded.new(caller, added, create, created_at, note)
-    return MemoryRowAdded.of_twin(twin, added, note)
+    return MemoryRowAdded.of_duplicate(twin, added, note)
 
 
 @router.delete("", responses=documented(403, 404, 413))

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
-from openmemory.config.settings import OAuth
+from openmemory.config.settings import OAuthSettings
 from openmemory.errors import NotFound
 from openmemory.rest.caller import TheServices
 from openmemory.rest.challenge import WELL_KNOWN, resource_path
@@ -38,7 +38,7 @@ async def protected_path(services: TheServices, path: str) -> ProtectedResource:
     return _described(services.settings.oauth, "/" + path)
 
 
-def _described(oauth: OAuth, path: str) -> ProtectedResource:
+def _described(oauth: OAuthSettings, path: str) -> ProtectedResource:
     if not oauth.issuer:
         raise NotFound("OAuth is off", code="oauth_off", hint="Set oauth.issuer and oauth.resource.")
     base = urlsplit(oauth.resource)

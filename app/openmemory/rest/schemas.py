@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.identity.caller import Caller
-from openmemory.memories.idempotency import Once
+from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.models import State
 from openmemory.memories.schemas import (
     CheckedMemory,
@@ -22,10 +22,10 @@ from openmemory.memories.schemas import (
     MemoryCreate,
     MemoryRecord,
     MemoryUpdate,
-    OfRecord,
     Page,
     PairChange,
     PossibleDuplicate,
+    RecordModel,
 )
 from openmemory.memories.validation import MAX_DAYS
 from openmemory.serialization.timestamps import EpochSeconds, NaiveTime
@@ -71,7 +71,7 @@ Moment = Annotated[datetime, AfterValidator(_in_utc)]
 Days = Annotated[int, Field(ge=1, le=MAX_DAYS)]
 
 
-class MemoryResponse(OfRecord):
+class MemoryResponse(RecordModel):
     """A memory in a list."""
 
     id: UUID
@@ -210,7 +210,7 @@ class MemoryRowAdded(MemoryRow):
         )
 
     @classmethod
-    def of_twin(cls, record: MemoryRecord, added: MemoryAdded, note: str | None) -> MemoryRowAdded:
+    def of_duplicate(cls, record: MemoryRecord, added: MemoryAdded, note: str | None) -> MemoryRowAdded:
         """Returns the row of the existing memory with this text."""
         return cls.model_construct(
             vector=None,
@@ -279,7 +279,7 @@ class NewMemoryOfUser(NewMemory):
         description="Answer at once, with a capture's id, and go on in the background; left out: for `messages` alone.",
     )
 
-    def capture(self, once: Once | None) -> CaptureCreate:
+    def capture(self, once: IdempotentRequest | None) -> CaptureCreate:
         """Returns the input of a capture. `once` is the request, if it has an Idempotency-Key."""
         turns = tuple(Turn(one.role, one.content) for one in self.messages or ())
         return CaptureCreate(

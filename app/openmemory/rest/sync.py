@@ -10,9 +10,9 @@ from fastapi import Query
 from pydantic import BaseModel
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.embeddings.port import EmbedderUnavailable
-from openmemory.errors import Conflict, Unavailable
+from openmemory.errors import ConflictError, Unavailable
 from openmemory.health.service import Diagnosis
 from openmemory.identity.principal import Scope
 from openmemory.index.sync.reconcile import IndexUnavailable, SyncRunning, SyncStatistics
@@ -57,7 +57,7 @@ async def sync(
             user.must_be_owner("have all of their memories embedded anew")
     who = user or asking.principal
     async with services.database.statement() as tx:
-        await audit_log.record(tx, who, Event.INDEX_SYNC, detail={"dry_run": dry_run, "full": full})
+        await audit_log.record(tx, who, AuditAction.INDEX_SYNC, detail={"dry_run": dry_run, "full": full})
     with _in_words():
         statistics = await services.reconciler.sync(
             trigger="rest", user=None if user is None else user.user_id, dry_run=dry_run, full=full
@@ -89,7 +89,7 @@ def _in_words() -> Iterator[None]:
     try:
         yield
     except SyncRunning as error:
-        raise Conflict(str(error), code="sync_running", hint="Wait for it to end.") from error
+        raise ConflictError(str(error), code="sync_running", hint="Wait for it to end.") from error
     except IndexUnavailable as error:
         raise Unavailable(f"The vector index does not answer: {error}", code="index_unavailable") from error
     except EmbedderUnavailable as error:

@@ -76,7 +76,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class SavedDocument:
     """The saved configuration. `kept`: keys of replaced embedders whose vectors are still in use."""
 
     instructions: str | None = None
@@ -87,7 +87,7 @@ class Stored:
     """The unreadable parts of the column, which count as not saved. The next change removes them."""
 
     @classmethod
-    def of(cls, value: Any) -> Stored:
+    def of(cls, value: Any) -> SavedDocument:
         """Reads any value of the column."""
         saved = read(value)
         return cls(saved.instructions, saved.llm, saved.embedder, saved.kept, saved.unreadable)
@@ -104,13 +104,13 @@ class Stored:
         return value
 
 
-def present(part: Part, stored: Stored, baseline: Baseline) -> Section:
+def present(part: Part, stored: SavedDocument, baseline: Baseline) -> Section:
     """The effective section."""
     section: Section = getattr(stored, part) or getattr(baseline, part)
     return section
 
 
-def shown(part: Part, stored: Stored, baseline: Baseline) -> Section:
+def shown(part: Part, stored: SavedDocument, baseline: Baseline) -> Section:
     """A section as shown in answers: keys are masked, references are not."""
     section = present(part, stored, baseline)
     config = {name: value for name, value in section["config"].items() if name != SETTINGS_KEY}
@@ -152,7 +152,9 @@ def addresses_in(section: Section) -> Iterable[tuple[str, str]]:
         yield own, address
 
 
-def settled(part: Part, sent: Section, stored: Stored, baseline: Baseline, *, chosen: bool = False) -> Section | None:
+def settled(
+    part: Part, sent: Section, stored: SavedDocument, baseline: Baseline, *, chosen: bool = False
+) -> Section | None:
     """The section to store for one that was sent. A section that is sent back as shown changes nothing.
 
     `chosen`: store it even then.

@@ -13,12 +13,12 @@ from openmemory.config.settings import EmbedderSettings
 from openmemory.database.engine import Database
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.embeddings.opening import Absent, open_embedder, without_secrets
+from openmemory.embeddings.opening import UnusableEmbedder, open_embedder, without_secrets
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Invalid, SetupError
-from openmemory.index.generations.watcher import Wanted
+from openmemory.index.generations.watcher import ConfiguredEmbedder
 from openmemory.saved_settings import document
-from openmemory.saved_settings.document import Baseline, Stored
+from openmemory.saved_settings.document import Baseline, SavedDocument
 from openmemory.saved_settings.providers import canonical, expanded
 from openmemory.saved_settings.row import stored_now
 
@@ -51,9 +51,9 @@ class Embedders:
         self._egress = egress
         self._environ = environ
         self._tokenwise = tokenwise
-        self._stored = Stored()
+        self._stored = SavedDocument()
 
-    async def first(self) -> Wanted:
+    async def first(self) -> ConfiguredEmbedder:
         """The embedder that is configured at startup.
 
         Raises:
@@ -63,7 +63,7 @@ class Embedders:
         self._stored = await self._read()
         return self._wanted(self._stored)
 
-    async def configured(self) -> Wanted | None:
+    async def configured(self) -> ConfiguredEmbedder | None:
         """The embedder if it has changed since the last call, else None.
 
         Raises:
@@ -101,7 +101,7 @@ class Embedders:
             return None
         return await self.tried(stored)
 
-    async def tried(self, stored: Stored) -> str | None:
+    async def tried(self, stored: SavedDocument) -> str | None:
         """Calls the embedder of a configuration once. Returns the error, or None if it works."""
         embedder = self._wanted(stored).embedder
         try:
@@ -115,14 +115,14 @@ class Embedders:
             await embedder.close()
         return None
 
-    async def _read(self) -> Stored:
+    async def _read(self) -> SavedDocument:
         async with self._database.statement() as tx:
             return await stored_now(tx)
 
-    def _wanted(self, stored: Stored) -> Wanted:
+    def _wanted(self, stored: SavedDocument) -> ConfiguredEmbedder:
         section, base = stored.embedder, self._baseline.embedder_settings
         if section is None:
-            return Wanted(self._opened(base), without_secrets(base))
+            return ConfiguredEmbedder(self._opened(base), without_secrets(base))
         name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
         try:
             key = document.key_of(section, self._baseline.embedder)
@@ -132,10 +132,10 @@ class Embedders:
             trusted = self._baseline.names(settings.base_url)
             embedder = self._opened(settings, trusted=trusted)
         except (SetupError, Invalid) as error:
-            return Wanted(CachedEmbedder(Absent(name, error.message)), {})
+            return ConfiguredEmbedder(CachedEmbedder(UnusableEmbedder(name, error.message)), {})
         except (ValidationError, KeyError, TypeError):
-            return Wanted(CachedEmbedder(Absent(name, "what was saved of it cannot be read")), {})
-        return Wanted(embedder, without_secrets(settings) | {_SAVED: True})
+            return ConfiguredEmbedder(CachedEmbedder(UnusableEmbedder(name, "what was saved of it cannot be read")), {})
+        return ConfiguredEmbedder(embedder, without_secrets(settings) | {_SAVED: True})
 
     def _opened(self, settings: EmbedderSettings, *, trusted: bool = True) -> CachedEmbedder:
         return open_embedder(settings, self._data_dir, self._egress, trusted=trusted, tokenwise=self._tokenwise)

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert
 from openmemory.database.engine import Tx
 from openmemory.index.generations import registry
 from openmemory.saved_settings import document
-from openmemory.saved_settings.document import Section, Stored
+from openmemory.saved_settings.document import SavedDocument, Section
 from openmemory.saved_settings.models import Config
 from openmemory.saved_settings.providers import canonical
 
@@ -19,19 +19,19 @@ KEY = "main"
 _VALUE = select(Config.value).where(Config.key == KEY)
 
 
-async def stored_now(tx: Tx) -> Stored:
+async def stored_now(tx: Tx) -> SavedDocument:
     """The saved configuration."""
-    return Stored.of(await tx.scalar(_VALUE))
+    return SavedDocument.of(await tx.scalar(_VALUE))
 
 
-async def locked(tx: Tx, *, make: bool = False) -> Stored:
+async def locked(tx: Tx, *, make: bool = False) -> SavedDocument:
     """The saved configuration, with its row locked until the transaction ends. `make`: create a missing row."""
     if make:
         await tx.execute(insert(Config).values(key=KEY, value={}).on_conflict_do_nothing())
-    return Stored.of(await tx.scalar(_VALUE.with_for_update()))
+    return SavedDocument.of(await tx.scalar(_VALUE.with_for_update()))
 
 
-async def write(tx: Tx, stored: Stored) -> None:
+async def write(tx: Tx, stored: SavedDocument) -> None:
     """Updates the row, which must exist."""
     await tx.execute(update(Config).where(Config.key == KEY).values(value=stored.value(), updated_at=func.now()))
 

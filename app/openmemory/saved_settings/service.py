@@ -14,18 +14,18 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, SecretStr
 
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.config.addresses import web_url
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused
 from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal, Scope
 from openmemory.llm.port import LanguageModel
 from openmemory.saved_settings import document, row
-from openmemory.saved_settings.document import Baseline, Part, Section, Stored
+from openmemory.saved_settings.document import Baseline, Part, SavedDocument, Section
 from openmemory.saved_settings.providers import canonical, expanded
 from openmemory.saved_settings.schemas import (
     ConfigPatch,
@@ -64,7 +64,7 @@ class Configuration:
         principal.must(Scope.ADMIN)
         async with self._database.transaction() as tx:
             stored = await row.stored_now(tx)
-            await audit_log.record(tx, principal, Event.CONFIG_READ)
+            await audit_log.record(tx, principal, AuditAction.CONFIG_READ)
         return self._view(stored)
 
     async def replace(self, principal: Principal, sent: ConfigSchema) -> ConfigSchema:
@@ -83,13 +83,13 @@ class Configuration:
         sections = {part: _section(getattr(mem0, part)) for part in _PARTS if mem0 is not None}
         await self._check_addresses(sections)
 
-        def change(stored: Stored) -> Stored:
+        def change(stored: SavedDocument) -> SavedDocument:
             for part, section in sections.items():
                 settled = None if section is None else document.settled(part, section, stored, self.baseline)
                 stored = _with(stored, part, settled)
             return _instructed(stored, sent.openmemory)
 
-        return self._view(await self._save(principal, Event.CONFIG_CHANGE, change))
+        return self._view(await self._save(principal, AuditAction.CONFIG_CHANGE, change))
 
     async def merge(self, principal: Principal, sent: ConfigPatch) -> ConfigSchema:
         """Save the fields that were sent and keep the others. A section that is null follows the settings again.
@@ -99,7 +99,7 @@ class Configuration:
             Invalid: a field is invalid.
         """
         principal.must(Scope.ADMIN)
-        return self._view(await self._save(principal, Event.CONFIG_CHANGE, await self._merging(sent)))
+        return self._view(await self._save(principal, AuditAction.CONFIG_CHANGE, await self._merging(sent)))
 
     async def reset(self, principal: Principal) -> ConfigSchema:
         """Delete everything that was saved, so that the settings of this service are in force again.
@@ -111,7 +111,9 @@ class Configuration:
             Forbidden: the principal is not an administrator.
         """
         principal.must(Scope.ADMIN)
-        return self._view(await self._save(principal, Event.CONFIG_RESET, lambda stored: Stored(kept=stored.kept)))
+        return self._view(
+            await self._save(principal, AuditAction.CONFIG_RESET, lambda stored: SavedDocument(kept=stored.kept))
+        )
 
     async def save_section(self, principal: Principal, part: Part, sent: LLMProvider | EmbedderProvider) -> Section:
         """Save one model. A language model counts as chosen even if it equals the one that is shown.
@@ -124,11 +126,11 @@ class Configuration:
         section = sent.model_dump()
         await self._check_addresses({part: section})
 
-        def change(stored: Stored) -> Stored:
+        def change(stored: SavedDocument) -> SavedDocument:
             settled = document.settled(part, section, stored, self.baseline, chosen=part == "llm")
             return _with(stored, part, settled)
 
-        stored = await self._save(principal, Event.CONFIG_CHANGE, change)
+        stored = await self._save(principal, AuditAction.CONFIG_CHANGE, change)
         return document.shown(part, stored, self.baseline)
 
     async def save_instructions(self, principal: Principal, sent: OpenMemoryConfig) -> OpenMemoryConfig:
@@ -138,7 +140,7 @@ class Configuration:
             Forbidden: the principal is not an administrator.
         """
         principal.must(Scope.ADMIN)
-        stored = await self._save(principal, Event.CONFIG_CHANGE, lambda stored: _instructed(stored, sent))
+        stored = await self._save(principal, AuditAction.CONFIG_CHANGE, lambda stored: _instructed(stored, sent))
         return OpenMemoryConfig(custom_instructions=stored.instructions)
 
     async def keep_vector_store(self, principal: Principal, sent: VectorStoreProvider | None) -> None:
@@ -161,7 +163,7 @@ class Configuration:
             stored = await row.stored_now(tx)
         return Effective(self.language_model(stored), stored.instructions)
 
-    async def proposed(self, principal: Principal, sent: ConfigPatch) -> Stored:
+    async def proposed(self, principal: Principal, sent: ConfigPatch) -> SavedDocument:
         """The configuration that saving these fields would store. It is only for a trial and is not saved.
 
         Raises:
@@ -172,10 +174,10 @@ class Configuration:
         change = await self._merging(sent)
         async with self._database.transaction() as tx:
             stored = change(await row.stored_now(tx))
-            await audit_log.record(tx, principal, Event.CONFIG_TEST)
+            await audit_log.record(tx, principal, AuditAction.CONFIG_TEST)
         return stored
 
-    def language_model(self, stored: Stored, *, shown: bool = False) -> LanguageModel | None:
+    def language_model(self, stored: SavedDocument, *, shown: bool = False) -> LanguageModel | None:
         """The language model of a configuration. `shown`: if none was chosen, return the proposed one.
 
         Raises:
@@ -200,7 +202,7 @@ class Configuration:
             concurrency=settings.concurrency,
         )
 
-    @again
+    @retry_on_conflict
     async def prune(self) -> None:
         """Delete the keys of embedders whose vectors no longer exist."""
         async with self._database.transaction() as tx:
@@ -209,8 +211,10 @@ class Configuration:
             if kept != stored.kept:
                 await row.write(tx, replace(stored, kept=kept))
 
-    @again
-    async def _save(self, principal: Principal, event: Event, change: Callable[[Stored], Stored]) -> Stored:
+    @retry_on_conflict
+    async def _save(
+        self, principal: Principal, event: AuditAction, change: Callable[[SavedDocument], SavedDocument]
+    ) -> SavedDocument:
         async with self._database.transaction() as tx:
             before = await row.locked(tx, make=True)
             after = replace(change(before), unreadable=())
@@ -221,7 +225,7 @@ class Configuration:
             await audit_log.record(tx, principal, event, detail={"fields": _differing(before, after)})
         return after
 
-    async def _merging(self, sent: ConfigPatch) -> Callable[[Stored], Stored]:
+    async def _merging(self, sent: ConfigPatch) -> Callable[[SavedDocument], SavedDocument]:
         """Returns a function that applies the sent fields to the stored configuration. Checks their addresses first.
 
         Raises:
@@ -235,12 +239,12 @@ class Configuration:
             self._check_vector_store(sent.mem0.vector_store)
         changes: dict[Part, Section | None] = {part: mem0[part] for part in _PARTS if part in mem0}
 
-        def whole(stored: Stored, part: Part, section: Section | None) -> Section | None:
+        def whole(stored: SavedDocument, part: Part, section: Section | None) -> Section | None:
             return None if section is None else document.merged(section, document.shown(part, stored, self.baseline))
 
         await self._check_addresses(changes, whole)
 
-        def change(stored: Stored) -> Stored:
+        def change(stored: SavedDocument) -> SavedDocument:
             for part, sent_part in changes.items():
                 section = whole(stored, part, sent_part)
                 settled = None if section is None else document.settled(part, section, stored, self.baseline)
@@ -254,7 +258,9 @@ class Configuration:
     async def _check_addresses(
         self,
         sections: Mapping[Part, Section | None],
-        whole: Callable[[Stored, Part, Section | None], Section | None] = lambda _stored, _part, section: section,
+        whole: Callable[[SavedDocument, Part, Section | None], Section | None] = lambda _stored, _part, section: (
+            section
+        ),
     ) -> None:
         """Check every new address against the egress policy before anything is locked. `whole` completes a section.
 
@@ -302,7 +308,7 @@ class Configuration:
                     f"is set by the settings alone ({setting} in openmemory.toml); leave it out, or send null",
                 )
 
-    def _view(self, stored: Stored) -> ConfigSchema:
+    def _view(self, stored: SavedDocument) -> ConfigSchema:
         return ConfigSchema.model_validate(
             {
                 "openmemory": {"custom_instructions": stored.instructions},
@@ -318,17 +324,17 @@ def _section(sent: BaseModel | None) -> Section | None:
     return None if sent is None else sent.model_dump()
 
 
-def _with(stored: Stored, part: Part, section: Section | None) -> Stored:
+def _with(stored: SavedDocument, part: Part, section: Section | None) -> SavedDocument:
     return replace(stored, llm=section) if part == "llm" else replace(stored, embedder=section)
 
 
-def _instructed(stored: Stored, sent: OpenMemoryConfig | None) -> Stored:
+def _instructed(stored: SavedDocument, sent: OpenMemoryConfig | None) -> SavedDocument:
     if sent is None or "custom_instructions" not in sent.model_fields_set:
         return stored
     return replace(stored, instructions=sent.custom_instructions)
 
 
-def _differing(before: Stored, after: Stored) -> list[str]:
+def _differing(before: SavedDocument, after: SavedDocument) -> list[str]:
     """The names of the fields that differ, sorted."""
     one, other = _flat(before.value()), _flat(after.value())
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))

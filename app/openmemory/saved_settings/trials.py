@@ -12,7 +12,7 @@ from openmemory.identity.principal import Principal
 from openmemory.llm.port import LlmUnavailable
 from openmemory.llm.providers import Llms
 from openmemory.saved_settings import document
-from openmemory.saved_settings.document import Stored
+from openmemory.saved_settings.document import SavedDocument
 from openmemory.saved_settings.embedders import Embedders
 from openmemory.saved_settings.providers import canonical
 from openmemory.saved_settings.schemas import ConfigPatch
@@ -67,7 +67,7 @@ class Trials:
             trial.embedder = await self._embedder(stored)
         return trial
 
-    async def _llm(self, stored: Stored, *, proposed: bool) -> Tried | None:
+    async def _llm(self, stored: SavedDocument, *, proposed: bool) -> Tried | None:
         started = time.monotonic()
         section = document.present("llm", stored, self._configuration.baseline)
         name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
@@ -89,7 +89,7 @@ class Trials:
             wrong = error.message
         return Tried(ok=wrong is None, model=name, detail=wrong, seconds=time.monotonic() - started)
 
-    async def _embedder(self, stored: Stored) -> Tried:
+    async def _embedder(self, stored: SavedDocument) -> Tried:
         started = time.monotonic()
         section = document.present("embedder", stored, self._configuration.baseline)
         name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"

@@ -6,16 +6,16 @@ from openmemory.access.models import AccessControl, ApiKey, App, AuditEvent, Rat
 from openmemory.audit.models import MemoryAccessLog
 from openmemory.capture.models import Capture, CaptureUsage
 from openmemory.database.engine import Base
-from openmemory.index.models import Embedding, EmbeddingTokens, IndexGeneration, IndexLease, IndexMark, SyncRun
+from openmemory.index.models import Embedding, EmbeddingTokens, IndexGeneration, IndexLease, OutboxEntry, SyncRun
 from openmemory.memories.models import (
     ArchivePolicy,
     Category,
-    CategoryMark,
     IdempotencyKey,
     Memory,
     MemoryCategory,
     MemoryRevision,
     MemoryStatusHistory,
+    PendingCategorization,
 )
 from openmemory.saved_settings.models import Config
 from openmemory.search.models import LexicalStatistics
@@ -24,8 +24,32 @@ from openmemory.sessions.models import McpMessage, McpSession
 metadata = Base.metadata
 
 __all__ = [
-    "AccessControl", "ApiKey", "App", "ArchivePolicy", "AuditEvent", "Capture", "CaptureUsage", "Category",
-    "CategoryMark", "Config", "Embedding", "EmbeddingTokens", "IdempotencyKey", "IndexGeneration", "IndexLease",
-    "IndexMark", "LexicalStatistics", "McpMessage", "McpSession", "Memory", "MemoryAccessLog", "MemoryCategory",
-    "MemoryRevision", "MemoryStatusHistory", "RateLimit", "SyncRun", "User", "metadata",
+    "AccessControl",
+    "ApiKey",
+    "App",
+    "ArchivePolicy",
+    "AuditEvent",
+    "Capture",
+    "CaptureUsage",
+    "Category",
+    "Config",
+    "Embedding",
+    "EmbeddingTokens",
+    "IdempotencyKey",
+    "IndexGeneration",
+    "IndexLease",
+    "LexicalStatistics",
+    "McpMessage",
+    "McpSession",
+    "Memory",
+    "MemoryAccessLog",
+    "MemoryCategory",
+    "MemoryRevision",
+    "MemoryStatusHistory",
+    "OutboxEntry",
+    "PendingCategorization",
+    "RateLimit",
+    "SyncRun",
+    "User",
+    "metadata",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import orjson
 
-from openmemory.access.rules import ALL, Objects, Rules
+from openmemory.access.rules import ALL, RuleObjects, Rules
 from openmemory.index.sync.entries import array_of
 
 _MEMBERS = {
@@ -31,7 +31,7 @@ _SETS = dict.fromkeys(_MEMBERS, "select unnest(cast(:in_{name} as uuid[]))") | {
 }
 
 
-class Ruled(NamedTuple):
+class RuleSets(NamedTuple):
     """The kinds of sets in an app's rules. Many apps have the same kinds, so they share statements. Empty: no rules."""
 
     denied: tuple[str, ...] = ()
@@ -59,15 +59,15 @@ class Ruled(NamedTuple):
         )
 
 
-UNRULED = Ruled()
+UNRULED = RuleSets()
 
 
 @lru_cache(maxsize=64)
-def sets_of(rules: Rules) -> Ruled:
+def sets_of(rules: Rules) -> RuleSets:
     """The sets of the rules, named as in `in_sets`."""
     if rules == ALL:
         return UNRULED
-    return Ruled(
+    return RuleSets(
         _present(rules.denied),
         _present(rules.allowed),
         _present(rules.hidden),
@@ -87,7 +87,7 @@ def binds(rules: Rules) -> dict[str, str]:
     }
 
 
-def _present(objects: Objects) -> tuple[str, ...]:
+def _present(objects: RuleObjects) -> tuple[str, ...]:
     return tuple(kind for kind in _MEMBERS if getattr(objects, kind))
 
 
@@ -95,7 +95,7 @@ def _name(part: str, kind: str) -> str:
     return f"{part}_{kind}"
 
 
-def _any(ruled: Ruled, part: str) -> str:
+def _any(ruled: RuleSets, part: str) -> str:
     # A category that only the service has assigned may hide a memory from an app, but never reveal one.
     guesses = "" if part in ("denied", "hidden") else " and not c.automatic"
     members = (_MEMBERS[kind].format(name=_name(part, kind), guesses=guesses) for kind in getattr(ruled, part))

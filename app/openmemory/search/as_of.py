@@ -23,7 +23,7 @@ from sqlalchemy import ColumnElement, DateTime, Uuid, and_, bindparam, case, fun
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.access.readable import readable_by
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.models import Memory, MemoryRevision, MemoryStatusHistory, State
@@ -37,7 +37,7 @@ def states(owner: bool) -> Sequence[str]:
     return [state.value for state in ALL_STATES] if owner else [State.ACTIVE.value]
 
 
-class Then(NamedTuple):
+class AsOfState(NamedTuple):
     """The state of a memory at the time that is bound as `as_of`, as parts of a statement over `Memory`.
 
     `there`: it existed, was active, and the caller may know its text. The other parts are that text and its data.
@@ -53,7 +53,7 @@ class Then(NamedTuple):
     """To be joined laterally to `Memory`."""
 
 
-def then(owner: bool) -> Then:
+def as_of_state(owner: bool) -> AsOfState:
     """The parts for the user themself, or for an app."""
     history, revision, before = MemoryStatusHistory, MemoryRevision, MemoryRevision.__table__.alias("before")
     of_memory = history.memory_id == Memory.id
@@ -83,7 +83,7 @@ def then(owner: bool) -> Then:
     own = func.coalesce(or_(replaced.c.by == app, replaced.c.of == app), literal_column("false"))
     rewritten = replaced.c.content.is_not(None)
     told = true() if owner else or_(~rewritten, own)
-    return Then(
+    return AsOfState(
         there=and_(Memory.created_at <= AS_OF, was == literal_column("'active'::memory_state"), told),
         same=func.coalesce(replaced.c.content == Memory.content, literal_column("true")),
         content=func.coalesce(replaced.c.content, Memory.content),
@@ -93,22 +93,22 @@ def then(owner: bool) -> Then:
     )
 
 
-def with_then(source: Any, parts: Then) -> Any:
-    """A FROM clause with `Memory`, joined with the parts of `then`."""
+def join_state(source: Any, parts: AsOfState) -> Any:
+    """A FROM clause with `Memory`, joined with the parts of `as_of_state`."""
     for part in parts.joined:
         source = source.join(part, true(), isouter=True)
     return source
 
 
-def findable(caller: Caller, was: Then | None) -> tuple[Any, ColumnElement[bool]]:
+def findable(caller: Caller, was: AsOfState | None) -> tuple[Any, ColumnElement[bool]]:
     """A FROM clause with `Memory`, and a predicate for the rows that the caller may find: now, or as they `was`
     then."""
     if was is None:
         return Memory.__table__, readable_by(caller, Memory)
-    return with_then(Memory.__table__, was), and_(readable_by(caller, Memory, states=states(caller.owner)), was.there)
+    return join_state(Memory.__table__, was), and_(readable_by(caller, Memory, states=states(caller.owner)), was.there)
 
 
-async def as_then(tx: Tx, caller: Caller, ids: Sequence[UUID], as_of: datetime) -> set[UUID]:
+async def unchanged_since(tx: Tx, caller: Caller, ids: Sequence[UUID], as_of: datetime) -> set[UUID]:
     """Those of the memories that existed then, have the same text today, and that the caller may find."""
     rows = await _as_then(caller.owner, caller.default).rows(
         tx, {**caller.parameters, "ids": list(ids), "as_of": as_of}
@@ -117,9 +117,9 @@ async def as_then(tx: Tx, caller: Caller, ids: Sequence[UUID], as_of: datetime) 
 
 
 @cache
-def _as_then(owner: bool, default: Default) -> Prepared:
+def _as_then(owner: bool, default: Default) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
-    parts = then(owner)
+    parts = as_of_state(owner)
     asked = Memory.id == func.any(bindparam("ids", type_=ARRAY(Uuid())))
     source, may_find = findable(caller, parts)
-    return Prepared(select(Memory.id).select_from(source).where(asked, may_find, parts.same), plain=True)
+    return CompiledStatement(select(Memory.id).select_from(source).where(asked, may_find, parts.same), plain=True)

@@ -27,13 +27,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from openmemory.access.readable import readable_by
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.index.models import Embedding
 from openmemory.index.port import Hit, Vector
 from openmemory.memories.models import Memory
-from openmemory.search.as_of import AS_OF, states, then, with_then
+from openmemory.search.as_of import AS_OF, as_of_state, join_state, states
 from openmemory.search.bm25 import K1, B
 from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual
 from openmemory.search.lexical import LexicalHit
@@ -47,7 +47,7 @@ _LANGUAGE: Any = literal_column("(select language from lexicon)::regconfig")
 ASIDE = 2_000
 """The maximum number of changed memories that are scanned, the latest changes first."""
 
-_WORDS = Prepared(
+_WORDS = CompiledStatement(
     text(
         """
         select l.lexeme, d.documents, n.documents, n.length
@@ -67,14 +67,16 @@ _WORDS = Prepared(
 length."""
 
 
-class Changed(NamedTuple):
+class ChangedMemories(NamedTuple):
     """The memories that were changed since, as both arms would have listed them, best first."""
 
     dense: list[Hit]
     words: list[LexicalHit]
 
 
-async def changed(tx: Tx, caller: Caller, query: SearchQuery, vector: Vector | None, model: str) -> Changed:
+async def changed_memories(
+    tx: Tx, caller: Caller, query: SearchQuery, vector: Vector | None, model: str
+) -> ChangedMemories:
     """The memories that existed at `query.as_of` and were changed since.
 
     They are found by their words of that time and, if they were archived and still have vectors, by those.
@@ -97,7 +99,7 @@ async def changed(tx: Tx, caller: Caller, query: SearchQuery, vector: Vector | N
     return await asyncio.to_thread(_listed, rows, idf, mean, vector)
 
 
-def _listed(rows: Sequence[Any], idf: Mapping[str, float], mean: float, vector: Vector | None) -> Changed:
+def _listed(rows: Sequence[Any], idf: Mapping[str, float], mean: float, vector: Vector | None) -> ChangedMemories:
     said, near = [], []
     for row in rows:
         long = K1 * (1 - B + B * row.length / mean)
@@ -105,10 +107,10 @@ def _listed(rows: Sequence[Any], idf: Mapping[str, float], mean: float, vector: 
         if (score := sum(idf[lexeme] * times * (K1 + 1) / (times + long) for lexeme, times in pairs)) > 0:
             said.append(LexicalHit(row.id, score))
         if vector is not None and row.vector:
-            windows = np.frombuffer(row.vector, dtype="<f4")
-            if windows.size % len(vector) == 0:
-                near.append(Hit(row.id, float((windows.reshape(-1, len(vector)) @ vector).max())))
-    return Changed(sorted(near, key=lambda hit: -hit.score), sorted(said, key=lambda hit: -hit.score))
+            chunks = np.frombuffer(row.vector, dtype="<f4")
+            if chunks.size % len(vector) == 0:
+                near.append(Hit(row.id, float((chunks.reshape(-1, len(vector)) @ vector).max())))
+    return ChangedMemories(sorted(near, key=lambda hit: -hit.score), sorted(said, key=lambda hit: -hit.score))
 
 
 def _aside(owner: bool) -> CTE:
@@ -130,10 +132,10 @@ def _aside(owner: bool) -> CTE:
 
 
 @by_shape
-def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
+def _statement(owner: bool, default: Default, shape: Shape) -> CompiledStatement:
     """The memories that were changed since, with the frequency of each lexeme, and their vectors."""
     caller = Caller.anyone(owner=owner, default=default)
-    parts = then(owner)
+    parts = as_of_state(owner)
     aside = _aside(owner)
     kept = and_(
         bindparam("with_vectors"),
@@ -149,7 +151,7 @@ def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
             func.lexical_words(_LANGUAGE, parts.content).label("words"),
             Embedding.vector,
         )
-        .select_from(with_then(aside.join(Memory, Memory.id == aside.c.id), parts).join(Embedding, kept, isouter=True))
+        .select_from(join_state(aside.join(Memory, Memory.id == aside.c.id), parts).join(Embedding, kept, isouter=True))
         .where(
             or_(Memory.state != _ACTIVE, ~parts.same),
             parts.there,
@@ -174,7 +176,7 @@ def _statement(owner: bool, default: Default, shape: Shape) -> Prepared:
         .scalar_subquery()
         for what in (held.c.lexeme, times)
     )
-    return Prepared(
+    return CompiledStatement(
         select(
             found.c.id,
             func.length(func.ts_filter(found.c.words, literal_column("'{a,b,c,d}'"))).label("length"),

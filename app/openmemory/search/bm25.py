@@ -36,7 +36,7 @@ from functools import lru_cache
 from uuid import UUID
 
 from openmemory.access.rules import ALL, Rules
-from openmemory.search.acl_sql import UNRULED, Ruled, sets_of
+from openmemory.search.acl_sql import UNRULED, RuleSets, sets_of
 
 K1 = 0.9
 B = 0.4
@@ -99,7 +99,7 @@ class LexicalFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class FilterSet:
     """The filters that a statement has: one statement text per combination, prepared once per connection."""
 
     namespaces: bool
@@ -109,11 +109,11 @@ class Shape:
     since: bool
     until: bool
     excluded: bool
-    ruled: Ruled = UNRULED
+    ruled: RuleSets = UNRULED
     listed: bool = False
 
     @classmethod
-    def of(cls, where: LexicalFilter) -> Shape:
+    def of(cls, where: LexicalFilter) -> FilterSet:
         return cls(
             bool(where.namespaces),
             where.thread is not None,
@@ -191,7 +191,7 @@ class Shape:
 
 
 @lru_cache(maxsize=256)
-def bm25(shape: Shape, slots: int, spelt: bool = False, quoted: bool = False, every: bool = False) -> str:
+def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False, every: bool = False) -> str:
     """Candidates with their BM25 score, best first. Binds user, query and the shape's filters.
 
     `spelt`: also uses bound lexemes that weigh `SPELT`. `quoted`: also uses bound phrases. `every`: returns all
@@ -337,7 +337,7 @@ order by score desc, id
 
 
 @lru_cache(maxsize=256)
-def alike(shape: Shape) -> str:
+def alike(shape: FilterSet) -> str:
     """Lexemes that are spelt similarly to a query word that no memory contains.
 
     Returns the word, its lexeme, the similar lexeme, and how many of the scanned memories contain that. Binds needles,
@@ -380,7 +380,7 @@ group by 1, 2, 3
 
 
 @lru_cache(maxsize=256)
-def partial(shape: Shape) -> str:
+def partial(shape: FilterSet) -> str:
     """Memories that contain a part of a word or a similarly spelt word. Binds needles, found and the filters."""
     return f"""
 with {shape.sets}said as materialized (

@@ -13,33 +13,33 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, and_
 
 from openmemory.access.readable import readable_by
-from openmemory.access.rule_cache import Rulebook
+from openmemory.access.rule_cache import RuleCache
 from openmemory.access.rules import ALL, Rules
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database
-from openmemory.embeddings.port import PACKAGED, EmbedderUnavailable, Question, Tokens
+from openmemory.embeddings.port import PACKAGED, EmbedderUnavailable, QueryEmbedding, Tokens
 from openmemory.identity.caller import Caller, Default
 from openmemory.index import tokens
 from openmemory.index.port import Filter, Hit, IndexUnavailable
 from openmemory.index.space import Spaces
-from openmemory.index.tokens import Kept
+from openmemory.index.tokens import StoredTokens
 from openmemory.memories.models import Memory
 from openmemory.search import lexical
-from openmemory.search.as_of import as_then
-from openmemory.search.as_of_candidates import Changed, changed
-from openmemory.search.context import around
-from openmemory.search.explanation import AnswerExplanation, Round, left_out, shared, times_read
+from openmemory.search.as_of import unchanged_since
+from openmemory.search.as_of_candidates import ChangedMemories, changed_memories
+from openmemory.search.context import thread_context
+from openmemory.search.explanation import AnswerExplanation, SearchRound, left_out, shared, times_read
 from openmemory.search.filter_ids import is_narrowed, matching
 from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual
 from openmemory.search.fusion import Fused, fuse, relevant
-from openmemory.search.late_interaction import HEAVY, READ, Told, compared
+from openmemory.search.late_interaction import HEAVY, READ, LateScore, compared
 from openmemory.search.lexical import LexicalFilter, LexicalHit
 from openmemory.search.periods import Period
-from openmemory.search.query_terms import focused, focused_for, looks
+from openmemory.search.query_terms import may_have_common_words, without_common_words, without_common_words_for
 from openmemory.search.readback import conditions, parameters, readable
-from openmemory.search.recency import Recency, dated, moments
+from openmemory.search.recency import Recency, add_recency, moments
 from openmemory.search.schemas import SearchQuery
-from openmemory.search.threads import HEARD, Link, heard, links
+from openmemory.search.threads import HEARD, ThreadNeighbour, heard, links
 
 log = logging.getLogger(__name__)
 
@@ -63,19 +63,21 @@ class Dense(NamedTuple):
     answered: bool = True
 
 
-class Means(NamedTuple):
+class SearchResources(NamedTuple):
     """The resources that all searches share."""
 
     database: Database
     spaces: Spaces
     settings: Settings
-    rulebook: Rulebook
+    rulebook: RuleCache
 
 
-class Arms:
+class Retrieval:
     """The arms of one search. Each may be called several times, with growing limits."""
 
-    def __init__(self, means: Means, caller: Caller, query: SearchQuery, times: Sequence[Period] = ()) -> None:
+    def __init__(
+        self, means: SearchResources, caller: Caller, query: SearchQuery, times: Sequence[Period] = ()
+    ) -> None:
         self._database = means.database
         self._rulebook = means.rulebook
         self._space = means.spaces.serving
@@ -88,8 +90,8 @@ class Arms:
         self._narrowed = asyncio.ensure_future(self._narrow())
         self._times = times
         self._then: list[LexicalHit] | None = None
-        self._changed: Changed | None = None
-        self._question: Question | None = None
+        self._changed: ChangedMemories | None = None
+        self._question: QueryEmbedding | None = None
         self._words: Tokens | None = None
         """The tokens of the whole question."""
         self._kept = tokens.NONE
@@ -102,7 +104,7 @@ class Arms:
         self._recency = Recency(timedelta(days=days), hour) if days else None
         self.asked: str | None = None
         """The text that the model embedded."""
-        self.round: Round | None = None
+        self.round: SearchRound | None = None
         """The rankings of the last round, if they are to be explained."""
         floor = means.settings.search.floor
         self.floor: float | None = FLOORS.get(self._space.model) if floor == "auto" else floor
@@ -176,7 +178,7 @@ class Arms:
             dense, words = await self._readable(dense, words)
         fused = hits = relevant(fuse(dense, words), self.floor)
         if not hits:
-            self.round = Round(dense, words)
+            self.round = SearchRound(dense, words)
             return hits
         question = self._words if dense else None
         # Most of the best are already among the best here. Those that threads or times add are read later.
@@ -186,8 +188,8 @@ class Arms:
         if times or self._recency:
             async with self._database.statement() as tx:
                 written = await moments(tx, self._caller.user_id, [hit.id for hit in hits])
-            hits = dated(hits, written, times, self._recency)
-        told: dict[UUID, Told] = {}
+            hits = add_recency(hits, written, times, self._recency)
+        told: dict[UUID, LateScore] = {}
         if question is not None:
             await self._read(hits)
             if len(self._kept.tokens) < HEAVY:
@@ -195,20 +197,22 @@ class Arms:
             else:
                 hits, told = await asyncio.to_thread(compared, hits, question, self._kept)
         if self._query.explain:
-            self.round = Round(dense, words, fused, near, factor, written, times, self._recency, told)
+            self.round = SearchRound(dense, words, fused, near, factor, written, times, self._recency, told)
         return hits
 
-    async def _near(self, hits: list[Fused], *, compare: bool = False) -> list[Link]:
+    async def _near(self, hits: list[Fused], *, compare: bool = False) -> list[ThreadNeighbour]:
         """The thread neighbours of the best hits. With `compare`, the same statement reads their tokens."""
         async with self._database.statement() as tx:
             if compare and (new := self._unread(hits)):
-                near, found = await around(tx, self._caller, [hit.id for hit in hits[:HEARD]], self._space.model, new)
+                near, found = await thread_context(
+                    tx, self._caller, [hit.id for hit in hits[:HEARD]], self._space.model, new
+                )
                 self._keep(new, found)
             else:
                 near = await links(tx, self._caller, [hit.id for hit in hits[:HEARD]])
             if self._query.as_of is not None:
                 others = [link.neighbour for link in near if link.neighbour is not None]
-                there = {None, *(await as_then(tx, self._caller, others, self._query.as_of))}
+                there = {None, *(await unchanged_since(tx, self._caller, others, self._query.as_of))}
                 near = [link for link in near if link.neighbour in there]
         return near
 
@@ -223,7 +227,7 @@ class Arms:
         """Those of the best hits whose tokens are not read yet."""
         return [hit.id for hit in hits[:READ] if hit.id not in self._looked_at]
 
-    def _keep(self, new: list[UUID], found: Kept) -> None:
+    def _keep(self, new: list[UUID], found: StoredTokens) -> None:
         self._looked_at.update(new)
         self._kept = self._kept.joined(found)
 
@@ -239,8 +243,8 @@ class Arms:
         async with self._database.statement() as tx:
             if self._changed is None:
                 vector = None if self._question is None else self._question.vector
-                self._changed = await changed(tx, self._caller, self._query, vector, self._space.model)
-            there = await as_then(tx, self._caller, ids, as_of)
+                self._changed = await changed_memories(tx, self._caller, self._query, vector, self._space.model)
+            there = await unchanged_since(tx, self._caller, ids, as_of)
             # The stored tokens of a rewritten memory belong to another text.
             self._looked_at |= {hit.id for hit in self._changed.words} - {hit.id for hit in self._changed.dense}
         # The index may still contain a memory that was archived a moment ago.
@@ -261,7 +265,7 @@ class Arms:
         """The explanation of how the question was understood. `answered`: the model and the index answered in the last
         round."""
         meant = self.asked if answered else None
-        last = self.round or Round([], [])
+        last = self.round or SearchRound([], [])
         return AnswerExplanation(
             embedded=meant,
             left_out=[] if meant is None else left_out(self._query.text, meant),
@@ -277,11 +281,11 @@ class Arms:
         """The filter to search with: the rules of the app, and the ids that match the query's filters if these are few
         and the index cannot apply them."""
         text, caller = self._query.text, self._caller
-        if (guess := self._guess()) is not None and looks(text, guess):
+        if (guess := self._guess()) is not None and may_have_common_words(text, guess):
             # The text for the model depends on the rules. One lookup gets both, on the assumption that the rules did
             # not change.
             async with self._database.statement() as tx:
-                look = await focused_for(tx, text, guess, None if caller.owner else caller.app_id)
+                look = await without_common_words_for(tx, text, guess, None if caller.owner else caller.app_id)
             if caller.owner or self._rulebook.still(caller, look.revision) is guess.rules:
                 self._focused = look.text
                 return guess
@@ -314,7 +318,7 @@ class Arms:
         async with self._database.statement() as tx:
             return await self._rulebook.of(tx, self._caller)
 
-    async def _understood(self) -> tuple[Question, str]:
+    async def _understood(self) -> tuple[QueryEmbedding, str]:
         """The embedding of the question without its common words, and that text.
 
         The tokens are those of the whole question: a word that is common among all memories may separate the nearest
@@ -328,7 +332,7 @@ class Arms:
         self._words = whole.tokens
         return whole if meant == self._query.text else await self._space.query(meant), meant
 
-    def _embedding(self) -> asyncio.Future[Question]:
+    def _embedding(self) -> asyncio.Future[QueryEmbedding]:
         """Embeds the whole question. A caller that awaits the result gets its failure; otherwise the failure is
         ignored."""
         asked = asyncio.ensure_future(self._space.query(self._query.text))
@@ -340,7 +344,7 @@ class Arms:
         if self._focused is not None:
             return self._focused
         async with self._database.statement() as tx:
-            return await focused(tx, self._query.text, where)
+            return await without_common_words(tx, self._query.text, where)
 
     async def _written(self, then: Period) -> list[LexicalHit]:
         """The memories written at a time that contain a word of the query, also those that are not among the best."""

@@ -9,18 +9,18 @@ from uuid import UUID
 
 from sqlalchemy import LargeBinary, literal_column, select, union_all
 
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.index import tokens
 from openmemory.index.sync.entries import array_of
-from openmemory.index.tokens import Kept
-from openmemory.search.threads import Link, link, linked
+from openmemory.index.tokens import StoredTokens
+from openmemory.search.threads import ThreadNeighbour, link, linked
 
 
-async def around(
+async def thread_context(
     tx: Tx, caller: Caller, hits: Sequence[UUID], model: str, best: Sequence[UUID]
-) -> tuple[list[Link], Kept]:
+) -> tuple[list[ThreadNeighbour], StoredTokens]:
     """Combines `threads.links` of the hits and `tokens.of_memories` of the best in one statement.
 
     Either takes less time than the overhead of a statement.
@@ -32,11 +32,11 @@ async def around(
 
 
 @cache
-def _around(owner: bool, default: Default) -> Prepared:
+def _around(owner: bool, default: Default) -> CompiledStatement:
     near = linked(owner, default).subquery()
     kept = tokens.PACKED.columns(heads=LargeBinary, tokens=LargeBinary).subquery()
     none: Any = literal_column("NULL")
-    return Prepared(
+    return CompiledStatement(
         union_all(select(*near.c, none, none), select(*(none for _ in near.c), kept.c.heads, kept.c.tokens)),
         plain=True,
         binary=True,

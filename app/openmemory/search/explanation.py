@@ -19,18 +19,18 @@ from openmemory.search.fusion import (
     BOUNDS,
     DENSE_WEIGHT,
     FEW,
-    LABELLED_SHARE,
+    FLAGGED_SHARE,
     TILT,
+    DenseWeight,
     Fused,
-    Share,
     between,
     share,
 )
-from openmemory.search.late_interaction import Told
+from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.periods import Period
 from openmemory.search.recency import FRESH, THEN, Recency
-from openmemory.search.threads import BESIDE, THREAD, Link
+from openmemory.search.threads import BESIDE, THREAD, ThreadNeighbour
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class AnswerExplanation:
 
 
 @dataclass
-class Round:
+class SearchRound:
     """The rankings of one search round, all of them readable by the caller.
 
     They are the lists of both arms, best first; `fused`, before threads and times; the data from threads, times and
@@ -157,17 +157,17 @@ class Round:
     dense: Sequence[Hit]
     words: Sequence[LexicalHit]
     fused: Sequence[Fused] = ()
-    links: Sequence[Link] = ()
+    links: Sequence[ThreadNeighbour] = ()
     heard: float = 1.0
     moments: Mapping[UUID, datetime] = field(default_factory=dict)
     times: Sequence[Period] = ()
     recency: Recency | None = None
-    late: Mapping[UUID, Told] = field(default_factory=dict)
+    late: Mapping[UUID, LateScore] = field(default_factory=dict)
     then: float = THEN
     """The weight of a memory being written at a named time."""
 
     @cached_property
-    def share(self) -> Share:
+    def share(self) -> DenseWeight:
         return share(self.dense, self.words)
 
     @cached_property
@@ -189,7 +189,7 @@ class Round:
         found: dict[UUID, list[Lender]] = {}
         for link in self.links:
             if link.neighbour is not None:
-                hit = known[link.hit].lowered() if link.labelled else known[link.hit]
+                hit = known[link.hit].lowered() if link.flagged else known[link.hit]
                 lender = Lender(link.hit, link.step, BESIDE[link.step - 1], hit.score)
                 found.setdefault(link.neighbour, []).append(lender)
         return found
@@ -207,7 +207,7 @@ class Round:
         return {id_: together.get(thread, 0.0) / most for id_, thread in thread_of.items()} if most > 0 else {}
 
 
-def explained(hit: Fused, of: Round, reranker: Arm | None = None) -> Explanation:
+def explained(hit: Fused, of: SearchRound, reranker: Arm | None = None) -> Explanation:
     """Explains the score of a result. `of` is the last round that ranked it."""
     highest, nearest, farthest = of.bounds
     by_words, by_meaning = of.ranks
@@ -254,7 +254,7 @@ def explained(hit: Fused, of: Round, reranker: Arm | None = None) -> Explanation
     )
 
 
-def _late(hit: Fused, told: Told | None) -> Arm | None:
+def _late(hit: Fused, told: LateScore | None) -> Arm | None:
     if told is None:
         return None
     # Earlier factors do not apply to it.
@@ -264,10 +264,10 @@ def _late(hit: Fused, told: Told | None) -> Arm | None:
 def _formula(hit: Fused, terms: Mapping[str, Term]) -> str:
     parts = [f"{t.weight:.6g}·{t.value:.6g}·{t.scale:.6g} ({name})" for name, t in terms.items() if t.adds]
     said = " + ".join(parts) or "0"
-    return f"{hit.score:.6g} = " + (f"{LABELLED_SHARE:g}·({said})" if hit.penalty else said)
+    return f"{hit.score:.6g} = " + (f"{FLAGGED_SHARE:g}·({said})" if hit.penalty else said)
 
 
-def shared(of: Round) -> DenseShare:
+def shared(of: SearchRound) -> DenseShare:
     """The weight of meaning in a round, and its reasons."""
     found = of.share
     if not of.dense or not of.words:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Integer, Uuid, bindparam, case, func, literal_column, select
 
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import IS_ACTIVE, Memory
@@ -64,7 +64,7 @@ async def matching(database: Database, caller: Caller, query: SearchQuery) -> tu
 
 
 @by_shape
-def _statement(shape: Shape) -> Prepared:
+def _statement(shape: Shape) -> CompiledStatement:
     """An array of all ids. Null if there are more than `most`, so that none of these are sent."""
     most = bindparam("most", type_=Integer)
     found = (
@@ -78,4 +78,6 @@ def _statement(shape: Shape) -> Prepared:
         .subquery("found")
     )
     ids = func.coalesce(func.array_agg(found.c.id), literal_column("'{}'::uuid[]"))
-    return Prepared(select(case((func.count() <= most, ids))).select_from(found), plain=True, kept=is_usual(shape))
+    return CompiledStatement(
+        select(case((func.count() <= most, ids))).select_from(found), plain=True, kept=is_usual(shape)
+    )

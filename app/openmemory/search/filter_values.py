@@ -30,7 +30,7 @@ _PARTIAL = ("contains", "icontains")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FieldKind:
     """The kind of a field's values: its operators, the types of values in words, and a check."""
 
     operators: tuple[str, ...]
@@ -84,13 +84,13 @@ def _comparable(value: Any) -> Scalar | None:
 
 
 _TIMES = "a time such as 2026-01-31 or 2026-01-31T12:00:00Z"
-TEXTS = Kind((*_EQUALITY, *_PARTIAL, "exists"), "a text", _text)
-_IDS = Kind((*_EQUALITY, "exists"), "an id, such as 6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e", _id)
-_NUMBERS = Kind((*_EQUALITY, *_RANGE, "exists"), "a number", _number)
-_MOMENTS = Kind((*_EQUALITY, *_RANGE, "exists"), _TIMES, _moment)
-METADATA = Kind((*_EQUALITY, *_RANGE, *_PARTIAL, "exists"), "a text, a number, true or false", _scalar)
+TEXTS = FieldKind((*_EQUALITY, *_PARTIAL, "exists"), "a text", _text)
+_IDS = FieldKind((*_EQUALITY, "exists"), "an id, such as 6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e", _id)
+_NUMBERS = FieldKind((*_EQUALITY, *_RANGE, "exists"), "a number", _number)
+_MOMENTS = FieldKind((*_EQUALITY, *_RANGE, "exists"), _TIMES, _moment)
+METADATA = FieldKind((*_EQUALITY, *_RANGE, *_PARTIAL, "exists"), "a text, a number, true or false", _scalar)
 
-RANGED = Kind((), f"a number, or {_TIMES}", _comparable)
+RANGED = FieldKind((), f"a number, or {_TIMES}", _comparable)
 """The kinds of values that a range in the metadata accepts."""
 
 OWN = {

@@ -23,7 +23,7 @@ from typing import Any
 
 from openmemory.errors import Invalid
 from openmemory.memories import validation
-from openmemory.search.filter_values import ALIASES, METADATA, OWN, RANGED, TEXTS, Kind, Scalar
+from openmemory.search.filter_values import ALIASES, METADATA, OWN, RANGED, TEXTS, FieldKind, Scalar
 from openmemory.serialization import exact_json
 
 MAX_DEPTH = 5
@@ -198,7 +198,7 @@ class _About:
 
     field: str
     path: tuple[str, ...]
-    kind: Kind
+    kind: FieldKind
 
     def test(self, operator: Operator, *values: Scalar) -> Comparison:
         return Comparison(self.field, operator, values, self.path)
@@ -225,7 +225,7 @@ def _compared(about: _About, operator: str, operand: Any, where: str) -> Node:
 _NEGATED = {"ne": "eq", "nin": "in"}
 
 
-def _of(about: _About, operator: str) -> Kind:
+def _of(about: _About, operator: str) -> FieldKind:
     """The kind of value that the operator compares the field with."""
     if about.field != "metadata":
         return about.kind
@@ -236,7 +236,7 @@ def _of(about: _About, operator: str) -> Kind:
     return METADATA if operator == "eq" else RANGED
 
 
-def _checked(kind: Kind, value: Any, where: str) -> Scalar:
+def _checked(kind: FieldKind, value: Any, where: str) -> Scalar:
     checked = kind.checked(value)
     if checked is None:
         raise Invalid(where, f"must be {kind.values}")

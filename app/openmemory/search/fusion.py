@@ -28,7 +28,7 @@ BOUNDS = (0.2, 0.8)
 DEPTH = 50
 """The number of hits in each list that show how much its best one stands out."""
 
-LABELLED_SHARE = 0.25
+FLAGGED_SHARE = 0.25
 """The share of its score that a memory flagged as a prompt injection keeps. The label is a guess, so such a memory can
 still be found. But one that is stuffed with the words of a question gets a quarter of the best score, and ranks first
 only if no other memory is a quarter as near."""
@@ -39,7 +39,7 @@ class Fused(NamedTuple):
 
     `bm25` and `cosine` are the original scores of the arms, None if an arm did not list the memory. `beside` is the
     score from neighbours in its thread, `thread` from the words of the whole thread (see `search.threads`), and `time`
-    from a time that the query names (see `search.dated`). `scale` is the product of the factors applied to all of
+    from a time that the query names (see `search.recency`). `scale` is the product of the factors applied to all of
     these, so that no score is above 1. `late` is the score from the tokens of the question (see
     `search.late_interaction`). `recency` is the score for being new, and `reranked` that of a second stage (see
     `openmemory.search.reranking`); both are off unless they are configured.
@@ -62,7 +62,7 @@ class Fused(NamedTuple):
 
     def lowered(self) -> Fused:
         """The same result with the penalty of a flagged memory."""
-        penalty = (1 - LABELLED_SHARE) * self.score
+        penalty = (1 - FLAGGED_SHARE) * self.score
         return self._replace(score=self.score - penalty, penalty=penalty)
 
     def scaled(self, factor: float) -> Fused:
@@ -114,7 +114,7 @@ def stands_out(scores: Sequence[float]) -> float:
     return (scores[0] - mean) / spread if spread > 0 else 0.0
 
 
-class Share(NamedTuple):
+class DenseWeight(NamedTuple):
     """The weight of the dense arm for a query, and its reasons: the number of `vectors`, how much the best hit of each
     arm stands out, and whether the result was limited to one of the `BOUNDS`."""
 
@@ -130,7 +130,7 @@ def dense_share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> float:
     return share(dense, lexical).weight
 
 
-def share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> Share:
+def share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> DenseWeight:
     """The weight of the dense arm for this query, and its reasons. An arm gets all of it if the other is empty.
 
         share = n / (n + FEW) · (DENSE_WEIGHT + TILT · (stands_out(cosines) - stands_out(BM25 scores)))
@@ -142,10 +142,10 @@ def share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> Share:
     cosines = stands_out([hit.score for hit in dense[:DEPTH]])
     words = stands_out([hit.score for hit in lexical[:DEPTH] if not hit.partial])
     if not lexical or not dense:
-        return Share(0.0 if lexical else 1.0, size, cosines, words, False)
+        return DenseWeight(0.0 if lexical else 1.0, size, cosines, words, False)
     tilted = DENSE_WEIGHT + TILT * (cosines - words)
     within = min(max(tilted, BOUNDS[0]), BOUNDS[1])
-    return Share(within * size / (size + FEW), size, cosines, words, within != tilted)
+    return DenseWeight(within * size / (size + FEW), size, cosines, words, within != tilted)
 
 
 def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float | None = None) -> list[Fused]:

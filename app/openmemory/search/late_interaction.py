@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from openmemory.embeddings.port import Tokens
 from openmemory.embeddings.tokens import cosines
-from openmemory.index.tokens import Kept
+from openmemory.index.tokens import StoredTokens
 from openmemory.search.fusion import Fused
 
 READ = 30
@@ -24,7 +24,7 @@ READ = 30
 
 BLOCK = 32
 """The number of tokens in half a window. A text must say everything within one window: matches in distant places are
-unrelated. With stop words, this is as long as the chunk of one vector (`embeddings.windows`)."""
+unrelated. With stop words, this is as long as the chunk of one vector (`embeddings.chunks`)."""
 
 MOST = 0.7
 """The maximum weight of MaxSim against a score, approached by very short questions."""
@@ -49,7 +49,7 @@ Maxima = npt.NDArray[np.float32]
 tokens)."""
 
 
-class Told(NamedTuple):
+class LateScore(NamedTuple):
     """The late interaction result of a hit: its weight, its `value` on the scale of the scores, its MaxSim, its rank by
     MaxSim from 1, and the factor that had been applied to the hit."""
 
@@ -60,14 +60,14 @@ class Told(NamedTuple):
     scale: float
 
 
-class Blended(NamedTuple):
+class BlendWeights(NamedTuple):
     """The parameters to blend two scores: the `weight` of the second, and the second on the scale of the first."""
 
     weight: float
     values: list[float]
 
 
-def maxsims(question: Tokens, kept: Kept) -> list[float]:
+def maxsims(question: Tokens, kept: StoredTokens) -> list[float]:
     """The degree to which each candidate says what the question says, 0 to 1.
 
         maxsim = max over windows of Σ over the question's tokens of w · max² / Σ w
@@ -99,7 +99,7 @@ def maxsims(question: Tokens, kept: Kept) -> list[float]:
     return said
 
 
-def blended(scores: Sequence[float], said: Sequence[float], tokens: int) -> Blended:
+def blended(scores: Sequence[float], said: Sequence[float], tokens: int) -> BlendWeights:
     """Scales the MaxSims of candidates to the range of their scores, with the weight for a question of `tokens` tokens.
 
         score = (1 - weight) · score + weight · value
@@ -112,12 +112,14 @@ def blended(scores: Sequence[float], said: Sequence[float], tokens: int) -> Blen
     least, most = min(scores, default=0.0), max(scores, default=0.0)
     low, high = min(said, default=0.0), max(said, default=0.0)
     if high - low <= EQUAL or most - least <= EQUAL:
-        return Blended(0.0, [0.0] * len(said))
+        return BlendWeights(0.0, [0.0] * len(said))
     values = [least + (most - least) * (one - low) / (high - low) for one in said]
-    return Blended(MOST * LONG / (LONG + tokens) * min(1.0, (high - low) / CLEAR), values)
+    return BlendWeights(MOST * LONG / (LONG + tokens) * min(1.0, (high - low) / CLEAR), values)
 
 
-def compared(ranked: Sequence[Fused], question: Tokens, kept: Kept) -> tuple[list[Fused], dict[UUID, Told]]:
+def compared(
+    ranked: Sequence[Fused], question: Tokens, kept: StoredTokens
+) -> tuple[list[Fused], dict[UUID, LateScore]]:
     """Blends the scores of the first `READ` hits whose tokens are stored with their MaxSims.
 
     Returns the hits, best first, where equal scores keep their order, and the result for each compared hit. A hit
@@ -139,7 +141,7 @@ def compared(ranked: Sequence[Fused], question: Tokens, kept: Kept) -> tuple[lis
         return list(ranked), {}
     places = {at: place for place, at in enumerate(sorted(range(len(said)), key=lambda at: -said[at]), 1)}
     least, most = read[-1].score, read[0].score
-    told: dict[UUID, Told] = {}
+    told: dict[UUID, LateScore] = {}
     best: list[Fused] = []
     for hit in ranked[:READ]:
         if hit.id not in known:
@@ -150,6 +152,6 @@ def compared(ranked: Sequence[Fused], question: Tokens, kept: Kept) -> tuple[lis
         # Rounding must not move a score beyond the ends.
         score = min(max(lower.score + weight * values[at], least), most)
         best.append(lower._replace(score=score, late=weight * values[at]))
-        told[hit.id] = Told(weight, values[at], said[at], places[at], lower.scale)
+        told[hit.id] = LateScore(weight, values[at], said[at], places[at], lower.scale)
     # No compared hit falls below the lowest of them, so none falls below the rest.
     return [*sorted(best, key=lambda hit: -hit.score), *ranked[READ:]], told

@@ -26,12 +26,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from openmemory.database.compiled import Prepared, bound
+from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Memory
 from openmemory.search import acl_sql
-from openmemory.search.bm25 import SLOTS, LexicalFilter, Shape, alike, bm25, partial
+from openmemory.search.bm25 import SLOTS, FilterSet, LexicalFilter, alike, bm25, partial
 from openmemory.search.spelling import lexemes, meant, quoted, unknown
 
 PARTIAL = 0.5
@@ -86,7 +86,7 @@ async def search(
         return []
     phrases = quoted(query)
     binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | (parameters or {})
-    shape, best = Shape.of(where), _best if kept else _unkept
+    shape, best = FilterSet.of(where), _best if kept else _unkept
     terms, many = _MATCHED if traced else None, lexemes(query)
     # Fetch as many of the best as requested, unless another condition may still rank others above them.
     sql = partial_of(bm25, shape, quoted=bool(phrases), every=bool(phrases) or readable is not None)
@@ -113,8 +113,8 @@ def _slots(many: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _alike(shape: Shape) -> Prepared:
-    return Prepared(bound(alike(shape), _TYPES), plain=True)
+def _alike(shape: FilterSet) -> CompiledStatement:
+    return CompiledStatement(bound(alike(shape), _TYPES), plain=True)
 
 
 def _hit(row: Any, traced: bool) -> LexicalHit:
@@ -169,7 +169,7 @@ def _candidates(sql: str) -> Subquery:
 @lru_cache(maxsize=256)
 def _best(
     sql: str, terms: ColumnElement[Any] | None, readable: ColumnElement[bool] | None, kept: bool = True
-) -> Prepared:
+) -> CompiledStatement:
     """The first `limit` candidates that `readable` allows, read one by one in the order of their score."""
     candidates = _candidates(sql)
     thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together, candidates.c.missing
@@ -185,7 +185,7 @@ def _best(
         if terms is not None:
             found = found.add_columns(one.c.terms)
     best = found.order_by(candidates.c.score.desc(), candidates.c.id)
-    return Prepared(best.limit(bindparam("limit", type_=Integer())), kept=kept)
+    return CompiledStatement(best.limit(bindparam("limit", type_=Integer())), kept=kept)
 
 
 _unkept = partial_of(_best.__wrapped__, kept=False)

@@ -17,7 +17,7 @@ from uuid import UUID
 from sqlalchemy import Text, bindparam, text
 
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import SetupError
 from openmemory.search import statistics
 
@@ -87,7 +87,7 @@ async def choose(database: Database, language: str) -> None:
     log.info("words of memories are in %s from now on; those of before are made anew in the background", language)
 
 
-class Rewording:
+class LexicalBackfill:
     """The backfill of memories whose words may be in a former language."""
 
     def __init__(self, database: Database) -> None:
@@ -107,7 +107,7 @@ class Rewording:
                 await self._count()
         return pages
 
-    @again
+    @retry_on_conflict
     async def _step(self) -> bool | None:
         """Processes one page. Returns True if there may be more, and None if there is nothing to do or another process
         runs the backfill."""

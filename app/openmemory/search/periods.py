@@ -83,7 +83,7 @@ def names_a_time(question: str) -> bool:
     return _NAMES_A_TIME.search(question) is not None
 
 
-class Reading(NamedTuple):
+class NamedTimes(NamedTuple):
     """The times that a question names, in order.
 
     `alone`: the question contains nothing else. `cut`: it names further times, which were not read.
@@ -94,13 +94,13 @@ class Reading(NamedTuple):
     cut: bool = False
 
 
-def read(question: str, now: datetime) -> Reading:
+def read(question: str, now: datetime) -> NamedTimes:
     """The times that the first `MOST` time words in a question name. Empty if there are none.
 
     A month without a year means that month in each of the last `YEARS` years up to `now`. Times are in UTC.
     """
     if not names_a_time(question):
-        return Reading([], False)
+        return NamedTimes([], False)
     now = now.astimezone(UTC)
     # The parser returns words with single spaces between them.
     question = " ".join(question.split())
@@ -118,7 +118,7 @@ def read(question: str, now: datetime) -> Reading:
     alone = bool(found) and all(word in _SAYS_NOTHING or _NUMBER.fullmatch(word) for word in said)
     if len(spans) == 2 and len(found) == 2 and _between(question, spans):
         found = [Period(found[0].start, found[1].end)]
-    return Reading(found, alone and not cut, cut)
+    return NamedTimes(found, alone and not cut, cut)
 
 
 def periods(question: str, now: datetime) -> list[Period]:

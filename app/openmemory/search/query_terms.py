@@ -14,10 +14,10 @@ from uuid import UUID
 from sqlalchemy import ARRAY, Text, Uuid
 
 from openmemory.access.rule_cache import revision_of
-from openmemory.database.compiled import Prepared, bound
+from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.search import acl_sql
-from openmemory.search.bm25 import LexicalFilter, Shape
+from openmemory.search.bm25 import FilterSet, LexicalFilter
 
 RATE = 0.05
 """The minimum frequency of a common word among a memory's words.
@@ -40,7 +40,7 @@ LONGEST = 64
 """Longer queries are left unchanged: no single word dominates their vector. Counted in words."""
 
 
-class Look(NamedTuple):
+class FilteredQuery(NamedTuple):
     """The query without its common words, and the revision of the app's rules; see `openmemory.access.rule_cache`.
 
     None: the app may read nothing.
@@ -50,13 +50,13 @@ class Look(NamedTuple):
     revision: int | None
 
 
-def looks(query: str, where: LexicalFilter) -> bool:
+def may_have_common_words(query: str, where: LexicalFilter) -> bool:
     """Returns True if the query should be checked for common words: not if it has one word or very many, or if nothing
     may be read."""
     return not where.rules.nothing and 1 < len(query.split()) <= LONGEST
 
 
-async def focused(tx: Tx, query: str, where: LexicalFilter) -> str:
+async def without_common_words(tx: Tx, query: str, where: LexicalFilter) -> str:
     """Removes the common words of a query. Leaves it unchanged if most of its words are common: they matter together
     then.
 
@@ -65,25 +65,27 @@ async def focused(tx: Tx, query: str, where: LexicalFilter) -> str:
     whole questions.
     """
     query = query.replace("\x00", " ")
-    return (await focused_for(tx, query, where, None)).text if looks(query, where) else query
+    return (
+        (await without_common_words_for(tx, query, where, None)).text if may_have_common_words(query, where) else query
+    )
 
 
-async def focused_for(tx: Tx, query: str, where: LexicalFilter, app: UUID | None) -> Look:
-    """Does the same as `focused` for a query that passes `looks`. The same statement reads the revision of the
+async def without_common_words_for(tx: Tx, query: str, where: LexicalFilter, app: UUID | None) -> FilteredQuery:
+    """Does the same as `without_common_words` for a query that passes `may_have_common_words`. The same statement reads the revision of the
     rules."""
     query = query.replace("\x00", " ")
     words = query.split()
     binds: dict[str, Any] = {"in_user": where.user, "in_namespaces": list(where.namespaces), "words": words, "app": app}
-    rows = await _statement(Shape.of(where)).rows(tx, binds | acl_sql.binds(where.rules))
+    rows = await _statement(FilterSet.of(where)).rows(tx, binds | acl_sql.binds(where.rules))
     told = {place: is_common for _, place, is_common in rows if place is not None}
     common = {place for place, is_common in told.items() if is_common}
     if common and 2 * len(common) <= len(told):
         query = " ".join(word for place, word in enumerate(words, 1) if place not in common)
-    return Look(query, rows[0][0])
+    return FilteredQuery(query, rows[0][0])
 
 
 @lru_cache(maxsize=64)
-def _statement(shape: Shape) -> Prepared:
+def _statement(shape: FilterSet) -> CompiledStatement:
     """The revision, and for each meaningful word its place and whether it is common. Returns at least one row."""
     sql = f"""
     with {shape.ruled.sets}sample as materialized (
@@ -102,4 +104,4 @@ def _statement(shape: Shape) -> Prepared:
     order by told.place
     """  # noqa: S608 - only names and constants are put in
     types: dict[str, Any] = {"in_user": Uuid(), "in_namespaces": ARRAY(Text), "words": ARRAY(Text), "app": Uuid()}
-    return Prepared(bound(sql, types), plain=True)
+    return CompiledStatement(bound(sql, types), plain=True)

@@ -27,16 +27,16 @@ from sqlalchemy.dialects.postgresql import UUID as PgUUID
 from openmemory.access.models import App
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log, audit_log
-from openmemory.audit.access_log import Access
-from openmemory.audit.audit_log import Event
+from openmemory.audit.access_log import AccessType
+from openmemory.audit.audit_log import AuditAction
 from openmemory.content_policy.secrets import redacted
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Category, Memory, MemoryCategory
 from openmemory.memories.repository import CATEGORY_NAMES
-from openmemory.search.as_of import findable, then
+from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
 from openmemory.search.schemas import SearchQuery
 
@@ -93,10 +93,10 @@ async def readable(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> set[UUID]:
 
 
 @cache
-def _may_read(owner: bool, default: Default) -> Prepared:
+def _may_read(owner: bool, default: Default) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
     asked = Memory.id == func.any(bindparam("ids", type_=_IDS))
-    return Prepared(select(Memory.id).where(asked, readable_by(caller, Memory)), plain=True)
+    return CompiledStatement(select(Memory.id).where(asked, readable_by(caller, Memory)), plain=True)
 
 
 async def readback(
@@ -119,17 +119,17 @@ async def readback(
             "limit": limit,
             "query": redacted(query.text),
             "method": method,
-            **access_log.parameters(caller, Access.SEARCH),
-            **audit_log.parameters(caller, Event.MEMORY_SEARCH, detail={"method": method}),
+            **access_log.parameters(caller, AccessType.SEARCH),
+            **audit_log.parameters(caller, AuditAction.MEMORY_SEARCH, detail={"method": method}),
         },
     )
 
 
 @by_shape
-def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Prepared:
+def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> CompiledStatement:
     """The statement of `readback`. `as_then`: uses the memories as of the time that is bound as `as_of`."""
     caller = Caller.anyone(owner=owner, default=default)
-    was = then(owner) if as_then else None
+    was = as_of_state(owner) if as_then else None
     source, may_find = findable(caller, was)
     found = (
         func.unnest(
@@ -179,4 +179,4 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
     )
     logs = access_log.inserted(readable, metadata, _texts("namespaces")), audit_log.inserted(readable)
     statement = select(readable).add_cte(*logs).order_by(readable.c.position)
-    return Prepared(statement, kept=is_usual(shape))
+    return CompiledStatement(statement, kept=is_usual(shape))

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Uuid, bindparam, func, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.memories.models import Memory
 from openmemory.search.fusion import Fused, within_one
@@ -22,7 +22,7 @@ THEN = 0.5
 FRESH = 0.1
 """The maximum that recency adds to a score if `search.recency` is set: enough to decide between equivalent memories."""
 
-_WRITTEN = Prepared(
+_WRITTEN = CompiledStatement(
     select(Memory.id, Memory.created_at).where(
         Memory.user_id == bindparam("user", type_=Uuid), Memory.id == func.any(bindparam("ids", type_=ARRAY(Uuid)))
     ),
@@ -41,7 +41,7 @@ class Recency(NamedTuple):
         return float(0.5 ** max((self.now - moment) / self.half_life, 0.0))
 
 
-def dated(
+def add_recency(
     ranked: Sequence[Fused],
     written: Mapping[UUID, datetime],
     times: Sequence[Period],

@@ -16,7 +16,7 @@ from uuid import UUID
 import httpx
 
 from openmemory.config.addresses import parsed
-from openmemory.config.settings import Reranker as RerankerSettings
+from openmemory.config.settings import RerankerSettings
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.errors import SetupError
@@ -183,17 +183,17 @@ class Reranked(NamedTuple):
     arms: Mapping[UUID, Arm]
 
 
-def reranked(hits: Sequence[Fused], scores: Sequence[float], weight: float, labelled: Iterable[UUID]) -> Reranked:
+def reranked(hits: Sequence[Fused], scores: Sequence[float], weight: float, flagged: Iterable[UUID]) -> Reranked:
     """Blends the `scores` of the first hits into the hits of the first stage, which are best first and not lowered yet.
 
         score = (1 - weight) · score + weight · (said - min(said)) / (max(said) - min(said))
 
-    The second part is limited to 0 and 1, and a `labelled` hit keeps its share of the sum. The ends are those of hits
-    that are not labelled; otherwise a planted text could make all others look alike. A hit that was not read gets
+    The second part is limited to 0 and 1, and a `flagged` hit keeps its share of the sum. The ends are those of hits
+    that are not flagged; otherwise a planted text could make all others look alike. A hit that was not read gets
     nothing from the second part, and so stays behind those that were.
     """
     said = dict(zip((hit.id for hit in hits), scores, strict=False))
-    lowered = set(labelled)
+    lowered = set(flagged)
     ends = [score for id_, score in said.items() if id_ not in lowered] or list(said.values())
     low, high = min(ends), max(ends)
     places = {id_: place for place, id_ in enumerate(sorted(said, key=lambda id_: -said[id_]), 1)}

@@ -7,13 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from openmemory.content_policy.injection import LABEL
-from openmemory.search.explanation import Round
+from openmemory.search.explanation import SearchRound
 from openmemory.search.fusion import Fused
 from openmemory.search.lexical import LexicalHit
 
 
 @dataclass(slots=True)
-class Found:
+class ReadRows:
     """The rows that the caller may read, by id, and every id that was `tried`.
 
     `fused` contains the scores by id. Flagged memories are known, and ranked lower, only after they were read back.
@@ -25,10 +25,10 @@ class Found:
     tried: set[UUID] = field(default_factory=set)
     rows: dict[UUID, Any] = field(default_factory=dict)
     fused: dict[UUID, Fused] = field(default_factory=dict)
-    rounds: dict[UUID, Round] = field(default_factory=dict)
+    rounds: dict[UUID, SearchRound] = field(default_factory=dict)
     """The round of each score, if scores are to be explained."""
 
-    def ranked(self, hits: list[Fused], of: Round | None) -> None:
+    def ranked(self, hits: list[Fused], of: SearchRound | None) -> None:
         """Adds the hits of a round. Scores are relative to the lists of a round, so those of the last round replace
         earlier ones."""
         self.fused |= {hit.id: hit for hit in hits}

@@ -13,31 +13,31 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from openmemory.access.rate_limits import Rates
-from openmemory.access.rule_cache import Rulebook
+from openmemory.access.rate_limits import RateLimiter
+from openmemory.access.rule_cache import RuleCache
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.config.settings import Settings
 from openmemory.content_policy.injection import LABEL, anywhere, instructs
 from openmemory.database.engine import Database
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
 from openmemory.search import periods
 from openmemory.search.bm25 import SLOTS
-from openmemory.search.candidates import CANDIDATES, Arms, Means
+from openmemory.search.candidates import CANDIDATES, Retrieval, SearchResources
 from openmemory.search.conflicts import conflicts
-from openmemory.search.explanation import AnswerExplanation, Arm, RerankedBy, Round, explained, times_read
+from openmemory.search.explanation import AnswerExplanation, Arm, RerankedBy, SearchRound, explained, times_read
 from openmemory.search.fusion import Fused
 from openmemory.search.periods import Period, names_a_time
 from openmemory.search.readback import readback
 from openmemory.search.reranking import NO_RERANKER, Reranked, Reranker, RerankerUnavailable, reranked
-from openmemory.search.results import Found
+from openmemory.search.results import ReadRows
 from openmemory.search.schemas import Method, ScoreParts, SearchAnswer, SearchQuery, SearchResult
 from openmemory.search.spelling import lexemes
-from openmemory.search.time_only import written
+from openmemory.search.time_only import memories_written_at
 
 log = logging.getLogger(__name__)
 
@@ -66,14 +66,14 @@ class Search:
         database: Database,
         spaces: Spaces,
         settings: Settings,
-        rates: Rates,
+        rates: RateLimiter,
         reranker: Reranker | None = None,
     ) -> None:
         self._reranker = reranker
         self._database = database
         self._settings = settings
         self._rates = rates
-        self._means = Means(database, spaces, settings, Rulebook())
+        self._means = SearchResources(database, spaces, settings, RuleCache())
         self.answered: Counter[tuple[Method, str | None]] = Counter()
         """The number of answers since the start, by method and note."""
 
@@ -99,7 +99,7 @@ class Search:
         if reached is None:
             await pace
             async with self._database.statement() as tx:
-                await audit_log.record(tx, caller, Event.MEMORY_SEARCH)
+                await audit_log.record(tx, caller, AuditAction.MEMORY_SEARCH)
             nothing = SearchAnswer(results=[], search_method=Method.HYBRID)
             if query.explain:
                 nothing.explanation = _unranked(query)
@@ -115,10 +115,10 @@ class Search:
                 return answer
             times = read.times
             cut += [MANY_TIMES] if read.cut else []
-        arms = Arms(self._means, caller, query, times)
+        arms = Retrieval(self._means, caller, query, times)
         asked = max(CANDIDATES, 3 * limit)
         strict = False
-        found = Found(limit if self._reranker is None else max(limit, self._reranker.top_n))
+        found = ReadRows(limit if self._reranker is None else max(limit, self._reranker.top_n))
         with closing(arms):
             while True:
                 dense, words, _ = await asyncio.gather(
@@ -137,17 +137,17 @@ class Search:
                 strict = True
         if not found.logged:
             await self._log(caller, method)
-        again, note = await self._read_again(query, found)
-        answer = self._answer(found, method, again.hits[:limit], again.arms)
+        reranked, note = await self._read_again(query, found)
+        answer = self._answer(found, method, reranked.hits[:limit], reranked.arms)
         self.answered[method, dense.note or note] += 1
         answer.note = "; ".join(said for said in (dense.note, note, *cut) if said) or None
         if query.explain:
             answer.explanation = arms.explanation(answered=dense.answered)
             if self._reranker is not None and note is None:
-                answer.explanation.reranker = RerankedBy(self._reranker.name, self._reranker.weight, len(again.arms))
+                answer.explanation.reranker = RerankedBy(self._reranker.name, self._reranker.weight, len(reranked.arms))
         return answer
 
-    async def _read_again(self, query: SearchQuery, found: Found) -> tuple[Reranked, str | None]:
+    async def _read_again(self, query: SearchQuery, found: ReadRows) -> tuple[Reranked, str | None]:
         """The best hits in the order of the reranker if there is one and it answers. Otherwise the hits in their
         original order, and the reason."""
         hits, reranker = found.best(), self._reranker
@@ -159,11 +159,11 @@ class Search:
         except RerankerUnavailable as error:
             log.debug("not reranked: %s", error)
             return Reranked(hits, {}), NO_RERANKER
-        labelled = (hit.id for hit in hits if hit.penalty)
-        return reranked([found.fused[hit.id] for hit in hits], scores, reranker.weight, labelled), None
+        flagged = (hit.id for hit in hits if hit.penalty)
+        return reranked([found.fused[hit.id] for hit in hits], scores, reranker.weight, flagged), None
 
     def _answer(
-        self, found: Found, method: Method, best: Sequence[Fused], arms: Mapping[UUID, Arm] | None = None
+        self, found: ReadRows, method: Method, best: Sequence[Fused], arms: Mapping[UUID, Arm] | None = None
     ) -> SearchAnswer:
         """Builds the answer from the hits and the rows read for them, with explanations if there are any."""
         results = []
@@ -176,7 +176,7 @@ class Search:
     async def _log(self, caller: Caller, method: Method) -> None:
         """Logs a search that read nothing. A search that read something was logged with the read."""
         async with self._database.statement() as tx:
-            await audit_log.record(tx, caller, Event.MEMORY_SEARCH, detail={"method": method})
+            await audit_log.record(tx, caller, AuditAction.MEMORY_SEARCH, detail={"method": method})
 
     async def _then(self, caller: Caller, query: SearchQuery, times: list[Period], limit: int) -> SearchAnswer | None:
         """Returns the memories written at a time, newest first, or None if there are none.
@@ -185,12 +185,12 @@ class Search:
         mention that time in its text.
         """
         async with self._database.statement() as tx:
-            some = await written(tx, caller, query, times, limit)
+            some = await memories_written_at(tx, caller, query, times, limit)
         if not some:
             return None
-        found = Found(limit)
+        found = ReadRows(limit)
         hits = [Fused(one.id, 1.0, 0.0, 0.0, None, None, time=1.0) for one in some]
-        last = Round([], [], moments=dict(some), times=times, then=1.0) if query.explain else None
+        last = SearchRound([], [], moments=dict(some), times=times, then=1.0) if query.explain else None
         found.ranked(hits, last)
         await self._read(caller, query, hits, Method.TIME, found)
         if not found.logged:
@@ -202,7 +202,7 @@ class Search:
         return answer
 
     async def _read(
-        self, caller: Caller, query: SearchQuery, ranked: list[Fused], method: Method, found: Found
+        self, caller: Caller, query: SearchQuery, ranked: list[Fused], method: Method, found: ReadRows
     ) -> None:
         """Reads back hits that were not tried yet, best first, until none of the rest can be among the best."""
         hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
@@ -219,7 +219,7 @@ class Search:
             found.tried.update(id_ for id_, _ in some[:tried])
             start, count = start + tried, len(hits)
 
-    @again
+    @retry_on_conflict
     async def _readback(
         self, caller: Caller, query: SearchQuery, some: list[tuple[UUID, float]], *, limit: int, method: Method
     ) -> Sequence[Any]:

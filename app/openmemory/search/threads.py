@@ -32,7 +32,7 @@ from sqlalchemy.orm import aliased
 
 from openmemory.access.readable import readable_by
 from openmemory.content_policy.injection import LABEL
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.index.sync.entries import array_of
@@ -50,17 +50,17 @@ HEARD = 15
 """The number of top hits that add to their neighbours and gain from their threads."""
 
 
-class Link(NamedTuple):
+class ThreadNeighbour(NamedTuple):
     """A hit in a thread and a memory `step` positions away from it there. Without a neighbour, `step` is 0."""
 
     hit: UUID
     thread: Thread
-    labelled: bool
+    flagged: bool
     neighbour: UUID | None
     step: int
 
 
-def heard(ranked: Sequence[Fused], links: Iterable[Link], words: Iterable[LexicalHit]) -> list[Fused]:
+def heard(ranked: Sequence[Fused], links: Iterable[ThreadNeighbour], words: Iterable[LexicalHit]) -> list[Fused]:
     """The hits and their neighbours with the scores from their threads, best first. Equal scores keep their order.
 
         score = fused + Σ over neighbours of BESIDE[distance - 1] · their fused + THREAD · together / max(together)
@@ -75,7 +75,7 @@ def heard(ranked: Sequence[Fused], links: Iterable[Link], words: Iterable[Lexica
         thread_of[link.hit] = link.thread
         if link.neighbour is not None:
             thread_of[link.neighbour] = link.thread
-            hit = known[link.hit].lowered() if link.labelled else known[link.hit]
+            hit = known[link.hit].lowered() if link.flagged else known[link.hit]
             beside[link.neighbour] += BESIDE[link.step - 1] * hit.score
     if not thread_of:
         return list(ranked)
@@ -92,25 +92,25 @@ def heard(ranked: Sequence[Fused], links: Iterable[Link], words: Iterable[Lexica
     return within_one(raised)
 
 
-async def links(tx: Tx, caller: Caller, hits: Sequence[UUID]) -> list[Link]:
+async def links(tx: Tx, caller: Caller, hits: Sequence[UUID]) -> list[ThreadNeighbour]:
     """Returns the thread neighbours of the hits. The caller must be able to read both."""
     rows = await _links(caller.owner, caller.default).rows(tx, {**caller.parameters, "hits": array_of(hits)})
     return [link(row) for row in rows]
 
 
-def link(row: Sequence[Any]) -> Link:
-    """Converts a row of `linked` to a `Link`."""
+def link(row: Sequence[Any]) -> ThreadNeighbour:
+    """Converts a row of `linked` to a `ThreadNeighbour`."""
     hit, namespace, thread, labels, neighbour, step = row
-    return Link(hit, Thread(namespace, thread), LABEL in labels, neighbour, step or 0)
+    return ThreadNeighbour(hit, Thread(namespace, thread), LABEL in labels, neighbour, step or 0)
 
 
 @cache
-def _links(owner: bool, default: Default) -> Prepared:
-    return Prepared(linked(owner, default), plain=True)
+def _links(owner: bool, default: Default) -> CompiledStatement:
+    return CompiledStatement(linked(owner, default), plain=True)
 
 
 def linked(owner: bool, default: Default) -> Select[Any]:
-    """Selects the columns of `Link` for the ids bound as `hits`, with namespace and thread separate, and the labels."""
+    """Selects the columns of `ThreadNeighbour` for the ids bound as `hits`, with namespace and thread separate, and the labels."""
     caller = Caller.anyone(owner=owner, default=default)
     hits = (
         func.unnest(cast(bindparam("hits", type_=Text), ARRAY(Uuid)))

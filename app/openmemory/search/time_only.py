@@ -11,11 +11,11 @@ from sqlalchemy import Boolean, DateTime, Integer, Text, Uuid, bindparam, column
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.content_policy.injection import LABEL
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.models import Memory
-from openmemory.search.as_of import findable, then
+from openmemory.search.as_of import as_of_state, findable
 from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual
 from openmemory.search.periods import Period
 from openmemory.search.readback import conditions, parameters
@@ -24,28 +24,30 @@ from openmemory.search.schemas import SearchQuery
 _TIMES: Any = ARRAY(DateTime(timezone=True))
 
 
-class Written(NamedTuple):
+class TimedMemory(NamedTuple):
     """A memory and its creation time."""
 
     id: UUID
     at: datetime
 
 
-async def written(tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int) -> list[Written]:
+async def memories_written_at(
+    tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int
+) -> list[TimedMemory]:
     """The memories written at one of the times that match the filters and that the caller may read, newest first, at
     most `limit`.
 
     Flagged prompt injections come last, no matter how new, and displace nothing.
     """
-    plain = await _written(tx, caller, query, times, limit, labelled=False)
+    plain = await _written(tx, caller, query, times, limit, flagged=False)
     if len(plain) == limit:
         return plain
-    return plain + await _written(tx, caller, query, times, limit - len(plain), labelled=True)
+    return plain + await _written(tx, caller, query, times, limit - len(plain), flagged=True)
 
 
 async def _written(
-    tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int, *, labelled: bool
-) -> list[Written]:
+    tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int, *, flagged: bool
+) -> list[TimedMemory]:
     shape = filtering(query.filter).shape
     rows = await _statement(caller.owner, caller.default, query.as_of is not None, shape).rows(
         tx,
@@ -54,17 +56,17 @@ async def _written(
             **parameters(query),
             "starts": [time.start for time in times],
             "ends": [time.end for time in times],
-            "labelled": labelled,
+            "flagged": flagged,
             "as_of": query.as_of,
             "limit": limit,
         },
     )
     # Times may overlap: "in 2023 and in May 2023".
-    return [Written(*row) for row in dict.fromkeys(rows)][:limit]
+    return [TimedMemory(*row) for row in dict.fromkeys(rows)][:limit]
 
 
 @by_shape
-def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Prepared:
+def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> CompiledStatement:
     """The newest memories of each time, in the order of an index."""
     caller = Caller.anyone(owner=owner, default=default)
     when = DateTime(timezone=True)
@@ -74,7 +76,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
         .render_derived()
     )
     label = Memory.labels.contains(literal_column(f"array['{LABEL}']", ARRAY(Text)))
-    source, may_find = findable(caller, then(owner) if as_then else None)
+    source, may_find = findable(caller, as_of_state(owner) if as_then else None)
     of_one = (
         select(Memory.id, Memory.created_at)
         .select_from(source)
@@ -82,7 +84,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
             Memory.user_id == bindparam("caller_user_id", type_=Uuid()),
             Memory.created_at >= func.coalesce(times.c.start, literal_column("'-infinity'::timestamptz")),
             Memory.created_at < func.coalesce(times.c.until, literal_column("'infinity'::timestamptz")),
-            label == bindparam("labelled", type_=Boolean()),
+            label == bindparam("flagged", type_=Boolean()),
             may_find,
             conditions(shape),
         )
@@ -93,4 +95,4 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Pr
     )
     found = select(of_one.c.id, of_one.c.created_at).select_from(times.join(of_one, true()))
     newest = found.order_by(of_one.c.created_at.desc(), of_one.c.id.desc())
-    return Prepared(newest, plain=True, kept=is_usual(shape))
+    return CompiledStatement(newest, plain=True, kept=is_usual(shape))

@@ -21,9 +21,9 @@ _PURPOSE = "-index"
 async def hosted_index(stores: Stores) -> AsyncIterator[Stores]:
     """Serves the index of the data folder on a private unix socket while the block runs. Yields the stores, which name
     the socket."""
-    from openmemory.index.engine.rest_api import Front
+    from openmemory.index.engine.rest_api import QdrantRestApi
 
-    front = Front(stores.folder / INDEX_FOLDER)
+    front = QdrantRestApi(stores.folder / INDEX_FOLDER)
     server = Server(private(front, patience=1))
     with _socket_folder(stores.folder) as folder, _listening(path := folder / _SOCKET) as opened:
         serving = asyncio.create_task(server.serve(sockets=[opened]), name="index")

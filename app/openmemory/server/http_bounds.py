@@ -74,7 +74,7 @@ class _Refusal:
         return f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n{head}\r\n".encode() + body
 
 
-class _Refused(Exception):
+class _RefusedRequest(Exception):
     """Stops the parsing of a refused request."""
 
 
@@ -274,7 +274,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _stop(self, refusal: _Refusal) -> None:
         self._refusal = refusal
-        raise _Refused
+        raise _RefusedRequest
 
     def _refuse(self, refusal: _Refusal) -> None:
         """Answers in place of the application and closes, after pending answers to earlier requests."""

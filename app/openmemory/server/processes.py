@@ -21,7 +21,7 @@ from openmemory.server.sockets import url_of
 from openmemory.server.stopping import Stopping
 from openmemory.server.web import Server, public
 from openmemory.services import VERSION, Services, Stores, open_services, open_stores
-from openmemory.telemetry import logging as logs
+from openmemory.telemetry.logging import set_up_logging
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def run(settings: Settings, sockets: list[socket]) -> None:
     Raises:
         SetupError: the stores cannot be opened as configured.
     """
-    logs.set_up(settings.log)
+    set_up_logging(settings.log)
     tell_inherited(settings)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -83,7 +83,7 @@ async def serve_stores(
         # Importing the application takes a second, so a thread does it while the model and the index open.
         warming = asyncio.create_task(services.warm())
         app = (await asyncio.to_thread(_application))(services)
-        logs.set_up(settings.log)  # again: the MCP SDK has installed a handler of its own
+        set_up_logging(settings.log)  # again: the MCP SDK has installed a handler of its own
         for name in ("uvicorn.error", "apscheduler.executors.default"):
             logging.getLogger(name).addFilter(_is_failure)
         server = _Server(public(app, settings, patience=_PATIENCE_WITH_CLIENTS), ready)

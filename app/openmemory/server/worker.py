@@ -29,7 +29,7 @@ _STANDARD_INPUT = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class WorkerInstructions:
     """The instructions for a worker. `sockets` and `ready` are descriptors that it inherits."""
 
     settings: Settings
@@ -55,7 +55,7 @@ class Order:
         ).encode()
 
     @classmethod
-    def from_json(cls, line: bytes) -> Order:
+    def from_json(cls, line: bytes) -> WorkerInstructions:
         """Returns the instructions that `to_json` wrote."""
         told = json.loads(line)
         stores = Stores(
@@ -72,9 +72,9 @@ class Order:
 def main() -> None:
     """Serves until told to stop, or until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to stop
-    order = Order.from_json(_line())
+    order = WorkerInstructions.from_json(_line())
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
-    logging.set_up(order.settings.log)
+    logging.set_up_logging(order.settings.log)
     gc.disable()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -86,7 +86,7 @@ def main() -> None:
         sys.exit(Exit.FAILED)
 
 
-async def _serve(order: Order) -> None:
+async def _serve(order: WorkerInstructions) -> None:
     stopping = Stopping()
     sockets = [socket.socket(fileno=number) for number in order.sockets]
 

@@ -21,9 +21,9 @@ from openmemory.errors import SetupError
 from openmemory.server.processes import doors, loop_factory, say, settle, tell_inherited
 from openmemory.server.sockets import url_of
 from openmemory.server.stopping import Stopping
-from openmemory.server.worker import Order
+from openmemory.server.worker import WorkerInstructions
 from openmemory.services import Stores, open_stores
-from openmemory.telemetry import logging as logs
+from openmemory.telemetry.logging import set_up_logging
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def run(settings: Settings, sockets: list[socket]) -> None:
     Raises:
         SetupError: the stores cannot be opened as configured, or a worker does not start.
     """
-    logs.set_up(settings.log)
+    set_up_logging(settings.log)
     tell_inherited(settings)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(settings, sockets))
@@ -64,12 +64,12 @@ async def _serve(settings: Settings, sockets: list[socket]) -> None:
                 folder.publish(url)
                 say(doors(settings, folder.path, url))
 
-            crew = Crew(settings, stores, sockets, ready)
+            crew = WorkerProcesses(settings, stores, sockets, ready)
             stopping.end(crew.stop, at_last=crew.kill)
             await crew.work()
 
 
-class Crew:
+class WorkerProcesses:
     """The workers. `ready` is called once, when all of them serve."""
 
     def __init__(self, settings: Settings, stores: Stores, sockets: list[socket], ready: Callable[[], None]) -> None:
@@ -153,7 +153,7 @@ class Crew:
     def _start(self) -> Child:
         listening = [opened.fileno() for opened in self._sockets]
         pipe = os.pipe()
-        order = Order(self._settings, self._stores, listening, pipe[1])
+        order = WorkerInstructions(self._settings, self._stores, listening, pipe[1])
         return Child("openmemory.server.worker", order.to_json(), inherited=listening, ready=pipe)
 
     async def _note_ready(self, place: int, child: Child) -> None:

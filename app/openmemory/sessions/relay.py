@@ -30,7 +30,7 @@ from openmemory.database.engine import Database, Tx
 from openmemory.errors import Unavailable
 from openmemory.sessions import storage
 from openmemory.sessions.presence import Presence
-from openmemory.sessions.storage import Message, Owner, Poster
+from openmemory.sessions.storage import MessageSender, ReceivedMessage, SessionOwner
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ Deliver = Callable[[UUID, bytes], Awaitable[int]]
 """Passes a message to a session of this process and returns the HTTP status of the response."""
 
 
-class Uncertain(Unavailable):
+class UncertainDelivery(Unavailable):
     """The message was delivered once or not at all."""
 
     code = "relay_uncertain"
@@ -63,7 +63,7 @@ class Relay:
         self._database = database
         self._deliver = deliver
         self._presence = Presence(database, connected=self._enter_all, heard=self._heard, tick=self._tick)
-        self._mine: dict[UUID, Owner] = {}
+        self._mine: dict[UUID, SessionOwner] = {}
         self._not_entered: set[UUID] = set()
         self._not_left: set[UUID] = set()
         self._suspects: set[int] = set()
@@ -94,7 +94,7 @@ class Relay:
                 log.info("relay: the sessions are left to the others to remove: %s", error)
             await self._presence.stop()
 
-    async def opened(self, session: UUID, owner: Owner) -> None:
+    async def opened(self, session: UUID, owner: SessionOwner) -> None:
         """Announces a session to the other processes before its client knows it."""
         self._mine[session] = owner
         try:
@@ -121,7 +121,7 @@ class Relay:
         async with self._database.statement() as tx:
             return await storage.stands(tx, session)
 
-    async def forward(self, session: UUID, poster: Poster, body: bytes) -> int:
+    async def forward(self, session: UUID, poster: MessageSender, body: bytes) -> int:
         """Forwards a message. Returns the HTTP status of the answer, or 404 if the poster has no such session.
 
         Raises:
@@ -143,7 +143,7 @@ class Relay:
         finally:
             del self._waiting[ticket]
 
-    async def _send(self, session: UUID, poster: Poster, ticket: int, body: bytes) -> storage.Sent | None:
+    async def _send(self, session: UUID, poster: MessageSender, ticket: int, body: bytes) -> storage.SendResult | None:
         deadline = time.monotonic() + GRACE
         while True:
             try:
@@ -177,7 +177,7 @@ class Relay:
             except Unavailable as error:
                 if answer.done():
                     return answer.result()
-                raise Uncertain("PostgreSQL went away while the message was passed on.") from error
+                raise UncertainDelivery("PostgreSQL went away while the message was passed on.") from error
             if answer.done():  # it arrived during the check
                 return answer.result()
             if withdrawn:
@@ -185,7 +185,7 @@ class Relay:
             if lost and fate.alive:
                 return 404
             if lost or (late and not fate.waiting):
-                raise Uncertain("It is not known whether the session got the message.")
+                raise UncertainDelivery("It is not known whether the session got the message.")
 
     def _heard(self, payload: str) -> None:
         if not payload:
@@ -230,7 +230,7 @@ class Relay:
             await storage.acknowledge(tx, sender, [(ticket, status) for _, ticket, status in those])
         self._unacknowledged.clear()
 
-    async def _delivered(self, message: Message) -> int:
+    async def _delivered(self, message: ReceivedMessage) -> int:
         try:
             return await self._deliver(message.session, message.body)
         except Exception:
@@ -242,7 +242,7 @@ class Relay:
         self._not_entered |= self._mine.keys()
         await self._tick()
 
-    async def _enter(self, sessions: dict[UUID, Owner]) -> None:
+    async def _enter(self, sessions: dict[UUID, SessionOwner]) -> None:
         if not sessions:
             return
         async with self._database.statement() as tx:

@@ -25,39 +25,39 @@ _ACKNOWLEDGED_AT_ONCE = 200
 """Maximum number of acknowledgements in one notification, which holds 8,000 bytes."""
 
 
-class Names(NamedTuple):
+class SessionNames(NamedTuple):
     """The user and app of a session, from its URL. None means the configured default."""
 
     user: str | None
     app: str | None
 
 
-class Owner(NamedTuple):
+class SessionOwner(NamedTuple):
     """The names of a session and the principal whose credential opened it.
 
     `bearer`: the session id alone is sufficient, because the client sends no credential.
     """
 
-    names: Names
+    names: SessionNames
     principal: str
     bearer: bool
 
 
-class Poster(NamedTuple):
+class MessageSender(NamedTuple):
     """The sender of a message: the names, if the URL has them, and the principal, if there is a credential."""
 
-    names: Names | None
+    names: SessionNames | None
     principal: str | None
 
 
-class Sent(NamedTuple):
+class SendResult(NamedTuple):
     """The result of sending a message. `number` is None if `holder`, the process with the session, is dead."""
 
     holder: int
     number: int | None
 
 
-class Message(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A message for a session of this process."""
 
     session: UUID
@@ -66,7 +66,7 @@ class Message(NamedTuple):
     body: bytes
 
 
-class Fate(NamedTuple):
+class MessageState(NamedTuple):
     """The state of a message: it still waits to be taken; its session is open; the session's process is alive."""
 
     waiting: bool
@@ -161,7 +161,7 @@ delete from mcp_sessions s using dead where s.holder = dead.holder
 _NOTIFY = text("select pg_notify(:channel, :payload)")
 
 
-async def enter(tx: Tx, holder: int, sessions: Mapping[UUID, Owner]) -> None:
+async def enter(tx: Tx, holder: int, sessions: Mapping[UUID, SessionOwner]) -> None:
     """Registers these sessions as held by a process."""
     owners = list(sessions.values())
     values = {
@@ -184,17 +184,19 @@ async def leave_all(tx: Tx, holder: int) -> None:
     await tx.execute(_LEAVE_ALL, {"holder": holder})
 
 
-async def send(tx: Tx, session: UUID, poster: Poster, *, sender: int, ticket: int, body: bytes) -> Sent | None:
+async def send(
+    tx: Tx, session: UUID, poster: MessageSender, *, sender: int, ticket: int, body: bytes
+) -> SendResult | None:
     """Stores a message for a session and notifies the process that holds it. None if the poster has no such session.
 
     Raises:
         IntegrityError: the session was closed at that moment.
     """
-    user, app = poster.names or Names(None, None)
+    user, app = poster.names or SessionNames(None, None)
     anybody = poster.names is None
     values = {"session": session, "anybody": anybody, "user": user, "app": app, "principal": poster.principal}
     row = (await tx.execute(_SEND, values | {"sender": sender, "ticket": ticket, "body": body})).one_or_none()
-    return None if row is None else Sent(row[0], row[1])
+    return None if row is None else SendResult(row[0], row[1])
 
 
 async def stands(tx: Tx, session: UUID) -> bool:
@@ -202,9 +204,9 @@ async def stands(tx: Tx, session: UUID) -> bool:
     return bool(await tx.scalar(_STANDS, {"session": session}))
 
 
-async def take(tx: Tx, holder: int) -> list[Message]:
+async def take(tx: Tx, holder: int) -> list[ReceivedMessage]:
     """Removes and returns messages for the sessions of a process, in the order in which they were accepted."""
-    return [Message(*row) for row in await tx.execute(_TAKE, {"holder": holder})]
+    return [ReceivedMessage(*row) for row in await tx.execute(_TAKE, {"holder": holder})]
 
 
 async def acknowledge(tx: Tx, sender: int, statuses: Sequence[tuple[int, int]]) -> None:
@@ -221,10 +223,10 @@ def acknowledged(payload: str) -> list[tuple[int, int]]:
     return [(int(ticket), int(status)) for ticket, _, status in pairs]
 
 
-async def fate(tx: Tx, number: int, session: UUID, holder: int) -> Fate:
+async def fate(tx: Tx, number: int, session: UUID, holder: int) -> MessageState:
     """The current state of a message that was sent."""
     values = {"number": number, "session": session, "holder": holder}
-    return Fate(*(await tx.execute(_FATE, values)).one())
+    return MessageState(*(await tx.execute(_FATE, values)).one())
 
 
 async def withdraw(tx: Tx, number: int) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import Uuid, bindparam, literal_column, select, true
 
 from openmemory.access.readable import readable_by
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
-from openmemory.memories.listing.criteria import OWN_FILINGS
+from openmemory.memories.listing.criteria import OWN_ASSIGNMENTS
 from openmemory.memories.models import Category, Memory, MemoryCategory, State
 
 
@@ -25,9 +25,9 @@ async def categories(tx: Tx, caller: Caller, states: tuple[State, ...]) -> Seque
 
 
 @lru_cache(maxsize=16)
-def _categories(owner: bool, default: Default, states: tuple[State, ...]) -> Prepared:
+def _categories(owner: bool, default: Default, states: tuple[State, ...]) -> CompiledStatement:
     caller = Caller.anyone(owner=owner, default=default)
-    first = select(MemoryCategory.category_id).where(OWN_FILINGS).order_by(MemoryCategory.category_id)
+    first = select(MemoryCategory.category_id).where(OWN_ASSIGNMENTS).order_by(MemoryCategory.category_id)
     first = first.limit(literal_column("1"))
     filed = select(first.scalar_subquery().label("category_id")).cte("filed", recursive=True)
     following = first.where(MemoryCategory.category_id > filed.c.category_id).correlate(filed).scalar_subquery()
@@ -37,7 +37,7 @@ def _categories(owner: bool, default: Default, states: tuple[State, ...]) -> Pre
         .select_from(MemoryCategory)
         .join(Memory, Memory.id == MemoryCategory.memory_id)
         .where(
-            OWN_FILINGS,
+            OWN_ASSIGNMENTS,
             MemoryCategory.category_id == filed.c.category_id,
             Memory.user_id == bindparam("caller_user_id", type_=Uuid),
             readable_by(caller, Memory, states=states),
@@ -51,4 +51,4 @@ def _categories(owner: bool, default: Default, states: tuple[State, ...]) -> Pre
         .join(one, true())
         .order_by(Category.name)
     )
-    return Prepared(query)
+    return CompiledStatement(query)

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.memories.models import State
-from openmemory.memories.schemas import OfRecord
+from openmemory.memories.schemas import RecordModel
 from openmemory.serialization.timestamps import NaiveTime
 
 
@@ -54,7 +54,7 @@ class CategoryList(BaseModel):
     total: int
 
 
-class MemoryOfApp(OfRecord):
+class MemoryOfApp(RecordModel):
     """A memory among those of the app that wrote it. Its time is UTC without an offset."""
 
     id: UUID
@@ -66,7 +66,7 @@ class MemoryOfApp(OfRecord):
     metadata_: dict[str, Any]
 
 
-class AccessedMemory(OfRecord):
+class AccessedMemory(RecordModel):
     """A memory among those that an app accessed. Its time is UTC without an offset."""
 
     id: UUID

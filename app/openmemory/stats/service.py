@@ -8,14 +8,14 @@ from sqlalchemy import select
 
 from openmemory.access.apps import must_be_theirs
 from openmemory.access.models import App
-from openmemory.access.rate_limits import Rates
+from openmemory.access.rate_limits import RateLimiter
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.memories.listing import pages, ranked
-from openmemory.memories.listing.pages import Look, Slice
+from openmemory.memories.listing.pages import ListAccess, Slice
 from openmemory.memories.models import State
 from openmemory.memories.repository import KEPT_STATES
 from openmemory.memories.schemas import MemoryQuery
@@ -37,7 +37,7 @@ from openmemory.stats.schemas import (
 class Stats:
     """Counts and lists without a search query. Only the user may read those about apps, never an app."""
 
-    def __init__(self, database: Database, rates: Rates) -> None:
+    def __init__(self, database: Database, rates: RateLimiter) -> None:
         self._database = database
         self._rates = rates
 
@@ -54,7 +54,7 @@ class Stats:
         total = await pages.total(self._database, caller, MemoryQuery(states=KEPT_STATES))
         async with self._database.transaction() as tx:
             apps = [AppRow.model_validate(row) for row in await tx.execute(query.order_by(App.name, App.id))]
-            await audit_log.record(tx, caller, Event.STATS_READ)
+            await audit_log.record(tx, caller, AuditAction.STATS_READ)
         return Profile(total_memories=total, total_apps=len(apps), apps=apps)
 
     async def categories(self, caller: Caller) -> CategoryList:
@@ -64,7 +64,7 @@ class Stats:
         states = (State.ACTIVE, State.PAUSED) if caller.owner else (State.ACTIVE,)
         async with self._database.planned() as tx:
             rows = [CategoryRow.model_validate(row) for row in await queries.categories(tx, caller, states)]
-            await audit_log.record(tx, caller, Event.CATEGORY_LIST)
+            await audit_log.record(tx, caller, AuditAction.CATEGORY_LIST)
         return CategoryList(categories=rows, total=len(rows))
 
     async def app_memories(self, caller: Caller, app_id: UUID, *, page: int = 1, page_size: int = 10) -> AppMemories:
@@ -78,7 +78,7 @@ class Stats:
         query = MemoryQuery(states=KEPT_STATES, app_ids=(app_id,))
         async with self._database.statement() as tx:
             await must_be_theirs(tx, caller, app_id)
-        records, total = await pages.page(self._database, Look(caller), query, Slice(offset, page_size))
+        records, total = await pages.page(self._database, ListAccess(caller), query, Slice(offset, page_size))
         memories = [MemoryOfApp.of(record) for record in records]
         return AppMemories(total=total, page=page, page_size=page_size, memories=memories)
 

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from openmemory.services import Services
 from openmemory.telemetry.process import state
-from openmemory.telemetry.stored import Stored
+from openmemory.telemetry.stored import StoredGauges
 from openmemory.telemetry.traffic import Traffic
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -32,7 +32,7 @@ class Metrics:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._registry = CollectorRegistry()
-        self._stored = Stored(services.database)
+        self._stored = StoredGauges(services.database)
         self.traffic = Traffic(self._registry)
         ProcessCollector(registry=self._registry)
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import orjson
 
-from openmemory.config.settings import Log
+from openmemory.config.settings import LogSettings
 
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
     code: f"\\u{code:04x}" for code in (0x2028, 0x2029)
@@ -16,13 +16,13 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)
 """Escapes for control characters: a client's path must not start a new line or control the screen of a reader."""
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = record.message.translate(_CONTROL)
         return super().formatMessage(record)
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
@@ -35,11 +35,13 @@ class _Json(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
-def set_up(settings: Log) -> None:
+def set_up_logging(settings: LogSettings) -> None:
     """Sends every logger to standard error. Call it after importing libraries that install their own handlers."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        _Json() if settings.format == "json" else _Text("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+        _JsonFormatter()
+        if settings.format == "json"
+        else _TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from openmemory.resilience.circuit_breaker import CircuitBreaker, State
+from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker
 from openmemory.search.candidates import INDEX_BEHIND, NO_EMBEDDER, NO_INDEX
 from openmemory.search.reranking import NO_RERANKER
 from openmemory.services import VERSION, Services
@@ -54,7 +54,7 @@ def state(services: Services) -> Iterator[Metric]:
         labels=("breaker", "state"),
     )
     for name, breaker in _breakers(services).items():
-        for each in State:
+        for each in BreakerState:
             breakers.add_metric((name, each.value), float(breaker.state is each))
     yield breakers
     yield GaugeMetricFamily(

@@ -53,7 +53,7 @@ _ASK = text(
 )
 
 
-class Stored:
+class StoredGauges:
     """Asks PostgreSQL once for all scrapes that run at the same time."""
 
     def __init__(self, database: Database) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from openmemory.access.oauth.issuer import Issuer, metadata_urls
-from openmemory.access.oauth.jwks import FRESH, PAUSE, STALE, Keys, parse
+from openmemory.access.oauth.jwks import FRESH, PAUSE, STALE, PublicKeys, parse
 from openmemory.access.oauth.tokens import Tokens
-from openmemory.config.settings import Limits, OAuth
+from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.egress.clients import Egress
 from openmemory.errors import SetupError, Unauthenticated, Unavailable
 from tests.access.oauth.authorization_server import AuthorizationServer
@@ -46,8 +46,8 @@ async def server() -> AsyncIterator[AuthorizationServer]:
 
 @asynccontextmanager
 async def verifying(server: AuthorizationServer, clock: Clock, **changes: Any) -> AsyncIterator[Tokens]:
-    settings = OAuth.model_validate({"issuer": server.issuer, "resource": RESOURCE} | changes)
-    tokens = Tokens(settings, Limits(), Keys(Issuer(settings, Egress()), clock=clock))
+    settings = OAuthSettings.model_validate({"issuer": server.issuer, "resource": RESOURCE} | changes)
+    tokens = Tokens(settings, LimitSettings(), PublicKeys(Issuer(settings, Egress()), clock=clock))
     try:
         yield tokens
     finally:
@@ -280,8 +280,8 @@ async def test_closing_ends_a_fetch_under_way(clock: Clock) -> None:
 
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as listening:
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        settings = OAuth(issuer=url, resource=RESOURCE)
-        tokens = Tokens(settings, Limits(), Keys(Issuer(settings, Egress()), clock=clock))
+        settings = OAuthSettings(issuer=url, resource=RESOURCE)
+        tokens = Tokens(settings, LimitSettings(), PublicKeys(Issuer(settings, Egress()), clock=clock))
         waiting = asyncio.create_task(tokens.verify(SigningKey().sign({"iss": url})))
         await connected.wait()
         await tokens.close()
@@ -364,6 +364,6 @@ async def test_a_token_of_a_weak_key_is_refused(server: AuthorizationServer, tok
 
 @pytest.mark.parametrize("changes", [{"issuer": "https://0177.0.0.1"}, {"jwks_url": "https://0177.0.0.1/jwks"}])
 def test_an_address_that_is_none_stops_the_start(changes: dict[str, str]) -> None:
-    settings = OAuth.model_validate({"issuer": "https://as.example.com", "resource": RESOURCE} | changes)
+    settings = OAuthSettings.model_validate({"issuer": "https://as.example.com", "resource": RESOURCE} | changes)
     with pytest.raises(SetupError, match=next(iter(changes)) + ": not a valid URL"):
-        Tokens.of(settings, Limits(), Egress())
+        Tokens.of(settings, LimitSettings(), Egress())

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import HMACAlgorithm
 
 from openmemory.access.oauth.issuer import Issuer
-from openmemory.access.oauth.jwks import Keys
+from openmemory.access.oauth.jwks import PublicKeys
 from openmemory.access.oauth.tokens import LARGEST, REMEMBERED, TokenClaims, Tokens
-from openmemory.config.settings import Limits, OAuth
+from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.egress.clients import Egress
 from openmemory.errors import Unauthenticated
 from tests.access.oauth.authorization_server import AuthorizationServer
@@ -38,11 +38,14 @@ async def server() -> AsyncIterator[AuthorizationServer]:
 
 @asynccontextmanager
 async def verifying(
-    server: AuthorizationServer, limits: Limits | None = None, now: Callable[[], float] = time.time, **changes: Any
+    server: AuthorizationServer,
+    limits: LimitSettings | None = None,
+    now: Callable[[], float] = time.time,
+    **changes: Any,
 ) -> AsyncIterator[Tokens]:
     """Tokens of this server, with other settings than the default ones."""
-    settings = OAuth.model_validate({"issuer": server.issuer, "resource": RESOURCE} | changes)
-    tokens = Tokens(settings, limits or Limits(), Keys(Issuer(settings, Egress())), now=now)
+    settings = OAuthSettings.model_validate({"issuer": server.issuer, "resource": RESOURCE} | changes)
+    tokens = Tokens(settings, limits or LimitSettings(), PublicKeys(Issuer(settings, Egress())), now=now)
     try:
         yield tokens
     finally:
@@ -270,7 +273,7 @@ async def test_an_address_that_the_issuer_did_not_verify_is_no_user(server: Auth
 
 
 async def test_the_limit_of_names_is_that_of_the_settings(server: AuthorizationServer) -> None:
-    async with verifying(server, Limits(name=5)) as tokens:
+    async with verifying(server, LimitSettings(name=5)) as tokens:
         assert await tokens.verify(server.issue(sub="alice", client_id="app"))
         assert (await refused(tokens, server.issue(sub="alices"))).startswith("sub: is longer than 5 characters")
 

@@ -187,7 +187,7 @@ async def test_what_has_not_changed_for_long_is_archived_with_all_that_belongs_t
     async with services.database.statement() as tx:
         at = await tx.scalar(text("SELECT archived_at FROM memories WHERE id = CAST(:id AS uuid)"), {"id": old["id"]})
     assert at is not None
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     entries = {entry.id async for page in services.index.entries() for entry in page}
     assert UUID(old["id"]) not in entries
 

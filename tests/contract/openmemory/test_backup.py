@@ -174,7 +174,7 @@ async def test_the_memories_of_a_time_alone(
 async def test_include_vectors_works(
     api: httpx.AsyncClient, services: Services, full: dict[str, str], new_user: str, body: dict[str, Any], there: bool
 ) -> None:
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     archive = await export(api, new_user, **body)
     assert ("vectors.jsonl.gz" in members(archive)) is there
     if there:
@@ -296,7 +296,7 @@ async def test_what_was_deleted_is_not_found_and_what_is_active_is(
 ) -> None:
     archive, ids = rich()
     await bring_in(api, user, archive.zip())
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     answer = await api.post("/api/v1/memories/search", json={"user_id": user, "query": "which beverage does she like"})
     assert [result["id"] for result in answer.json()["results"]] == [ids["plain"]]
     owner = await services.directory.caller(user, None, owner=True)

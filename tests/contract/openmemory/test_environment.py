@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine, NullPool, create_engine, text
 
-from openmemory.config.legacy_env import OBSOLETE, Inherited, inherit
+from openmemory.config.legacy_env import OBSOLETE, LegacySettings, inherit
 from openmemory.config.settings import Settings, load
 from openmemory.embedded.folder import DataFolder
 from openmemory.embedded.postgres import EmbeddedPostgres
@@ -29,12 +29,12 @@ SECRET = "sk-secret-0123456789"
 _numbers = count()
 
 
-def read(given: dict[str, Any] | None = None, *, in_container: bool = False, **environ: str) -> Inherited:
+def read(given: dict[str, Any] | None = None, *, in_container: bool = False, **environ: str) -> LegacySettings:
     paths = {tuple(name.split(".")): value for name, value in (given or {}).items()}
     return inherit(environ, paths, account="ann", in_container=in_container)
 
 
-def values(told: Inherited) -> dict[str, str]:
+def values(told: LegacySettings) -> dict[str, str]:
     return {".".join(path): value for path, (value, _) in told.values.items()}
 
 
@@ -153,7 +153,7 @@ def test_every_obsolete_variable_is_tried() -> None:
 @pytest.mark.parametrize("environ", [{"USER": "ann"}, {"USER": ""}, {"OPENAI_API_KEY": ""}, {"REDIS_URL": " "}, {}])
 def test_what_every_shell_sets_and_what_compose_passes_on_empty_is_nothing(environ: dict[str, str]) -> None:
     """USER is the account's own name after every login."""
-    assert read(**environ) == Inherited()
+    assert read(**environ) == LegacySettings()
 
 
 @pytest.mark.parametrize(

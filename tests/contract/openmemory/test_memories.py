@@ -245,7 +245,7 @@ async def test_a_changed_text_is_found_by_its_meaning_and_the_old_one_is_in_the_
     row = await remember("Alice drinks tea")
     body = {"memory_content": "Alice drives a tractor", "user_id": new_user}
     await api.put(f"{MEMORIES}/{row['id']}", json=body)
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     params = {"user_id": new_user, "query": "farm vehicle"}
     [found] = (await api.get(f"{MEMORIES}/search", params=params)).json()["results"]
     assert (found["memory"], found["parts"]["cosine"] > 0.2) == ("Alice drives a tractor", True)

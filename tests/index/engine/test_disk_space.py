@@ -13,7 +13,7 @@ import pytest
 from openmemory.index.collections import collection_name
 from openmemory.index.engine import disk_space
 from openmemory.index.engine.index import EdgeIndex
-from openmemory.index.engine.rest_api import Front
+from openmemory.index.engine.rest_api import QdrantRestApi
 from openmemory.index.port import Filter, IndexUnavailable, Point, Vector
 from tests.faults.disks import disk
 from tests.index.serving import served
@@ -64,7 +64,7 @@ async def test_the_front_says_it_in_the_words_of_qdrant(
     tmp_path: Path, direction: Callable[..., Vector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vector = direction(1).tolist()
-    async with served(Front(tmp_path)) as url, httpx.AsyncClient(base_url=f"{url}/collections/c") as front:
+    async with served(QdrantRestApi(tmp_path)) as url, httpx.AsyncClient(base_url=f"{url}/collections/c") as front:
         await front.put("", json={"vectors": {"size": 16, "distance": "Cosine"}})
         await front.put("/points", json={"points": [{"id": 1, "vector": vector}]})
         monkeypatch.setattr(disk_space, "RESERVE", 2**60)

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.embeddings.local import LocalEmbedder
-from openmemory.embeddings.port import Document
+from openmemory.embeddings.port import TextEmbedding
 from openmemory.index.collections import collection_name
 from openmemory.index.generations import watcher as keeping
 from openmemory.index.sync import writer
@@ -38,12 +38,12 @@ async def cosine(services: Services, query: str) -> float | None:
 async def kept(services: Services) -> list[tuple[int, str]]:
     async with services.database.statement() as tx:
         found = await tx.execute(text("SELECT length(vector) / 1536 AS windows, cut FROM embeddings ORDER BY 1, 2"))
-        return [(row.windows, row.cut) for row in found]
+        return [(row.chunks, row.cut) for row in found]
 
 
 async def added(services: Services, *texts: str) -> None:
     await services.memories.add_many(await ann(services), [MemoryCreate(text=said) for said in texts])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
 
 
 async def test_a_long_text_is_found_by_its_last_sentence_in_every_form_of_the_index(folder: Path) -> None:
@@ -51,8 +51,8 @@ async def test_a_long_text_is_found_by_its_last_sentence_in_every_form_of_the_in
         await services.rebuild.step()
         await added(services, CHAT + LAST, *(f"{CHAT[: 300 + n]} {n}" for n in range(30)))
         assert (await cosine(services, "Where is the spare key?") or 0) > 0.35
-        [*_, (windows, cut)] = await kept(services)
-        assert windows > 5
+        [*_, (chunks, cut)] = await kept(services)
+        assert chunks > 5
         assert cut.endswith("tokens of 384")
 
 
@@ -61,8 +61,8 @@ def older_version(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Makes collections, cuts and stores vectors as versions before the windows did, and stops doing so."""
     whole = LocalEmbedder.documents
 
-    async def one_vector(self: LocalEmbedder, texts: list[str]) -> list[Document]:
-        return [Document(made.windows[:1], None) for made in await whole(self, texts)]
+    async def one_vector(self: LocalEmbedder, texts: list[str]) -> list[TextEmbedding]:
+        return [TextEmbedding(made.chunks[:1], None) for made in await whole(self, texts)]
 
     def named(*parts: object, plain: bool = True) -> str:
         return collection_name(*parts, plain=True)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ async def test_a_collection_of_an_older_version_serves_until_one_with_windows_ta
         texts: list[str] = []
         before = services.embedder.documents
 
-        async def documents(asked: list[str]) -> list[Document]:
+        async def documents(asked: list[str]) -> list[TextEmbedding]:
             texts.extend(asked)
             return await before(asked)
 
@@ -111,12 +111,12 @@ async def test_a_collection_of_an_older_version_serves_until_one_with_windows_ta
         assert await services.index.count() == 14
         assert [row for row in await kept(services) if row[1] == ""] == [(1, "")] * 13
 
-        assert await services.recut.run() == 1
+        assert await services.vector_backfill.run() == 1
         assert len([said for said in texts if CHAT in said]) == 2
         assert len(texts) == 2 + 12, "the others are embedded for their tokens alone"
         assert (await cosine(services, "Where is the spare key?") or 0) > 0.35
         assert {cut for _, cut in await kept(services)} == {"128/64/238/32 tokens of 384"}
-        assert await services.recut.run() == 0
+        assert await services.vector_backfill.run() == 0
 
 
 async def test_an_index_that_is_lost_is_rebuilt_from_all_stored_windows_without_embedding(folder: Path) -> None:
@@ -158,16 +158,16 @@ async def test_vectors_of_another_dimension_are_never_taken_for_several(folder: 
             await tx.execute(text("UPDATE embeddings SET vector = vector || vector, cut = 'whatever of 768'"))
         done = await services.reconciler.sync(trigger="test", full=True)
         assert (done.memories_synced, done.embedded) == (1, 1)
-        assert [windows for windows, _ in await kept(services)] == [1]
+        assert [chunks for chunks, _ in await kept(services)] == [1]
 
 
 async def test_texts_are_cut_anew_a_few_at_a_time_and_not_while_something_waits(old_folder: Path) -> None:
     async with running(old_folder) as services:
-        assert await services.recut.run() == 0, "the old collection is still in use"
+        assert await services.vector_backfill.run() == 0, "the old collection is still in use"
         await services.rebuild.step()
         async with services.database.transaction() as tx:
             await tx.execute(text("INSERT INTO index_marks (kind, id) VALUES ('memory', gen_random_uuid())"))
-        assert await services.recut.run() == 0
-        await services.deliverer.drain()
-        outcomes = await asyncio.gather(services.recut.run(), services.recut.run())
+        assert await services.vector_backfill.run() == 0
+        await services.outbox_delivery.drain()
+        outcomes = await asyncio.gather(services.vector_backfill.run(), services.vector_backfill.run())
         assert sorted(outcomes) == [0, 1]

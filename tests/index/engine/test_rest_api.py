@@ -15,7 +15,7 @@ import pytest
 from qdrant_client import AsyncQdrantClient, models
 
 from openmemory.index.engine import collections as served_module
-from openmemory.index.engine.rest_api import LONGEST_BODY, Front
+from openmemory.index.engine.rest_api import LONGEST_BODY, QdrantRestApi
 from openmemory.index.port import Vector
 from tests.index.serving import served
 
@@ -27,7 +27,7 @@ Direction = Callable[..., Vector]
 @pytest.fixture
 async def front(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a front with an empty collection `c`."""
-    async with served(Front(tmp_path / "qdrant")) as url, httpx.AsyncClient(base_url=url) as client:
+    async with served(QdrantRestApi(tmp_path / "qdrant")) as url, httpx.AsyncClient(base_url=url) as client:
         assert (await client.put("/collections/c", json={"vectors": COSINE})).status_code == 200
         yield client
 
@@ -36,7 +36,7 @@ async def front(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
 async def unchanged(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
     """The same, for tests that leave it as it was."""
     folder = tmp_path_factory.mktemp("qdrant")
-    async with served(Front(folder)) as url, httpx.AsyncClient(base_url=url) as client:
+    async with served(QdrantRestApi(folder)) as url, httpx.AsyncClient(base_url=url) as client:
         assert (await client.put("/collections/c", json={"vectors": COSINE})).status_code == 200
         yield client
 
@@ -198,7 +198,7 @@ async def test_an_alias_stands_for_its_collection_until_it_is_moved_or_its_colle
     to_d = {"create_alias": {"alias_name": "now", "collection_name": "d"}}
     to_none = {"create_alias": {"alias_name": "now", "collection_name": "nope"}}
     gone = {"delete_alias": {"alias_name": "now"}}
-    async with served(Front(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
+    async with served(QdrantRestApi(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
         for name in ("c", "d"):
             await front.put(f"/collections/{name}", json={"vectors": COSINE})
         await put(front, numbered(1))
@@ -215,7 +215,7 @@ async def test_an_alias_stands_for_its_collection_until_it_is_moved_or_its_colle
         named = {"create_alias": {"alias_name": "d", "collection_name": "c"}}
         assert (await front.post("/collections/aliases", json=aliasing(named))).status_code == 409
         await front.post("/collections/aliases", json=aliasing(gone, to_d))
-    async with served(Front(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
+    async with served(QdrantRestApi(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
         listed = (await front.get("/aliases")).json()["result"]
         assert listed == {"aliases": [{"alias_name": "now", "collection_name": "d"}]}
         assert (await count(front, of="now"), await count(front)) == (0, 2)
@@ -327,7 +327,7 @@ async def test_a_request_with_one_wrong_point_writes_none(front: httpx.AsyncClie
 
 
 async def test_with_a_key_nobody_else_is_served(tmp_path: Path) -> None:
-    async with served(Front(tmp_path, api_key="sésame")) as url, httpx.AsyncClient(base_url=url) as front:
+    async with served(QdrantRestApi(tmp_path, api_key="sésame")) as url, httpx.AsyncClient(base_url=url) as front:
         key = "sésame".encode()
         for headers, status in (
             ({}, 401),
@@ -343,7 +343,7 @@ async def test_with_a_key_nobody_else_is_served(tmp_path: Path) -> None:
 
 async def test_what_was_acknowledged_is_there_when_it_is_started_again(tmp_path: Path) -> None:
     for start in range(3):
-        async with served(Front(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
+        async with served(QdrantRestApi(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
             if start == 0:
                 await front.put("/collections/c", json={"vectors": COSINE})
             assert await count(front) == start * 300
@@ -360,7 +360,7 @@ async def test_it_flushes_by_itself_what_it_acknowledged(tmp_path: Path, monkeyp
         release(home)
         loop.call_soon_threadsafe(flushed.set)
 
-    front = Front(tmp_path)
+    front = QdrantRestApi(tmp_path)
     async with served(front) as url, httpx.AsyncClient(base_url=url) as client:
         await client.put("/collections/c", json={"vectors": COSINE})
         monkeypatch.setattr(served_module, "release_mapped", after_a_flush)
@@ -371,25 +371,25 @@ async def test_it_flushes_by_itself_what_it_acknowledged(tmp_path: Path, monkeyp
 
 
 async def test_a_damaged_collection_is_replaced_by_an_empty_one(tmp_path: Path) -> None:
-    async with served(Front(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
+    async with served(QdrantRestApi(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
         await front.put("/collections/c", json={"vectors": COSINE})
         await put(front, numbered(1))
     for file in (tmp_path / "c").rglob("segment.json"):
         file.write_bytes(b"\0" * 20)
-    async with served(Front(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
+    async with served(QdrantRestApi(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
         assert await count(front) == 0
         assert [it["name"] for it in (await front.get("/collections")).json()["result"]["collections"]] == ["c"]
 
 
 async def test_damaged_aliases_are_forgotten(tmp_path: Path) -> None:
     (tmp_path / "aliases.json").write_bytes(b"[1")
-    async with served(Front(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
+    async with served(QdrantRestApi(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
         assert (await front.get("/aliases")).json()["result"] == {"aliases": []}
 
 
 async def test_a_second_front_on_the_folder_is_told_so(front: httpx.AsyncClient, tmp_path: Path) -> None:
     await count(front)
-    async with served(Front(tmp_path / "qdrant")) as url, httpx.AsyncClient(base_url=url) as second:
+    async with served(QdrantRestApi(tmp_path / "qdrant")) as url, httpx.AsyncClient(base_url=url) as second:
         answer = await second.get("/collections/c")
         assert answer.status_code == 500
         assert "in use by another process" in answer.json()["status"]["error"]
@@ -413,7 +413,7 @@ async def test_a_collection_is_dropped_under_the_hands_of_its_readers(front: htt
 
 
 async def test_a_closed_front_refuses_and_may_be_closed_again(tmp_path: Path) -> None:
-    front = Front(tmp_path)
+    front = QdrantRestApi(tmp_path)
     async with served(front) as url, httpx.AsyncClient(base_url=url) as client:
         await client.put("/collections/c", json={"vectors": COSINE})
         await front.close()

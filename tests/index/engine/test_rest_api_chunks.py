@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from openmemory.index.conditions import LONG
-from openmemory.index.engine.rest_api import Front
+from openmemory.index.conditions import HAS_CHUNKS
+from openmemory.index.engine.rest_api import QdrantRestApi
 from openmemory.index.port import Vector
 from tests.index.serving import served
 
@@ -28,15 +28,17 @@ def point(vector: Any) -> dict[str, Any]:
 
 
 async def test_the_front_speaks_of_several_vectors_as_qdrant_does(tmp_path: Path, direction: Direction) -> None:
-    async with served(Front(tmp_path)) as url:
+    async with served(QdrantRestApi(tmp_path)) as url:
         client = AsyncQdrantClient(url, check_compatibility=False)
         vectors: Any = {name: models.VectorParams.model_validate(it) for name, it in BOTH.items()}
         await client.create_collection("c", vectors_config=vectors)
         assert (await client.get_collection("c")).config.params.vectors == vectors
-        plain, windows = direction(1).tolist(), np.stack([direction(3), direction(4)]).tolist()
+        plain, chunks = direction(1).tolist(), np.stack([direction(3), direction(4)]).tolist()
         await client.upsert("c", [
             models.PointStruct(id=1, vector=plain),
-            models.PointStruct(id=2, vector={"": direction(2).tolist(), "more": windows}, payload={"labels": [LONG]}),
+            models.PointStruct(
+                id=2, vector={"": direction(2).tolist(), "more": chunks}, payload={"labels": [HAS_CHUNKS]}
+            ),
         ])  # fmt: skip
         # Who knows of no names searches by the first window.
         found = await client.query_points("c", query=direction(2).tolist(), limit=1, with_vectors=True)
@@ -76,7 +78,7 @@ async def test_the_front_speaks_of_several_vectors_as_qdrant_does(tmp_path: Path
 async def test_the_front_refuses_what_it_does_not_understand_of_several_vectors(
     tmp_path: Path, method: str, path: str, body: dict[str, Any], words: str
 ) -> None:
-    async with served(Front(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
+    async with served(QdrantRestApi(tmp_path)) as url, httpx.AsyncClient(base_url=url) as front:
         assert (await front.put("/collections/c", json={"vectors": BOTH})).status_code == 200
         assert (await front.put("/collections/plain", json={"vectors": ONE | {"size": 4}})).status_code == 200
         answer = await front.request(method, path, json=body)

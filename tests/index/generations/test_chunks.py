@@ -8,7 +8,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from openmemory.access.rules import EVERYTHING, Objects, Rules
+from openmemory.access.rules import EVERYTHING, RuleObjects, Rules
 from openmemory.index.port import Filter, Point, Vector, VectorIndex
 
 ALICE = UUID(int=1)
@@ -56,7 +56,7 @@ async def test_filters_and_rules_hold_for_every_window(index: VectorIndex, point
     assert (await index.search(direction(3), Filter(ALICE, namespaces=("work",)), 1))[0].id == point(1).id
     excluded = await index.search(direction(3), Filter(ALICE, excluded=(point(1).id,)), 1)
     assert excluded[0].id == point(3).id
-    denied = Rules(shared=EVERYTHING, denied=Objects(memories=frozenset({point(1).id, point(3).id})))
+    denied = Rules(shared=EVERYTHING, denied=RuleObjects(memories=frozenset({point(1).id, point(3).id})))
     hits = await index.search(direction(3), Filter(ALICE, rules=denied), 50)
     assert {hit.id for hit in hits} == {point(seed).id for seed in range(10, 30)}
 

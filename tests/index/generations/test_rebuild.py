@@ -62,7 +62,7 @@ async def test_what_is_written_while_the_new_collection_is_filled_reaches_both(
         added = await services.memories.add(caller, MemoryCreate(text="tea is served at five"))
         await services.memories.update(caller, ids[0], MemoryUpdate(text="tea is never served"))
         await services.memories.delete(caller, [ids[1]])
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         for space in (services.spaces.serving, building):
             entries = {entry.id: entry.revision async for page in space.index.entries() for entry in page}
             assert (entries[added.id], entries[ids[0]], ids[1] in entries) == (1, 2, False)
@@ -92,7 +92,7 @@ async def test_a_new_model_that_does_not_answer_leaves_the_old_one_in_use_and_co
         assert set((await collections(services)).values()) == {"active", "building"}
         assert await by_meaning(services) == 10
         added = await services.memories.add(await ann(services), MemoryCreate(text="tea without the new model"))
-        done = await services.deliverer.drain()
+        done = await services.outbox_delivery.drain()
         assert (done.failed, done.written) == (0, 1)
         assert services.spaces.building is not None
         assert services.spaces.building.missed >= 1
@@ -107,7 +107,7 @@ async def test_the_way_back_embeds_only_what_was_written_since(folder: Path, ser
         caller = await ann(services)
         await services.memories.add(caller, MemoryCreate(text="written under the new model"))
         await services.memories.erase(caller, [ids[0]])
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         # An erased memory is in no collection, in use or not.
         [old] = services.spaces.retired
         assert ids[0] not in {entry.id async for page in old.index.entries() for entry in page}
@@ -174,6 +174,6 @@ async def test_a_model_that_changes_its_dimension_is_built_anew_and_nobody_is_sh
         assert {name.split("__")[2]: state for name, state in states.items()} == {"32": "active", "24": "retired"}
         async with services.database.transaction() as tx:
             await tx.execute(text("UPDATE index_marks SET due_at = now()"))
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         found = await services.search.search(caller, SearchQuery("tea in another dimension"))
         assert (found.results[0].id, found.results[0].parts.cosine) == (added.id, pytest.approx(1, abs=1e-3))

@@ -79,7 +79,7 @@ async def test_memories_added_after_a_rename_stay_in_the_new_collection(start: R
     async with start(collection="after") as services:
         old = await renamed(services)
         added = await services.memories.add(await ann(services), MemoryCreate(text="The violin is in the attic."))
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         assert added.id in await held(services.spaces.serving)
         assert added.id not in await held(old)
         assert (await cosine(services, "Where is the fiddle?") or 0) > 0.3
@@ -92,7 +92,7 @@ async def test_erasing_after_a_rename_reaches_the_old_collection(start: Running)
         caller = await ann(services)
         await services.memories.erase(caller, [ids[0]])
         await services.memories.update(caller, ids[1], MemoryUpdate(text="fact number 1 about coffee"))
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         assert set(await held(old)) == {*ids[2:]}
         assert await held(services.spaces.serving) == {ids[1]: 2} | dict.fromkeys(ids[2:], 1)
 
@@ -120,7 +120,7 @@ async def test_the_former_name_comes_back_with_what_was_written_since(start: Run
         caller = await ann(services)
         added = await services.memories.add(caller, MemoryCreate(text="The violin is in the attic."))
         await services.memories.erase(caller, [ids[0]])
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
     async with start() as services:
         await services.rebuild.step()
         assert await collections(services) == {f"before{SUFFIX}": "active", f"after{SUFFIX}": "retired"}

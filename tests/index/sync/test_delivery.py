@@ -11,13 +11,13 @@ from sqlalchemy import func, select, text
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Tx
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.embeddings.port import Document, EmbedderUnavailable, Question
+from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding
 from openmemory.identity.caller import Caller
-from openmemory.index.models import IndexMark, Kind
+from openmemory.index.models import ItemKind, OutboxEntry
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
-from openmemory.index.sync.delivery import Deliverer
-from openmemory.index.sync.outbox import Claimed
+from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.index.sync.outbox import ClaimedEntry
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import Method, SearchQuery
@@ -37,13 +37,13 @@ class Switched:
     async def dimension(self) -> int:
         return await self.inner.dimension()
 
-    async def query(self, text: str) -> Question:
+    async def query(self, text: str) -> QueryEmbedding:
         return await self.inner.query(text)
 
-    async def windows(self, texts: Sequence[str]) -> list[int]:
-        return await self.inner.windows(texts)
+    async def chunks(self, texts: Sequence[str]) -> list[int]:
+        return await self.inner.chunks(texts)
 
-    async def documents(self, texts: Sequence[str]) -> list[Document]:
+    async def documents(self, texts: Sequence[str]) -> list[TextEmbedding]:
         if self.away:
             raise EmbedderUnavailable("switched off")
         self.texts += len(texts)
@@ -61,22 +61,24 @@ def around(services: Services, embedder: Switched) -> Spaces:
 @pytest.fixture
 async def undisturbed(services: Services, deliver_all) -> AsyncIterator[None]:
     """Nothing is delivered in the background while the test runs, and no mark of it stays claimed."""
-    await services.deliverer.stop()
+    await services.outbox_delivery.stop()
     yield
     await deliver_all()
-    services.deliverer.start()
+    services.outbox_delivery.start()
 
 
-async def claim_of(tx: Tx, memory_id: UUID) -> list[Claimed]:
+async def claim_of(tx: Tx, memory_id: UUID) -> list[ClaimedEntry]:
     """Claim what is due and keep the mark of one memory: other tests leave theirs."""
     return [mark for mark in await outbox.claim(tx, limit=1000, lease=300) if mark.id == memory_id]
 
 
-async def mark_of(services: Services, memory_id) -> IndexMark | None:
+async def mark_of(services: Services, memory_id) -> OutboxEntry | None:
     async with services.database.statement() as tx:
         return (
             await tx.execute(
-                select(IndexMark.revision, IndexMark.attempts, IndexMark.last_error).where(IndexMark.id == memory_id)
+                select(OutboxEntry.revision, OutboxEntry.attempts, OutboxEntry.last_error).where(
+                    OutboxEntry.id == memory_id
+                )
             )
         ).one_or_none()
 
@@ -110,10 +112,12 @@ async def test_delivery_lowers_the_flag_and_keeps_the_vector(services: Services,
 @pytest.mark.usefixtures("undisturbed")
 async def test_an_embedder_that_is_away_loses_nothing_and_delivery_resumes(services: Services, app_caller: Caller):
     switched = Switched(services.embedder)
-    deliverer = Deliverer(services.database, around(services, switched), {Kind.MEMORY: IndexedMemories()})
+    outbox_delivery = OutboxDelivery(
+        services.database, around(services, switched), {ItemKind.MEMORY: IndexedMemories()}
+    )
     added = await services.memories.add(app_caller, MemoryCreate(text="I collect stamps from Peru."))
     switched.away = True
-    done = await deliverer.drain()
+    done = await outbox_delivery.drain()
     assert done.failed >= 1
     mark = await mark_of(services, added.id)
     assert mark is not None
@@ -123,7 +127,7 @@ async def test_an_embedder_that_is_away_loses_nothing_and_delivery_resumes(servi
     switched.away = False
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE index_marks SET due_at = now() WHERE id = :id"), {"id": added.id})
-    assert (await deliverer.drain()).written >= 1
+    assert (await outbox_delivery.drain()).written >= 1
     assert await mark_of(services, added.id) is None
 
 
@@ -154,14 +158,16 @@ async def test_a_lease_that_ran_out_is_taken_over(services: Services, app_caller
 @pytest.mark.usefixtures("undisturbed")
 async def test_a_text_that_comes_back_is_not_embedded_again(services: Services, owner: Caller):
     switched = Switched(services.embedder)
-    deliverer = Deliverer(services.database, around(services, switched), {Kind.MEMORY: IndexedMemories()})
+    outbox_delivery = OutboxDelivery(
+        services.database, around(services, switched), {ItemKind.MEMORY: IndexedMemories()}
+    )
     added = await services.memories.add(owner, MemoryCreate(text="I bake bread."))
-    await deliverer.drain()
+    await outbox_delivery.drain()
     embedded = switched.texts
     await services.memories.delete(owner, [added.id])
-    await deliverer.drain()
+    await outbox_delivery.drain()
     await services.memories.restore(owner, [added.id])
-    await deliverer.drain()
+    await outbox_delivery.drain()
     assert switched.texts == embedded
     assert await services.index.count(owner.user_id) == 1
 
@@ -184,11 +190,11 @@ async def test_the_pause_after_failures_grows_and_is_bounded(services: Services,
 @pytest.mark.usefixtures("undisturbed")
 async def test_a_kept_vector_of_another_size_is_made_anew(services: Services, app_caller: Caller):
     added = await services.memories.add(app_caller, MemoryCreate(text="I play the oboe."))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     async with services.database.transaction() as tx:
         await tx.execute(text("UPDATE embeddings SET vector = '\\x00000000' WHERE id = :id"), {"id": added.id})
-        await outbox.mark_dirty(tx, Kind.MEMORY, [added.id])
-    done = await services.deliverer.drain()
+        await outbox.add_entries(tx, ItemKind.MEMORY, [added.id])
+    done = await services.outbox_delivery.drain()
     assert (done.failed, done.embedded >= 1) == (0, True)
     assert await mark_of(services, added.id) is None
 
@@ -204,7 +210,7 @@ async def test_a_flag_raised_while_settling_waits_is_due_at_once(services: Servi
             await outbox.settle(tx, claimed)
 
     async with services.database.transaction() as tx:
-        await outbox.mark_dirty(tx, Kind.MEMORY, [added.id])
+        await outbox.add_entries(tx, ItemKind.MEMORY, [added.id])
         settling = asyncio.create_task(settled())
         async with services.database.statement() as watching:
             blocked = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
@@ -214,7 +220,7 @@ async def test_a_flag_raised_while_settling_waits_is_due_at_once(services: Servi
                 await asyncio.sleep(0.01)
     await settling
     async with services.database.statement() as tx:
-        due = await tx.scalar(select(IndexMark.due_at <= func.now()).where(IndexMark.id == added.id))
+        due = await tx.scalar(select(OutboxEntry.due_at <= func.now()).where(OutboxEntry.id == added.id))
     assert due is True
 
 
@@ -224,8 +230,8 @@ async def test_raising_a_flag_ends_the_pause_after_a_failure_but_no_lease(servic
 
     async def due() -> bool:
         async with services.database.transaction() as tx:
-            await outbox.mark_dirty(tx, Kind.MEMORY, [added.id])
-            return bool(await tx.scalar(select(IndexMark.due_at <= func.now()).where(IndexMark.id == added.id)))
+            await outbox.add_entries(tx, ItemKind.MEMORY, [added.id])
+            return bool(await tx.scalar(select(OutboxEntry.due_at <= func.now()).where(OutboxEntry.id == added.id)))
 
     async with services.database.transaction() as tx:
         claimed = await claim_of(tx, added.id)
@@ -238,7 +244,7 @@ async def test_raising_a_flag_ends_the_pause_after_a_failure_but_no_lease(servic
 async def test_what_a_stopped_process_had_claimed_is_delivered_by_the_next_start(short_folder, eventually):
     settings = Settings(data_dir=str(furnish(short_folder / "restarted")), port=0)
     async with open_services(settings) as first:
-        await first.deliverer.stop()
+        await first.outbox_delivery.stop()
         caller = await first.directory.caller("ann", None, owner=True)
         added = await first.memories.add(caller, MemoryCreate(text="I knit."))
         async with first.database.transaction() as tx:
@@ -326,8 +332,8 @@ async def test_mending_times_ends_no_lease_and_no_pause_of_our_own(services: Ser
 async def test_a_deliverer_that_is_woken_just_before_it_is_stopped_stops(services: Services):
     async with asyncio.timeout(30):
         for _ in range(10):
-            deliverer = Deliverer(services.database, services.spaces, {Kind.MEMORY: IndexedMemories()})
-            deliverer.start()
+            outbox_delivery = OutboxDelivery(services.database, services.spaces, {ItemKind.MEMORY: IndexedMemories()})
+            outbox_delivery.start()
             await asyncio.sleep(0.05)  # by then it waits, most of the time
-            deliverer.wake()
-            await deliverer.stop()
+            outbox_delivery.wake()
+            await outbox_delivery.stop()

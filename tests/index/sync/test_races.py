@@ -23,7 +23,7 @@ from openmemory.index.space import Space
 from openmemory.index.sync import outbox
 from openmemory.jobs.syncing import Syncing
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.resilience.circuit_breaker import State
+from openmemory.resilience.circuit_breaker import BreakerState
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import INDEX_FOLDER, Services
 from tests.faults.embedding_server import EmbeddingServer
@@ -79,7 +79,7 @@ async def refused_until_alone(services: Services) -> None:
     """Deliver as often as it takes until the marks are tried one by one."""
     for _ in range(6):
         await due_now(services)
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
 
 
 def stop_postgres(folder: Path) -> None:
@@ -97,13 +97,13 @@ async def test_what_is_erased_leaves_the_index_while_the_model_is_away(
     async with running(folder) as services:
         caller = await ann(services)
         old = await services.memories.add(caller, MemoryCreate(text="the old secret about tea"))
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         Model(services.spaces.serving, monkeypatch).away = True
         await services.memories.add(caller, MemoryCreate(text="a newer one"))
         await refused_until_alone(services)
-        assert services.deliverer.breaker.state is not State.CLOSED
+        assert services.outbox_delivery.breaker.state is not BreakerState.CLOSED
         await services.memories.erase(caller, [old.id])
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         assert old.id not in await held(services)
         assert await marked(services) == 1
 
@@ -132,7 +132,7 @@ async def test_a_text_that_the_model_refuses_does_not_leave_the_older_one_in_its
         caller = await ann(services)
         memory = await services.memories.add(caller, MemoryCreate(text="the old secret about tea"))
         other = await services.memories.add(caller, MemoryCreate(text="another fact"))
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         model = Model(services.spaces.serving, monkeypatch)
         model.refuses = "REFUSED"
         await services.memories.update(caller, memory.id, MemoryUpdate(text="REFUSED words"))
@@ -142,7 +142,7 @@ async def test_a_text_that_the_model_refuses_does_not_leave_the_older_one_in_its
             assert (await services.reconciler.sync(trigger="test")).errors
         else:
             await refused_until_alone(services)
-            await services.deliverer.ask_again()
+            await services.outbox_delivery.ask_again()
             await refused_until_alone(services)
         assert await held(services) == {other.id: 1}
         model.refuses = ""
@@ -158,11 +158,11 @@ async def test_one_refused_text_does_not_keep_opening_the_circuit_of_delivery(
         Model(services.spaces.serving, monkeypatch).refuses = "REFUSED"
         await services.memories.add(caller, MemoryCreate(text="REFUSED words"))
         await refused_until_alone(services)
-        await services.deliverer.ask_again()
+        await services.outbox_delivery.ask_again()
         for _ in range(5):
             await due_now(services)
-            await services.deliverer.drain()
-        assert services.deliverer.breaker.state is State.CLOSED
+            await services.outbox_delivery.drain()
+        assert services.outbox_delivery.breaker.state is BreakerState.CLOSED
 
 
 async def test_refused_queries_do_not_take_the_model_away_from_others(
@@ -196,7 +196,7 @@ async def test_nothing_is_tried_in_a_hurry_while_it_is_known_to_be_away(
         await refused_until_alone(services)
         await due_now(services)
         monkeypatch.setattr(outbox, "next_due", counted)
-        services.deliverer.start()
+        services.outbox_delivery.start()
 
         async def looked() -> bool:
             return looks > 0
@@ -204,7 +204,7 @@ async def test_nothing_is_tried_in_a_hurry_while_it_is_known_to_be_away(
         await eventually(looked)
         await asyncio.sleep(0.5)  # in which a hurry would show
         assert looks <= 2
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
 
 
 # Changes of the model.
@@ -245,7 +245,7 @@ async def test_removing_an_old_collection_goes_on_where_it_was_cut_off(
             with pytest.raises(Unavailable):
                 await services.rebuild.step()
         added = await services.memories.add(await ann(services), MemoryCreate(text="tea after the hiccup"))
-        assert (await services.deliverer.drain()).failed == 0
+        assert (await services.outbox_delivery.drain()).failed == 0
         await services.rebuild.step()
         assert list((await collections(services)).values()) == ["active"]
         assert set(await held(services)) == {*ids, added.id}
@@ -271,7 +271,7 @@ async def test_an_erasure_that_a_given_up_collection_missed_reaches_it_with_the_
         with monkeypatch.context() as patch:
             patch.setattr(new.index, "delete", away)
             await services.memories.erase(caller, [ids[0]])
-            assert (await services.deliverer.drain()).failed == 0
+            assert (await services.outbox_delivery.drain()).failed == 0
         async with services.database.transaction() as tx:
             await registry.want(tx, LOCAL, services.spaces.serving.model, 384, {"provider": "local"})
         await keeper.follow()
@@ -289,7 +289,7 @@ async def test_a_retired_collection_that_is_away_holds_up_no_delivery(
         [old] = services.spaces.retired
         await old.index.close()
         await services.memories.add(await ann(services), MemoryCreate(text="tea all the same"))
-        done = await services.deliverer.drain()
+        done = await services.outbox_delivery.drain()
         assert (done.written, done.failed) == (1, 0)
         assert (await services.reconciler.sync(trigger="test")).errors == 0
 
@@ -313,7 +313,7 @@ async def test_what_changes_while_another_model_takes_over_is_delivered_to_it_to
 
         monkeypatch.setattr(old.index, "delete", overtaken)
         await services.memories.erase(await ann(services), [ids[0]])
-        await services.deliverer.drain()
+        await services.outbox_delivery.drain()
         assert services.spaces.serving is new
         assert set(await held(services)) == set(ids[1:])
 

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import func, select
 
 from openmemory.identity.caller import Caller
-from openmemory.index.port import Document, Point
-from openmemory.index.sync.entries import Entry
+from openmemory.index.port import Payload, Point
+from openmemory.index.sync.entries import IndexEntry
 from openmemory.index.sync.reconcile import LOCK, SyncRunning, SyncStatistics
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
@@ -36,7 +36,7 @@ async def entries(services: Services, caller: Caller) -> dict:
 
 async def some_memories(services: Services, caller: Caller, count: int = 5) -> list:
     added = await services.memories.add_many(caller, [MemoryCreate(text=f"fact number {n}") for n in range(count)])
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     return [one.id for one in added]
 
 
@@ -71,12 +71,12 @@ async def test_entries_that_should_not_be_there_go(services, owner, synced):
 
 async def test_stale_revisions_are_written_anew(services, owner, synced):
     await services.memories.update(owner, synced[0], MemoryUpdate(text="a newer text"))
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     stale = replace(stray_point(owner), id=synced[0], revision=1)
     await services.index.upsert([stale])
     statistics = await sync(services, trigger="test", user=owner.user_id)
     assert statistics.memories_synced == 1
-    assert (await entries(services, owner))[synced[0]] == Entry(synced[0], owner.user_id, 2)
+    assert (await entries(services, owner))[synced[0]] == IndexEntry(synced[0], owner.user_id, 2)
 
 
 async def test_a_dry_run_counts_and_changes_nothing(services, owner, synced):
@@ -117,5 +117,5 @@ def stray_point(caller: Caller) -> Point:
     return Point(
         id=uuid4(), vectors=vectors, user=caller.user_id, app=caller.app_id, namespace="default", kind="memory",
         revision=1, text_hash="0" * 32,
-        document=Document(text="stray", user_name=caller.user, created_at=now, updated_at=now),
+        document=Payload(text="stray", user_name=caller.user, created_at=now, updated_at=now),
     )  # fmt: skip

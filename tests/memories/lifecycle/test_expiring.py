@@ -46,7 +46,7 @@ async def test_what_has_expired_is_put_away_with_history_and_log(services: Servi
     assert (await state(services, gone), await state(services, stays)) == ("archived", "active")
     [event] = await events(services, owner.user_id, "memory.expire")
     assert (event.objects, event.principal, event.door) == ([gone], "expiry", "job")
-    await services.deliverer.drain()
+    await services.outbox_delivery.drain()
     assert gone not in {entry.id async for page in services.index.entries() for entry in page}
     with pytest.raises(NotFound):
         await services.memories.get(owner, gone)

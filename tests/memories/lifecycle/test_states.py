@@ -1,6 +1,6 @@
 import pytest
 
-from openmemory.errors import Conflict
+from openmemory.errors import ConflictError
 from openmemory.memories.lifecycle.states import ALLOWED, refuse, sources
 from openmemory.memories.models import State
 
@@ -29,7 +29,7 @@ def test_a_state_is_reached_only_from_those_that_allow_it(target: State, expecte
 
 def test_a_refusal_names_both_states_and_what_would_be_allowed():
     error = refuse(State.DELETED, State.PAUSED)
-    assert isinstance(error, Conflict)
+    assert isinstance(error, ConflictError)
     assert "deleted" in error.message
     assert "paused" in error.message
     assert error.hint == "From deleted a memory can become: active."

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import event, text
 
 from openmemory.config.settings import Settings
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.dedup import key_value_merge, read_back
 from openmemory.identity.caller import Caller
@@ -32,7 +32,7 @@ async def many(short_folder: Path) -> AsyncIterator[tuple[Services, Caller, Call
         {"data_dir": str(furnish(short_folder / "plans")), "rates": {"saves": 0, "searches": 0}}
     )
     async with open_services(settings) as services:
-        await services.deliverer.stop()
+        await services.outbox_delivery.stop()
         callers = []
         for user in ("one", "other"):
             owner = await services.directory.caller(user, None, owner=True)
@@ -60,13 +60,13 @@ async def many(short_folder: Path) -> AsyncIterator[tuple[Services, Caller, Call
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How PostgreSQL answers what is asked meanwhile."""
     found: list[str] = []
-    execute = Prepared.rows
+    execute = CompiledStatement.rows
 
-    async def explain(self: Prepared, tx: Tx, values: Mapping[str, Any]) -> list[Any]:
+    async def explain(self: CompiledStatement, tx: Tx, values: Mapping[str, Any]) -> list[Any]:
         found.append(await self.plan(tx, values))
         return await execute(self, tx, values)
 
-    monkeypatch.setattr(Prepared, "rows", explain)
+    monkeypatch.setattr(CompiledStatement, "rows", explain)
     return found
 
 

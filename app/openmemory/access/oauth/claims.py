@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from openmemory.config.settings import Limits, OAuth
+from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.errors import Unauthenticated
 
 SCOPES = frozenset({"read", "write", "admin"})
@@ -37,10 +37,10 @@ class TokenClaims:
     subject: str
 
 
-class Rules:
+class ClaimsValidator:
     """Checks the claims of a token with a valid signature against the settings."""
 
-    def __init__(self, settings: OAuth, limits: Limits) -> None:
+    def __init__(self, settings: OAuthSettings, limits: LimitSettings) -> None:
         self._settings = settings
         self._longest = limits.name
 
@@ -140,4 +140,4 @@ def _time(claims: Mapping[str, Any], claim: str) -> float:
     return value
 
 
-__all__ = ["SCOPES", "Rules", "TokenClaims", "refused"]
+__all__ = ["SCOPES", "ClaimsValidator", "TokenClaims", "refused"]

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
-from openmemory.config.settings import OAuth
+from openmemory.config.settings import OAuthSettings
 from openmemory.egress.clients import Egress, small_json
 from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.errors import SetupError
@@ -28,7 +28,7 @@ class Issuer:
         SetupError: one of them is not a web URL.
     """
 
-    def __init__(self, settings: OAuth, egress: Egress) -> None:
+    def __init__(self, settings: OAuthSettings, egress: Egress) -> None:
         self._settings = settings
         written = [url for url in (settings.issuer, settings.jwks_url) if url]
         try:

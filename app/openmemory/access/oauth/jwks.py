@@ -34,12 +34,12 @@ _CURVES = {"ES256": ("P-256",), "ES384": ("P-384",), "ES512": ("P-521",), "EdDSA
 _TYPES = {name: {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}[name[:2]] for name in ASYMMETRIC}
 
 
-class _Unusable(ValueError):
+class _UnusableKey(ValueError):
     """A published key that cannot verify a signature here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class PublicKey:
     """One public key, and the algorithms that it may be used with."""
 
     id: str | None
@@ -51,13 +51,13 @@ class Key:
         return _ALGORITHMS[algorithm].verify(content, self.public, signature)
 
 
-class Keys:
+class PublicKeys:
     """The keys of one issuer. `clock` counts seconds from any starting point."""
 
     def __init__(self, issuer: Issuer, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer = issuer
         self._clock = clock
-        self._keys: Sequence[Key] | None = None
+        self._keys: Sequence[PublicKey] | None = None
         self._fetched = 0.0
         self._tried: float | None = None
         self._failure = ""
@@ -65,7 +65,7 @@ class Keys:
         self.generation = 0
         """Changes whenever the keys change. Results obtained with the old keys are then invalid."""
 
-    async def fitting(self, id_: str | None, algorithm: str) -> list[Key]:
+    async def fitting(self, id_: str | None, algorithm: str) -> list[PublicKey]:
         """Returns the keys that may have signed a token with this header; empty if the issuer has no such key.
 
         Raises:
@@ -91,7 +91,7 @@ class Keys:
             await asyncio.wait([self._fetching])
         await self._issuer.close()
 
-    def _matching(self, id_: str | None, algorithm: str) -> list[Key]:
+    def _matching(self, id_: str | None, algorithm: str) -> list[PublicKey]:
         return [key for key in self._keys or () if (id_ is None or key.id == id_) and algorithm in key.algorithms]
 
     async def _renew_old(self) -> None:
@@ -133,7 +133,7 @@ class Keys:
             self._fetching = None
 
 
-def parse(document: Mapping[str, Any]) -> list[Key]:
+def parse(document: Mapping[str, Any]) -> list[PublicKey]:
     """Returns the keys of a JSON Web Key Set that can verify signatures. Others are skipped, and the log says why.
 
     Raises:
@@ -142,36 +142,36 @@ def parse(document: Mapping[str, Any]) -> list[Key]:
     listed = document.get("keys")
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
         raise NotFetched(f"the answer is no JSON Web Key Set of at most {MOST_KEYS} keys")
-    keys: list[Key] = []
+    keys: list[PublicKey] = []
     for place, entry in enumerate(listed):
         try:
             keys.append(_key(entry))
-        except _Unusable as error:
+        except _UnusableKey as error:
             log.warning("key %d of the authorization server is not used: %s", place, error)
     return keys
 
 
-def _key(entry: Any) -> Key:
+def _key(entry: Any) -> PublicKey:
     if not isinstance(entry, dict):
-        raise _Unusable("it is no JSON object")
+        raise _UnusableKey("it is no JSON object")
     id_ = entry.get("kid")
     if id_ is not None and not isinstance(id_, str):
-        raise _Unusable("its kid is no string")
+        raise _UnusableKey("its kid is no string")
     if "d" in entry or entry.get("kty") == "oct":
-        raise _Unusable("it is a secret, which was published")
+        raise _UnusableKey("it is a secret, which was published")
     uses = entry.get("key_ops", ["verify"])
     if entry.get("use", "sig") != "sig" or not isinstance(uses, list) or "verify" not in uses:
-        raise _Unusable("it is not for signatures")
+        raise _UnusableKey("it is not for signatures")
     algorithms = frozenset(name for name in _TYPES if _fits(entry, name))
     if not algorithms:
-        raise _Unusable("its kty, crv and alg fit no algorithm that is known here")
+        raise _UnusableKey("its kty, crv and alg fit no algorithm that is known here")
     try:
         public = _ALGORITHMS[min(algorithms)].from_jwk(entry)
     except (InvalidKeyError, ValueError, TypeError, KeyError) as error:
-        raise _Unusable(f"it cannot be read ({type(error).__name__})") from None
+        raise _UnusableKey(f"it cannot be read ({type(error).__name__})") from None
     if isinstance(public, RSAPublicKey) and public.key_size < SMALLEST_RSA:
-        raise _Unusable(f"RSA of {public.key_size} bits is too weak; at least {SMALLEST_RSA:,} are needed")
-    return Key(id_, public, algorithms)
+        raise _UnusableKey(f"RSA of {public.key_size} bits is too weak; at least {SMALLEST_RSA:,} are needed")
+    return PublicKey(id_, public, algorithms)
 
 
 def _fits(entry: Mapping[str, Any], algorithm: str) -> bool:
@@ -180,4 +180,4 @@ def _fits(entry: Mapping[str, Any], algorithm: str) -> bool:
     return algorithm not in _CURVES or entry.get("crv") in _CURVES[algorithm]
 
 
-__all__ = ["Key", "Keys", "parse"]
+__all__ = ["PublicKey", "PublicKeys", "parse"]

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from openmemory.access.oauth.claims import Rules, TokenClaims, refused
+from openmemory.access.oauth.claims import ClaimsValidator, TokenClaims, refused
 from openmemory.access.oauth.issuer import Issuer
-from openmemory.access.oauth.jwks import Keys
-from openmemory.config.settings import Limits, OAuth
+from openmemory.access.oauth.jwks import PublicKeys
+from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.egress.clients import Egress
 from openmemory.serialization.exact_json import no_number
 
@@ -39,7 +39,7 @@ class _Header(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _CachedToken:
     claims: TokenClaims
     until: float
     generation: int
@@ -52,22 +52,24 @@ class Tokens:
     unless the issuer's keys change.
     """
 
-    def __init__(self, settings: OAuth, limits: Limits, keys: Keys, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, settings: OAuthSettings, limits: LimitSettings, keys: PublicKeys, *, now: Callable[[], float] = time.time
+    ) -> None:
         self._algorithms = frozenset(settings.algorithms)
         self._leeway = settings.leeway
-        self._rules = Rules(settings, limits)
+        self._rules = ClaimsValidator(settings, limits)
         self._keys = keys
         self._now = now
-        self._known: dict[bytes, _Remembered] = {}
+        self._known: dict[bytes, _CachedToken] = {}
 
     @classmethod
-    def of(cls, settings: OAuth, limits: Limits, egress: Egress) -> Self:
+    def of(cls, settings: OAuthSettings, limits: LimitSettings, egress: Egress) -> Self:
         """Returns a verifier for settings that name an issuer.
 
         Raises:
             SetupError: an address in them is not a web URL.
         """
-        return cls(settings, limits, Keys(Issuer(settings, egress)))
+        return cls(settings, limits, PublicKeys(Issuer(settings, egress)))
 
     async def verify(self, token: str) -> TokenClaims:
         """Returns the claims of a valid token.
@@ -86,7 +88,7 @@ class Tokens:
         self._known.pop(digest, None)
         while len(self._known) >= REMEMBERED:
             del self._known[next(iter(self._known))]
-        self._known[digest] = _Remembered(claims, until, generation)
+        self._known[digest] = _CachedToken(claims, until, generation)
         return claims
 
     def remembered(self, token: str) -> TokenClaims | None:

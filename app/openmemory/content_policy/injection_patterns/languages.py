@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmemory.content_policy.injection_patterns.phrases import Told, phrase
+from openmemory.content_policy.injection_patterns.phrases import PhraseRole, phrase
 
 _NUTZER = r"(?:nutzer|benutzer|anwender|user)(?:in)?"
 
@@ -70,7 +70,7 @@ TONGUES = (
         rf"|\bohne (?:es )?(?:den|dem|die|der) {_NUTZER} (?:\w{{1,20}} ){{0,3}}"
         r"zu (?:fragen|informieren|sagen|benachrichtigen|erzahlen|warnen|verraten)"
         r"|\bohne (?:das )?(?:wissen|(?:die )?zustimmung|einwilligung) des (?:nutzers|benutzers|anwenders|users)",
-        told=Told.ADDRESSED,
+        told=PhraseRole.ADDRESSED,
     ),
     phrase(
         "utilisateur",
@@ -80,7 +80,7 @@ TONGUES = (
         r"(?:\w{1,20} ){0,3}(?:a )?l'utilisateur"
         r"|\bsans (?:le |en |rien )?(?:dire|demander|parler|prevenir|informer|avertir|consulter) "
         r"(?:\w{1,20} ){0,3}(?:a )?l'utilisateur",
-        told=Told.ADDRESSED,
+        told=PhraseRole.ADDRESSED,
     ),
     phrase(
         "usuario",
@@ -89,6 +89,6 @@ TONGUES = (
         r"(?:\w{1,20} ){0,3}al usuario"
         r"|\bsin (?:decir|decirle|decirselo|preguntar|preguntarle|informar|avisar|notificar|consultar) "
         r"(?:\w{1,20} ){0,3}al usuario",
-        told=Told.ADDRESSED,
+        told=PhraseRole.ADDRESSED,
     ),
 )

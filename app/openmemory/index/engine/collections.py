@@ -20,9 +20,9 @@ from openmemory.index.engine.calls import READERS, in_thread, is_panic
 from openmemory.index.engine.disk_space import check_room
 from openmemory.index.engine.durable_files import replace_file
 from openmemory.index.engine.mapped_memory import release_mapped
-from openmemory.index.engine.multi_vector import LongTexts
-from openmemory.index.engine.rest_format import Refused, wrong
-from openmemory.index.engine.shards import Shape, open_shard, shape_of
+from openmemory.index.engine.multi_vector import MultiVectorPoints
+from openmemory.index.engine.rest_format import RequestRefused, wrong
+from openmemory.index.engine.shards import VectorLayout, open_shard, shape_of
 from openmemory.index.port import IndexUnavailable
 
 log = logging.getLogger(__name__)
@@ -41,10 +41,10 @@ _RESERVED = frozenset({"aliases", _ALIASES, f"{_ALIASES}.new", "current", "curre
 class Shard:
     """One open collection. It is closed after the last reader is done; later calls fail because it no longer exists."""
 
-    def __init__(self, name: str, engine: edge.EdgeShard, shape: Shape) -> None:
+    def __init__(self, name: str, engine: edge.EdgeShard, shape: VectorLayout) -> None:
         self.name = name
         self.shape = shape
-        self.long = LongTexts(engine)
+        self.long = MultiVectorPoints(engine)
         """The points to search for multi-vectors. To be used within `read`."""
         self.dirty = False
         self.operations = 0
@@ -82,7 +82,7 @@ class Shard:
         self._engine.close()
 
 
-class Served:
+class OpenCollections:
     """Opens collections on first use. One thread changes them, others search.
 
     One process owns the folder. Every collection has vectors without a name, compared by their cosine, and may have
@@ -116,7 +116,7 @@ class Served:
         known = self._shards.get((self._aliases or {}).get(name, name))
         return known if known is not None else await self._change(self._open, name)
 
-    async def create(self, name: str, shape: Callable[[], Shape]) -> None:
+    async def create(self, name: str, shape: Callable[[], VectorLayout]) -> None:
         """Creates an empty collection. Like a server, checks the name before it reads the `shape`.
 
         Raises:
@@ -165,7 +165,7 @@ class Served:
         if self._closed:
             raise IndexUnavailable("the service is stopping")
         outcome = await in_thread(pool, _outcome, call, *args)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, RequestRefused):
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
@@ -218,18 +218,18 @@ class Served:
             raise _missing(name)
         return self._load(home, shape)
 
-    def _load(self, home: Path, shape: Shape) -> Shard:
+    def _load(self, home: Path, shape: VectorLayout) -> Shard:
         engine = open_shard(home, shape, shared=True)
         release_mapped(home)
         self._shards[home.name] = shard = Shard(home.name, engine, shape)
         return shard
 
-    def _create(self, name: str, shape: Callable[[], Shape]) -> None:
+    def _create(self, name: str, shape: Callable[[], VectorLayout]) -> None:
         if not _is_name(name):
             raise wrong(f"collection name {name!r} cannot be used here")
         home = self._folder / name
         if name in self._shards or shape_of(home) is not None:
-            raise Refused(409, f"Wrong input: Collection `{name}` already exists!")
+            raise RequestRefused(409, f"Wrong input: Collection `{name}` already exists!")
         if name in self._read_aliases():
             raise wrong(f"Can't create collection with name {name}. Alias with the same name already exists")
         given = shape()
@@ -253,14 +253,14 @@ class Served:
             match dict(action):
                 case {"delete_alias": {"alias_name": str(alias)}}:
                     if aliases.pop(alias, None) is None:
-                        raise Refused(404, f"Not found: Alias {alias} does not exists!")
+                        raise RequestRefused(404, f"Not found: Alias {alias} does not exists!")
                 case {"create_alias": {"alias_name": str(alias), "collection_name": str(target)}}:
                     if not _is_name(target) or shape_of(self._folder / target) is None:
                         raise _missing(target)
                     if not _is_name(alias):
                         raise wrong(f"alias name {alias!r} cannot be used here")
                     if shape_of(self._folder / alias) is not None:
-                        raise Refused(409, f"Wrong input: Collection with the same name as alias {alias} exists")
+                        raise RequestRefused(409, f"Wrong input: Collection with the same name as alias {alias} exists")
                     aliases[alias] = target
                 case _:
                     raise wrong("actions: only create_alias and delete_alias are supported here")
@@ -288,13 +288,13 @@ def _is_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name)) and not _ASIDE.fullmatch(name) and name not in _RESERVED
 
 
-def _missing(name: str) -> Refused:
-    return Refused(404, f"Not found: Collection `{name}` doesn't exist!")
+def _missing(name: str) -> RequestRefused:
+    return RequestRefused(404, f"Not found: Collection `{name}` doesn't exist!")
 
 
-def _outcome(call: Callable[..., T], *args: object) -> T | Refused:
-    """Returns the result of a call, or the `Refused` that it raises, since that is not a failure of the engine."""
+def _outcome(call: Callable[..., T], *args: object) -> T | RequestRefused:
+    """Returns the result of a call, or the `RequestRefused` that it raises, since that is not a failure of the engine."""
     try:
         return call(*args)
-    except Refused as refusal:
+    except RequestRefused as refusal:
         return refusal

@@ -38,9 +38,9 @@ from openmemory.index.engine.calls import CHUNK, buffer, guarded, in_thread, wit
 from openmemory.index.engine.disk_space import check_room
 from openmemory.index.engine.durable_files import replace_file
 from openmemory.index.engine.mapped_memory import release_mapped
-from openmemory.index.engine.multi_vector import LongTexts
+from openmemory.index.engine.multi_vector import MultiVectorPoints
 from openmemory.index.engine.rest_format import one_condition
-from openmemory.index.engine.shards import Shape, open_shard
+from openmemory.index.engine.shards import VectorLayout, open_shard
 from openmemory.index.multi_vector import MORE, best, chunks, named
 from openmemory.index.port import (
     Connected,
@@ -51,9 +51,9 @@ from openmemory.index.port import (
     Point,
     Vector,
     Watermark,
-    windows_of,
+    chunks_of,
 )
-from openmemory.index.sync.entries import Entries
+from openmemory.index.sync.entries import IndexEntries
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +80,9 @@ class EdgeIndex:
         self._on_connected = on_connected
         self._folder = folder
         self._name = collection
-        self._shape = Shape(dimension, is_plain(collection))
+        self._shape = VectorLayout(dimension, is_plain(collection))
         self._shard: edge.EdgeShard | None = None
-        self._long: LongTexts | None = None
+        self._long: MultiVectorPoints | None = None
         self._closed = False
         self._unreleased = 0
         self._unflushed = 0
@@ -102,15 +102,15 @@ class EdgeIndex:
 
     async def upsert(self, points: Sequence[Point]) -> None:
         check_vectors([point.vectors for point in points], self._shape.dimension)
-        for chunk in chunks(points, windows_of, CHUNK):
+        for chunk in chunks(points, chunks_of, CHUNK):
             update = edge.UpdateOperation.upsert_points(await _converted(chunk, self._shape.plain))
             shard = await self._opened()
             with guarded():
                 _update(self._folder, shard, update, sum(point.vectors.nbytes for point in chunk))
-                if self._long is not None and any(windows_of(point) > 1 for point in chunk):
+                if self._long is not None and any(chunks_of(point) > 1 for point in chunk):
                     self._long.written()
             await asyncio.sleep(0)
-        await self._tidy(sum(map(windows_of, points)))
+        await self._tidy(sum(map(chunks_of, points)))
 
     async def _tidy(self, written: int) -> None:
         """Limits the work of the next flush, and the memory for written data."""
@@ -138,7 +138,7 @@ class EdgeIndex:
                 return first
             return best(first, _search(shard, vector, _filter(where, only), limit, using=MORE), limit)
 
-    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[Entries, None]:
+    async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         after: edge.PointId | None = None
         while True:
             shard = await self._opened()
@@ -229,7 +229,7 @@ class EdgeIndex:
         if not (self._folder / "current").exists():
             self._write_current()
         release_mapped(self._folder / self._name)
-        self._long = None if self._shape.plain else LongTexts(shard)
+        self._long = None if self._shape.plain else MultiVectorPoints(shard)
         self._shard = shard
         return True
 
@@ -300,14 +300,14 @@ def _search(shard: edge.EdgeShard, vector: Vector, where: edge.Filter, limit: in
 
 def _page(
     shard: edge.EdgeShard, user: UUID | None, after: edge.PointId | None, limit: int
-) -> tuple[Entries, edge.PointId | None]:
+) -> tuple[IndexEntries, edge.PointId | None]:
     request = edge.ScrollRequest(
         offset=after, limit=limit, filter=_owned_by(user), with_payload=list(RECONCILED), with_vector=False
     )
     records, following = shard.scroll(request)
     # Every access to a record's id creates it anew.
     found = cast(list[tuple[UUID | int, Any]], [(record.id, record.payload) for record in records])
-    return Entries(b"".join([entry_of(*one) for one in found if one[0] != WATERMARK])), following
+    return IndexEntries(b"".join([entry_of(*one) for one in found if one[0] != WATERMARK])), following
 
 
 def _owned_by(user: UUID | None) -> edge.Filter | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import qdrant_edge as edge
 
-from openmemory.index.conditions import LABELS, LONG
+from openmemory.index.conditions import HAS_CHUNKS, LABELS
 
 FEW = 0.01
 """The share of long texts up to which starting with them is faster than a scan that skips the others."""
 
 
-class LongTexts:
+class MultiVectorPoints:
     """Selects the points of a shard for a search of `more`, and caches the result until the next write.
 
     Such points are identified by the label that our points carry.
@@ -33,7 +33,7 @@ class LongTexts:
         return self._known
 
     def _look(self) -> list[edge.ConditionType] | None:
-        label = edge.FieldCondition(key=LABELS, match=edge.MatchValue(LONG))
+        label = edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS))
         only = edge.Filter(must=[label])
         found = self._shard.count(edge.CountRequest(exact=False, filter=only))
         # This is an estimate: only an exact count proves that there are none.

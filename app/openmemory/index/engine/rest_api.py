@@ -20,9 +20,9 @@ import qdrant_edge as edge
 
 from openmemory.index.engine import rest_format
 from openmemory.index.engine.calls import CHUNK
-from openmemory.index.engine.collections import Served, Shard
-from openmemory.index.engine.rest_format import Refused, wrong
-from openmemory.index.engine.shards import Shape
+from openmemory.index.engine.collections import OpenCollections, Shard
+from openmemory.index.engine.rest_format import RequestRefused, wrong
+from openmemory.index.engine.shards import VectorLayout
 from openmemory.index.multi_vector import MORE, chunks
 from openmemory.index.port import IndexUnavailable
 
@@ -40,12 +40,12 @@ LONGEST_BODY = 32 * 1024 * 1024
 """The maximum size of a request in bytes, the default of a server."""
 
 
-class Front:
+class QdrantRestApi:
     """Serves the collections below `folder`, which no other process may have open. With `api_key`, requests must send
     it."""
 
     def __init__(self, folder: Path, *, api_key: str = "") -> None:
-        self._served = Served(folder)
+        self._served = OpenCollections(folder)
         self._key = api_key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,7 +84,7 @@ class Front:
             else:
                 result = await self._result(scope["method"], scope["path"], _parsed(body))
                 answer = {"result": result, "status": "ok"}
-        except Refused as refusal:
+        except RequestRefused as refusal:
             status, answer = refusal.status, {"status": {"error": str(refusal)}}
         except (RecursionError, ValueError, TypeError) as error:
             status, answer = 400, {"status": {"error": f"Wrong input: {error}"}}
@@ -106,9 +106,9 @@ class Front:
         scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
         given = headers.get(b"api-key") or (bearer.strip() if scheme.lower() == b"bearer" else b"")
         if not given:
-            raise Refused(401, "Must provide an API key or an Authorization bearer token")
+            raise RequestRefused(401, "Must provide an API key or an Authorization bearer token")
         if not hmac.compare_digest(given, self._key):
-            raise Refused(401, "Invalid API key or JWT")
+            raise RequestRefused(401, "Invalid API key or JWT")
 
     async def _result(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
         match method, path.strip("/").split("/"):
@@ -128,7 +128,7 @@ class Front:
                 call = _CALLS.get((method, "/".join(rest)))
                 if call is not None:
                     return await call(self._served, await self._served.shard(name), body)
-        raise Refused(404, f"Not found: {method} {path} is not served here")
+        raise RequestRefused(404, f"Not found: {method} {path} is not served here")
 
     async def _collection(self, method: str, name: str, body: Mapping[str, Any]) -> Any:
         if method == "DELETE":
@@ -139,25 +139,25 @@ class Front:
         if method == "GET":
             shard = await self._served.shard(name)
             return _info(shard, await self._served.read(shard, edge.EdgeShard.info))
-        raise Refused(404, f"Not found: {method} of a collection is not served here")
+        raise RequestRefused(404, f"Not found: {method} of a collection is not served here")
 
     async def _exists(self, name: str) -> bool:
         try:
             await self._served.shard(name)
-        except Refused as refusal:
+        except RequestRefused as refusal:
             if refusal.status != 404:
                 raise
             return False
         return True
 
 
-def _new_shape(body: Mapping[str, Any]) -> Shape:
+def _new_shape(body: Mapping[str, Any]) -> VectorLayout:
     if body.get("sparse_vectors"):
         raise wrong("vectors: sparse vectors are not supported here")
     return rest_format.shape(body.get("vectors"))
 
 
-async def _index(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _index(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     key, schema = body.get("field_name"), body.get("field_schema")
     given = {"type": schema} if isinstance(schema, str) else rest_format.mapping(schema, "field_schema")
     index: edge.KeywordIndexParams | edge.IntegerIndexParams
@@ -174,7 +174,7 @@ async def _index(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     return await _update(served, shard, edge.UpdateOperation.create_field_index(key, index))
 
 
-async def _upsert(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _upsert(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"points"}, "upsert")
     # In threads, because a large request takes a while to convert to points.
     written = await to_thread(rest_format.points, body.get("points"), shard.shape)
@@ -186,7 +186,7 @@ async def _upsert(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     return done
 
 
-async def _retrieve(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _retrieve(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"ids", "with_payload", "with_vector"}, "retrieve")
     ids = rest_format.identifiers(body.get("ids"))
     payload = rest_format.selector(body.get("with_payload", True))
@@ -195,7 +195,7 @@ async def _retrieve(served: Served, shard: Shard, body: Mapping[str, Any]) -> An
     return [rest_format.record(record) for record in records]
 
 
-async def _delete(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _delete(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"points", "filter"}, "delete")
     if body.get("points") is not None:
         if body.get("filter") is not None:
@@ -207,11 +207,11 @@ async def _delete(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     return await _update(served, shard, edge.UpdateOperation.delete_points_by_filter(where))
 
 
-async def _query(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _query(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     return (await _found(served, shard, [body]))[0]
 
 
-async def _batch(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _batch(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"searches"}, "query")
     searches = rest_format.array(body.get("searches"), "searches")
     if len(searches) > MOST_SEARCHES:
@@ -219,7 +219,7 @@ async def _batch(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     return await _found(served, shard, [rest_format.mapping(one, "search") for one in searches])
 
 
-async def _found(served: Served, shard: Shard, searches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+async def _found(served: OpenCollections, shard: Shard, searches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The results of each search, all within one call of the engine."""
     asked = [rest_format.query(one, shard.shape) for one in searches]
 
@@ -234,7 +234,7 @@ async def _found(served: Served, shard: Shard, searches: Sequence[Mapping[str, A
     return [{"points": [rest_format.record(hit) for hit in hits]} for hits in await served.read(shard, find)]
 
 
-async def _scroll(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _scroll(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     page = rest_format.scroll(body)
     records, following = await served.read(shard, lambda engine: engine.scroll(page))
     return {
@@ -243,17 +243,19 @@ async def _scroll(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
     }
 
 
-async def _count(served: Served, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _count(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"filter", "exact"}, "count")
     request = edge.CountRequest(exact=True, filter=rest_format.condition(body.get("filter")))
     return {"count": await served.read(shard, lambda engine: engine.count(request))}
 
 
-async def _update(served: Served, shard: Shard, operation: edge.UpdateOperation, *, size: int = 0) -> dict[str, Any]:
+async def _update(
+    served: OpenCollections, shard: Shard, operation: edge.UpdateOperation, *, size: int = 0
+) -> dict[str, Any]:
     return {"operation_id": await served.write(shard, operation, size=size), "status": "completed"}
 
 
-_CALLS: Mapping[tuple[str, str], Callable[[Served, Shard, Mapping[str, Any]], Awaitable[Any]]] = {
+_CALLS: Mapping[tuple[str, str], Callable[[OpenCollections, Shard, Mapping[str, Any]], Awaitable[Any]]] = {
     ("PUT", "index"): _index,
     ("PUT", "points"): _upsert,
     ("POST", "points"): _retrieve,
@@ -277,7 +279,9 @@ async def _read(receive: Receive) -> bytes | None:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > LONGEST_BODY:
-            raise Refused(413, f"Payload error: JSON payload is larger than allowed (limit: {LONGEST_BODY} bytes).")
+            raise RequestRefused(
+                413, f"Payload error: JSON payload is larger than allowed (limit: {LONGEST_BODY} bytes)."
+            )
         if not message.get("more_body", False):
             return b"".join(parts)
 
@@ -288,7 +292,7 @@ def _parsed(body: bytes) -> Mapping[str, Any]:
     try:
         return rest_format.mapping(orjson.loads(body), "body")
     except orjson.JSONDecodeError as error:
-        raise Refused(400, f"Format error in JSON body: {error}") from error
+        raise RequestRefused(400, f"Format error in JSON body: {error}") from error
 
 
 def _aliases(aliases: Mapping[str, str]) -> dict[str, Any]:
@@ -320,7 +324,7 @@ def _info(shard: Shard, info: edge.ShardInfo) -> dict[str, Any]:
     }
 
 
-def _vectors(shape: Shape) -> dict[str, Any]:
+def _vectors(shape: VectorLayout) -> dict[str, Any]:
     first = {"size": shape.dimension, "distance": "Cosine"}
     return first if shape.plain else {"": first, MORE: first | {"multivector_config": {"comparator": "max_sim"}}}
 

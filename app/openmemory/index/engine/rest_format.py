@@ -14,7 +14,7 @@ import qdrant_edge as edge
 
 from openmemory.index.collections import check_query, check_vectors
 from openmemory.index.engine.calls import buffer, with_codes
-from openmemory.index.engine.shards import Shape
+from openmemory.index.engine.shards import VectorLayout
 from openmemory.index.multi_vector import MORE
 from openmemory.index.port import Vectors
 
@@ -23,7 +23,7 @@ _OF_A_QUERY = frozenset(
 )
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that cannot be served: an HTTP status, and the reason, in Qdrant's words if it has some."""
 
     def __init__(self, status: int, words: str) -> None:
@@ -31,9 +31,9 @@ class Refused(Exception):
         self.status = status
 
 
-def wrong(words: str) -> Refused:
+def wrong(words: str) -> RequestRefused:
     """The error for an invalid request."""
-    return Refused(400, f"Wrong input: {words}")
+    return RequestRefused(400, f"Wrong input: {words}")
 
 
 def identifier(value: Any) -> edge.PointId:
@@ -53,7 +53,7 @@ def identifiers(values: Any) -> list[edge.PointId]:
     return [identifier(value) for value in array(values, "ids")]
 
 
-def shape(value: Any) -> Shape:
+def shape(value: Any) -> VectorLayout:
     """The vectors of a new collection: one without a name, or that one and `more`, compared by MaxSim."""
     given = mapping(value, "vectors")
     parts = {"": given} if "size" in given else {name: mapping(part, f"vectors.{name}") for name, part in given.items()}
@@ -70,10 +70,10 @@ def shape(value: Any) -> Shape:
         raise wrong("vectors: must have one size")
     if (dimension := sizes.pop()) > 65_536:
         raise wrong("size: a vector has at most 65536 dimensions")
-    return Shape(dimension, MORE not in parts)
+    return VectorLayout(dimension, MORE not in parts)
 
 
-def points(values: Any, of: Shape) -> list[tuple[edge.Point, int]]:
+def points(values: Any, of: VectorLayout) -> list[tuple[edge.Point, int]]:
     """The points of an upsert, and the number of vectors of each."""
     made = []
     for value in array(values, "points"):
@@ -89,7 +89,7 @@ def points(values: Any, of: Shape) -> list[tuple[edge.Point, int]]:
     return made
 
 
-class Query(NamedTuple):
+class PointQuery(NamedTuple):
     """A request for the points nearest to a vector. `using`: the vectors to search, "" or `more`."""
 
     using: str
@@ -105,7 +105,7 @@ class Query(NamedTuple):
         return edge.SearchRequest(filter=where, **self.besides)
 
 
-def query(body: Mapping[str, Any], of: Shape) -> Query:
+def query(body: Mapping[str, Any], of: VectorLayout) -> PointQuery:
     """Parses a query. Only `exact` of `params` has an effect, since there is no graph."""
     only(body, _OF_A_QUERY, "query")
     asked = body.get("query")
@@ -130,10 +130,10 @@ def query(body: Mapping[str, Any], of: Shape) -> Query:
         "with_vector": flag(body.get("with_vector", False), "with_vector"),
         "score_threshold": threshold,
     }
-    return Query(using, edge.SearchRequest(filter=where, **besides), where, besides)
+    return PointQuery(using, edge.SearchRequest(filter=where, **besides), where, besides)
 
 
-def _using(body: Mapping[str, Any], of: Shape) -> str:
+def _using(body: Mapping[str, Any], of: VectorLayout) -> str:
     name = body.get("using") or ""
     if name != "" and (name != MORE or of.plain):
         raise wrong(f"Not existing vector name error: {name}")
@@ -245,7 +245,7 @@ def _vector(value: Any, dimension: int) -> list[float]:
     return buffer(_numbers(value, lambda vector: check_query(vector, dimension)))
 
 
-def _vectors(value: Any, of: Shape) -> tuple[Any, int]:
+def _vectors(value: Any, of: VectorLayout) -> tuple[Any, int]:
     """The vectors of a point in the engine's form, and their number."""
     if not isinstance(value, Mapping) or of.plain:
         return _vector(value, of.dimension), 1

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 import qdrant_edge as edge
 
-from openmemory.index.conditions import LABELS, LONG, TENANT
+from openmemory.index.conditions import HAS_CHUNKS, LABELS, TENANT
 from openmemory.index.engine.calls import is_panic
 from openmemory.index.engine.disk_space import check_room
 from openmemory.index.multi_vector import MORE
@@ -31,14 +31,14 @@ _MACHINE = {
 """Failures of the machine, not of the data: the folder is left unchanged."""
 
 
-class Shape(NamedTuple):
+class VectorLayout(NamedTuple):
     """The format of a shard's vectors: how many numbers each has, and whether a point has only one of them."""
 
     dimension: int
     plain: bool
 
 
-def open_shard(home: Path, shape: Shape, *, shared: bool = False) -> edge.EdgeShard:
+def open_shard(home: Path, shape: VectorLayout, *, shared: bool = False) -> edge.EdgeShard:
     """Loads the shard, or creates it. A shard that cannot be loaded is moved aside, and an empty one replaces it.
 
     `shared`: other programs write to it too, so points without our payload are not a sign of damage.
@@ -62,7 +62,7 @@ def holds_a_shard(home: Path) -> bool:
     return (home / "edge_config.json").exists() or (home / "segments").exists()
 
 
-def shape_of(home: Path) -> Shape | None:
+def shape_of(home: Path) -> VectorLayout | None:
     """The format of a shard's vectors. None if there is no shard of ours with a valid configuration."""
     try:
         vectors = dict(orjson.loads((home / "edge_config.json").read_bytes())["vectors"])
@@ -74,10 +74,10 @@ def shape_of(home: Path) -> Shape | None:
         return None
     if not isinstance(size, int) or first.get("multivector_config"):
         return None
-    return Shape(size, more is None)
+    return VectorLayout(size, more is None)
 
 
-def _configuration(shape: Shape) -> edge.EdgeConfig:
+def _configuration(shape: VectorLayout) -> edge.EdgeConfig:
     first = edge.EdgeVectorParams(size=shape.dimension, distance=edge.Distance.Cosine)
     several = edge.EdgeVectorParams(
         size=shape.dimension,
@@ -90,7 +90,7 @@ def _configuration(shape: Shape) -> edge.EdgeConfig:
     )
 
 
-def _load(home: Path, shape: Shape, shared: bool) -> edge.EdgeShard | None:
+def _load(home: Path, shape: VectorLayout, shared: bool) -> edge.EdgeShard | None:
     """Loads the shard of a folder. Returns None if it is damaged.
 
     Raises:
@@ -121,7 +121,7 @@ def _load(home: Path, shape: Shape, shared: bool) -> edge.EdgeShard | None:
         return None
 
 
-def _probe(shard: edge.EdgeShard, shape: Shape, shared: bool) -> None:
+def _probe(shard: edge.EdgeShard, shape: VectorLayout, shared: bool) -> None:
     """Reads everything once: a shard may load with parts missing, and then answer with errors, or with nothing.
 
     A condition on a key without an index reads the payload. A search over all points reads the codes and the vectors.
@@ -135,7 +135,7 @@ def _probe(shard: edge.EdgeShard, shape: Shape, shared: bool) -> None:
     _probe_vectors(shard, shape, "", points)
     if not shape.plain:
         several = _counted(shard, edge.HasVectorCondition(MORE))
-        labelled = _counted(shard, edge.FieldCondition(key=LABELS, match=edge.MatchValue(LONG)))
+        labelled = _counted(shard, edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS)))
         if several != labelled and not shared:
             raise ValueError(f"{several} of its points have several vectors, and {labelled} should")
         _probe_vectors(shard, shape, MORE, several)
@@ -145,7 +145,7 @@ def _counted(shard: edge.EdgeShard, *conditions: edge.ConditionType) -> int:
     return shard.count(edge.CountRequest(exact=True, filter=edge.Filter(must=list(conditions)) if conditions else None))
 
 
-def _probe_vectors(shard: edge.EdgeShard, shape: Shape, name: str, points: int) -> None:
+def _probe_vectors(shard: edge.EdgeShard, shape: VectorLayout, name: str, points: int) -> None:
     for ignore_codes in (False, True):
         codes = edge.QuantizationSearchParams(ignore=ignore_codes, rescore=True)
         request = edge.SearchRequest(

@@ -18,14 +18,14 @@ from openmemory.embeddings.chunks import stored_as
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.index import tokens
 from openmemory.index.collections import is_plain
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
-from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import SyncRunning, alone
 from openmemory.index.sync.writer import Source
-from openmemory.index.tokens import Key
-from openmemory.resilience.circuit_breaker import State
+from openmemory.index.tokens import VectorKey
+from openmemory.resilience.circuit_breaker import BreakerState
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ LOOK_AGAIN = 3_600.0
 take a second."""
 
 
-class Recut:
+class VectorBackfill:
     """Finds the stored vectors whose `cut` differs from that of the model in use, and then those that lack tokens.
 
     The vectors of a text that now has one chunk are valid and only get the new name. Those of longer texts are deleted,
@@ -54,13 +54,13 @@ class Recut:
     """
 
     def __init__(
-        self, database: Database, spaces: Spaces, deliverer: Deliverer, sources: Mapping[Kind, Source]
+        self, database: Database, spaces: Spaces, outbox_delivery: OutboxDelivery, sources: Mapping[ItemKind, Source]
     ) -> None:
         self._database = database
         self._spaces = spaces
-        self._deliverer = deliverer
+        self._outbox_delivery = outbox_delivery
         self._sources = sources
-        self._walked = Key()
+        self._walked = VectorKey()
         """The last stored vector that was checked for tokens. A new process starts over."""
         self._not_before = 0.0
 
@@ -91,7 +91,7 @@ class Recut:
         space = self._spaces.serving
         if self._spaces.building is not None or not space.collection or is_plain(space.collection):
             return None
-        if self._deliverer.breaker.state is not State.CLOSED:
+        if self._outbox_delivery.breaker.state is not BreakerState.CLOSED:
             return None
         async with self._database.statement() as tx:
             due = await outbox.next_due(tx)
@@ -104,16 +104,16 @@ class Recut:
             async with self._database.statement() as tx:
                 page = await tokens.page(tx, space.model, self._walked)
             if page is None:
-                self._walked, self._not_before = Key(), time.monotonic() + LOOK_AGAIN
+                self._walked, self._not_before = VectorKey(), time.monotonic() + LOOK_AGAIN
                 break
             some = page.lacking[:TOGETHER]
-            for kind in Kind:
+            for kind in ItemKind:
                 made += await self._tell(space, kind, [key.id for key in some if key.kind == kind.value])
             self._walked = page.last if len(page.lacking) <= TOGETHER else some[-1]
         if made:
             log.info("%d texts got vectors of their tokens", made)
 
-    async def _tell(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> int:
+    async def _tell(self, space: Space, kind: ItemKind, ids: Sequence[UUID]) -> int:
         """Embeds the texts of items again and stores the tokens. The stored vectors stay unchanged."""
         if not ids:
             return 0
@@ -136,13 +136,13 @@ class Recut:
         if not found:
             return None
         marked = 0
-        for kind in Kind:
+        for kind in ItemKind:
             kept = {row.id: row for row in found if row.kind == kind.value}
             marked += await self._sort(space, kind, kept, cut)
-        done = await self._deliverer.drain()
+        done = await self._outbox_delivery.drain()
         return None if done.failed else marked
 
-    async def _sort(self, space: Space, kind: Kind, kept: Mapping[UUID, Any], cut: str) -> int:
+    async def _sort(self, space: Space, kind: ItemKind, kept: Mapping[UUID, Any], cut: str) -> int:
         dimension = await space.dimension()
         async with self._database.statement() as tx:
             texts = await self._sources[kind].texts(tx, list(kept))
@@ -153,8 +153,8 @@ class Recut:
         long: list[UUID] = []
         for start in range(0, len(ids), TOGETHER):
             some = ids[start : start + TOGETHER]
-            windows = await space.embedder.windows([texts[id_].text for id_ in some])
-            for id_, number in zip(some, windows, strict=True):
+            chunks = await space.embedder.chunks([texts[id_].text for id_ in some])
+            for id_, number in zip(some, chunks, strict=True):
                 (short if number == 1 and kept[id_].length == 4 * dimension else long).append(id_)
             if len(long) >= TOGETHER:
                 break
@@ -163,7 +163,7 @@ class Recut:
             await tx.execute(_RENAME, values | _pairs(short, kept))
             forgotten = set((await tx.execute(_FORGET, values | _pairs([*useless, *long], kept))).scalars())
             marked = [id_ for id_ in long if id_ in forgotten]
-            await outbox.mark_dirty(tx, kind, marked)
+            await outbox.add_entries(tx, kind, marked)
         return len(marked)
 
 

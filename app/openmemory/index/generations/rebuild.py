@@ -9,7 +9,7 @@ from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.index.generations import registry
 from openmemory.index.generations.registry import Generation, Vectors
-from openmemory.index.generations.watcher import Keeper
+from openmemory.index.generations.watcher import GenerationWatcher
 from openmemory.index.models import GenerationState
 from openmemory.index.port import IndexUnavailable
 from openmemory.index.space import Space
@@ -39,7 +39,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
 class Rebuild:
     """Advances the generations step by step. Every step may be interrupted and continues where it stopped."""
 
-    def __init__(self, database: Database, keeper: Keeper, reconciler: Reconciler, *, keep: float) -> None:
+    def __init__(self, database: Database, keeper: GenerationWatcher, reconciler: Reconciler, *, keep: float) -> None:
         self._database = database
         self._keeper = keeper
         self._reconciler = reconciler

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from openmemory.database.engine import Database
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.embeddings.opening import Absent
+from openmemory.embeddings.opening import UnusableEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import OpenMemoryError
 from openmemory.index.collections import collection_name
@@ -25,7 +25,7 @@ from openmemory.index.space import Deadlines, Space, Spaces
 log = logging.getLogger(__name__)
 
 
-class Wanted(NamedTuple):
+class ConfiguredEmbedder(NamedTuple):
     """The embedder that should be used, and its settings without secrets."""
 
     embedder: CachedEmbedder
@@ -33,7 +33,7 @@ class Wanted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SpaceParts:
     """The configured components of spaces.
 
     `alias` begins the names of new collections. `wanted` is the initial embedder. `configured` returns another one
@@ -43,15 +43,15 @@ class Parts:
     """
 
     alias: str
-    wanted: Wanted
-    configured: Callable[[], Awaitable[Wanted | None]]
+    wanted: ConfiguredEmbedder
+    configured: Callable[[], Awaitable[ConfiguredEmbedder | None]]
     embedder: Callable[[dict[str, Any]], CachedEmbedder]
     index: Callable[[str, int, Connected], VectorIndex]
     deadlines: Deadlines
     lease: Lease
 
 
-class _Told(NamedTuple):
+class _ConfiguredState(NamedTuple):
     """The collection of the configured model, and its state in the table."""
 
     collection: str
@@ -59,10 +59,10 @@ class _Told(NamedTuple):
     state: GenerationState
 
 
-class Keeper:
+class GenerationWatcher:
     """Owns the spaces: opens those in the table, and closes those that are no longer in it."""
 
-    def __init__(self, database: Database, parts: Parts) -> None:
+    def __init__(self, database: Database, parts: SpaceParts) -> None:
         self._database = database
         self._parts = parts
         self._wanted = parts.wanted
@@ -125,7 +125,7 @@ class Keeper:
                 log.warning("%s: %s is being built beside the one in use", why, told.collection)
         return another is not None
 
-    async def _prefer(self, another: Wanted) -> None:
+    async def _prefer(self, another: ConfiguredEmbedder) -> None:
         before, self._wanted, self._told = self._wanted, another, False
         self.spaces.obstacle = None
         first = self.spaces.serving
@@ -162,7 +162,7 @@ class Keeper:
         if not any(embedder is one for one in (*used, self._wanted.embedder)):
             await embedder.close()
 
-    async def _tell(self) -> _Told:
+    async def _tell(self) -> _ConfiguredState:
         wanted = self._wanted
         dimension = await wanted.embedder.dimension()
         collection = collection_name(self._parts.alias, wanted.embedder.model, dimension)
@@ -174,7 +174,7 @@ class Keeper:
             if space.collection == collection and space.embedder is not wanted.embedder:
                 before, space.embedder = space.embedder, wanted.embedder
                 await self._close_unused(before)
-        return _Told(collection, dimension, state)
+        return _ConfiguredState(collection, dimension, state)
 
     def _first(self) -> Space:
         """The space until the table is read, or for the very first start, which has to get the dimension from the
@@ -232,7 +232,7 @@ class Keeper:
         try:
             found = self._parts.embedder(generation.embedder)
         except (OpenMemoryError, ValueError, TypeError) as error:
-            return CachedEmbedder(Absent(generation.model, f"its settings are of no use any more: {error}"))
+            return CachedEmbedder(UnusableEmbedder(generation.model, f"its settings are of no use any more: {error}"))
         if found.model != generation.model:
-            return CachedEmbedder(Absent(generation.model, f"{found.model} has taken its place"))
+            return CachedEmbedder(UnusableEmbedder(generation.model, f"{found.model} has taken its place"))
         return found

@@ -13,13 +13,13 @@ from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
 from openmemory.index.lease import Lease
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.port import NOBODY, IndexUnavailable
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
-from openmemory.index.sync.outbox import Claimed
-from openmemory.index.sync.writer import Batch, Delivered, Source, Writer
-from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen, State
+from openmemory.index.sync.outbox import ClaimedEntry
+from openmemory.index.sync.writer import Batch, Delivered, IndexWriter, Source
+from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker, CircuitOpen
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ QUIET = 60.0
 """The seconds between two log lines about the same kind of failure."""
 
 
-class Deliverer:
+class OutboxDelivery:
     """Processes outbox entries: reads the current rows, embeds those without vectors, writes the index, deletes the
     entries.
 
@@ -58,19 +58,19 @@ class Deliverer:
     """
 
     def __init__(
-        self, database: Database, spaces: Spaces, sources: Mapping[Kind, Source], lease: Lease | None = None
+        self, database: Database, spaces: Spaces, sources: Mapping[ItemKind, Source], lease: Lease | None = None
     ) -> None:
         self._lease = lease or Lease()
         self._database = database
         self._spaces = spaces
-        self._writer = Writer(database, sources)
+        self._writer = IndexWriter(database, sources)
         self._wake = asyncio.Event()
         self._round = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._unflushed_since: float | None = None
         self._told: dict[str, float] = {}
         self._resuming = False
-        self._dropped: list[Claimed] = []
+        self._dropped: list[ClaimedEntry] = []
         self._index_answers = True
         self.breaker = CircuitBreaker(
             "delivery",
@@ -131,7 +131,7 @@ class Deliverer:
                     due = await outbox.next_due(tx)
                 pause = await self._flush()
                 # During a known outage, nothing that is due is tried. Its end wakes this loop.
-                if due is not None and self.breaker.state is State.CLOSED and not self._lease.lost:
+                if due is not None and self.breaker.state is BreakerState.CLOSED and not self._lease.lost:
                     pause = min(pause, max(0.05, due))
             except Unavailable as error:  # `database` logs this
                 log.debug("delivery waits: %s", error)
@@ -160,7 +160,7 @@ class Deliverer:
 
         While the model is unavailable, erased and archived items still leave the index.
         """
-        away = self.breaker.state is not State.CLOSED
+        away = self.breaker.state is not BreakerState.CLOSED
         if self._lease.lost or (away and not self._index_answers):
             return 0, Delivered()
         async with self._database.transaction() as tx:
@@ -173,7 +173,7 @@ class Deliverer:
             self._dropped += claimed
             raise
 
-    async def _forget(self, claimed: list[Claimed]) -> Delivered:
+    async def _forget(self, claimed: list[ClaimedEntry]) -> Delivered:
         try:
             done = await self._write(claimed)
         except FAILURES as error:  # not of the index: of an item that is wanted again meanwhile
@@ -183,7 +183,7 @@ class Deliverer:
             await outbox.settle(tx, claimed)
         return done
 
-    async def _deliver_claimed(self, claimed: list[Claimed]) -> Delivered:
+    async def _deliver_claimed(self, claimed: list[ClaimedEntry]) -> Delivered:
         async with self._holding(claimed):
             try:
                 async with self.breaker.guard():
@@ -199,7 +199,7 @@ class Deliverer:
             await outbox.settle(tx, claimed)
         return done
 
-    async def _write_alone(self, claimed: list[Claimed]) -> Delivered:
+    async def _write_alone(self, claimed: list[ClaimedEntry]) -> Delivered:
         """Delivers the items of a failed batch one by one: a text that the model rejects must not block the others.
 
         A rejection while others are accepted is not evidence against the model or the index.
@@ -223,15 +223,15 @@ class Deliverer:
                     await outbox.settle(tx, [mark])
         return total
 
-    async def _write(self, claimed: list[Claimed]) -> Delivered:
+    async def _write(self, claimed: list[ClaimedEntry]) -> Delivered:
         self._unflushed_since = self._unflushed_since or time.monotonic()
         done = Delivered()
-        for kind in Kind:
+        for kind in ItemKind:
             if ids := [mark.id for mark in claimed if mark.kind is kind]:
                 done.add(await self._write_of(kind, ids))
         return done
 
-    async def _write_of(self, kind: Kind, ids: list[UUID]) -> Delivered:
+    async def _write_of(self, kind: ItemKind, ids: list[UUID]) -> Delivered:
         # Read before the rows: another model may take over at any moment.
         serving, building, retired = self._spaces.serving, self._spaces.building, [*self._spaces.retired]
         batch = await self._writer.read(kind, ids)
@@ -283,7 +283,7 @@ class Deliverer:
             self._resuming = False
 
     @asynccontextmanager
-    async def _holding(self, claimed: list[Claimed]) -> AsyncIterator[None]:
+    async def _holding(self, claimed: list[ClaimedEntry]) -> AsyncIterator[None]:
         """Renews the lease while the block runs."""
         renewing = asyncio.create_task(self._renew(claimed), name="lease")
         try:
@@ -292,7 +292,7 @@ class Deliverer:
             renewing.cancel()
             await asyncio.wait([renewing])
 
-    async def _renew(self, claimed: list[Claimed]) -> None:
+    async def _renew(self, claimed: list[ClaimedEntry]) -> None:
         while True:
             await asyncio.sleep(RENEW_AFTER)
             try:
@@ -301,7 +301,7 @@ class Deliverer:
             except Unavailable as error:
                 log.warning("a lease could not be renewed: %s", error)
 
-    async def _postpone(self, claimed: list[Claimed], error: Exception) -> Delivered:
+    async def _postpone(self, claimed: list[ClaimedEntry], error: Exception) -> Delivered:
         self._warn("the vector index is behind: %s", error)
         async with self._database.transaction() as tx:
             await outbox.postpone(tx, claimed, str(error))
@@ -316,4 +316,4 @@ class Deliverer:
             log.warning(what, error)
 
 
-__all__ = ["BATCH", "Delivered", "Deliverer", "Source"]
+__all__ = ["BATCH", "Delivered", "OutboxDelivery", "Source"]

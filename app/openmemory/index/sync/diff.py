@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from openmemory.index.sync.entries import Entries, id_of
+from openmemory.index.sync.entries import IndexEntries, id_of
 
-_NONE = Entries(b"")
+_NONE = IndexEntries(b"")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedSection:
     """The result for one section of both streams: the number of `wanted` entries, and the ids that differ.
 
     `missing` entries are wanted and absent, or present with another revision or user, which are `outdated`. `stray`
@@ -26,8 +26,8 @@ class Compared:
 
 
 async def compare(
-    wanted: AsyncIterator[Entries], present: AsyncIterator[Entries], *, full: bool = False
-) -> AsyncIterator[Compared]:
+    wanted: AsyncIterator[IndexEntries], present: AsyncIterator[IndexEntries], *, full: bool = False
+) -> AsyncIterator[ComparedSection]:
     """Merges two streams of pages, each in ascending order of id. Holds at most one page of each.
 
     With `full`, every wanted entry counts as missing.
@@ -53,17 +53,17 @@ async def compare(
             right = await anext(present, None)
 
 
-def _compared(here: Entries, there: Entries, full: bool) -> Compared:
+def _compared(here: IndexEntries, there: IndexEntries, full: bool) -> ComparedSection:
     if here.data == there.data and not full:
-        return Compared(len(here))
+        return ComparedSection(len(here))
     parts = here.parts()
     if not there:
-        return Compared(len(here), [id_of(part) for part in parts])
+        return ComparedSection(len(here), [id_of(part) for part in parts])
     others = there.parts()
     known, ids = set(others), [id_of(part) for part in others]
     missing = [id_of(part) for part in parts if full or part not in known]
     wanted, held = {id_of(part) for part in parts}, set(ids)
-    return Compared(
+    return ComparedSection(
         len(here),
         missing,
         [id_ for id_ in ids if id_ not in wanted],

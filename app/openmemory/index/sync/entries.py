@@ -13,7 +13,7 @@ WIDTH = 36
 """The bytes of a packed entry: 16 of the id, 16 of the owner's, 4 of the revision, the most significant first."""
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """The data that reconciliation compares: the revision of an item of a user in the index."""
 
     id: UUID
@@ -35,7 +35,7 @@ def ending(user: UUID, revision: int) -> bytes:
     return user.bytes + revision.to_bytes(4, "big", signed=True)
 
 
-class Entries:
+class IndexEntries:
     """A page of entries in ascending order of id.
 
     One byte string rather than objects: one comparison shows that two pages are equal, and PostgreSQL can build them
@@ -48,14 +48,14 @@ class Entries:
         self.data = data
 
     @classmethod
-    def of(cls, entries: Iterable[Entry]) -> Entries:
+    def of(cls, entries: Iterable[IndexEntry]) -> IndexEntries:
         """The page of these entries, which must be in order."""
         return cls(b"".join([packed(*entry) for entry in entries]))
 
     def __len__(self) -> int:
         return len(self.data) // WIDTH
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[IndexEntry]:
         return map(_entry, self.parts())
 
     def parts(self) -> list[bytes]:
@@ -68,10 +68,10 @@ class Entries:
         """The id of the last entry. The page must not be empty."""
         return self.data[-WIDTH : _ID - WIDTH]
 
-    def split(self, id: bytes) -> tuple[Entries, Entries]:
+    def split(self, id: bytes) -> tuple[IndexEntries, IndexEntries]:
         """The entries up to this id, and those after it."""
         at = WIDTH * bisect_right(range(len(self)), id, key=self._id)
-        return Entries(self.data[:at]), Entries(self.data[at:])
+        return IndexEntries(self.data[:at]), IndexEntries(self.data[at:])
 
     def _id(self, at: int) -> bytes:
         return self.data[at * WIDTH : at * WIDTH + _ID]
@@ -87,5 +87,5 @@ def id_of(part: bytes) -> UUID:
     return UUID(bytes=part[:_ID])
 
 
-def _entry(part: bytes) -> Entry:
-    return Entry(id_of(part), UUID(bytes=part[_ID:_OWNER]), int.from_bytes(part[_OWNER:], "big", signed=True))
+def _entry(part: bytes) -> IndexEntry:
+    return IndexEntry(id_of(part), UUID(bytes=part[_ID:_OWNER]), int.from_bytes(part[_OWNER:], "big", signed=True))

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import func, select, text
 
 from openmemory.database.engine import Tx
-from openmemory.index.models import IndexMark, Kind
+from openmemory.index.models import ItemKind, OutboxEntry
 
 RAISE = """
 INSERT INTO index_marks (kind, id) SELECT {kind}, {id} {source}
@@ -21,7 +21,7 @@ ON CONFLICT (kind, id) DO UPDATE SET revision = index_marks.revision + 1, attemp
 no error yet, is left unchanged: two deliveries of one item must not overlap, or the older text could be written last.
 Its holder sees that the revision changed and delivers again."""
 
-_MARK_DIRTY = text(
+_ADD = text(
     RAISE.format(kind="CAST(:kind AS text)", id="ids.id", source="FROM unnest(CAST(:ids AS uuid[])) AS ids(id)")
 )
 
@@ -92,24 +92,24 @@ STUCK_AFTER = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedEntry:
     """An outbox entry that only this process works on until its lease ends. `holder` identifies this claim."""
 
-    kind: Kind
+    kind: ItemKind
     id: UUID
     revision: int
     attempts: int
     holder: UUID
 
 
-async def mark_dirty(tx: Tx, kind: Kind, ids: Iterable[UUID]) -> None:
+async def add_entries(tx: Tx, kind: ItemKind, ids: Iterable[UUID]) -> None:
     """Writes outbox entries for items with outdated vectors, in the transaction that changes the items."""
-    await tx.execute(_MARK_DIRTY, {"kind": kind.value, "ids": sorted(ids)})
+    await tx.execute(_ADD, {"kind": kind.value, "ids": sorted(ids)})
 
 
 async def claim(
     tx: Tx, *, limit: int, lease: float, gone: bool = False, index_lease: str | None = None
-) -> list[Claimed]:
+) -> list[ClaimedEntry]:
     """Claims up to `limit` outbox entries that are due, for `lease` seconds, which must exceed any delivery.
 
     With `gone`, claims only entries of items to be removed from the index, which needs no model. With `index_lease`,
@@ -118,16 +118,16 @@ async def claim(
     holder = uuid4()
     values = {"limit": limit, "lease": lease, "holder": holder, "lease_holder": index_lease}
     rows = await tx.execute(_CLAIM_GONE if gone else _CLAIM_ANY, values)
-    return [Claimed(Kind(row.kind), row.id, row.revision, row.attempts, holder) for row in rows]
+    return [ClaimedEntry(ItemKind(row.kind), row.id, row.revision, row.attempts, holder) for row in rows]
 
 
-async def renew(tx: Tx, held: Sequence[Claimed], *, lease: float) -> None:
+async def renew(tx: Tx, held: Sequence[ClaimedEntry], *, lease: float) -> None:
     """Keeps outbox entries for another `lease` seconds. An entry that another process has claimed meanwhile is left
     alone."""
     await tx.execute(_RENEW, _columns(held) | {"holders": [mark.holder for mark in held], "lease": lease})
 
 
-async def settle(tx: Tx, done: Sequence[Claimed]) -> None:
+async def settle(tx: Tx, done: Sequence[ClaimedEntry]) -> None:
     """Deletes delivered outbox entries. An entry that was written again meanwhile becomes due at once.
 
     If an entry is missing, another process settled it: the lease ended during this delivery, and either of the two may
@@ -138,13 +138,13 @@ async def settle(tx: Tx, done: Sequence[Claimed]) -> None:
     if len(known) == len(done):
         return
     known |= {(row.kind, row.id) for row in await tx.execute(_COME_BACK, values)}
-    for kind in Kind:
+    for kind in ItemKind:
         if lost := [mark.id for mark in done if mark.kind is kind and (mark.kind.value, mark.id) not in known]:
-            await mark_dirty(tx, kind, lost)
+            await add_entries(tx, kind, lost)
 
 
 async def postpone(
-    tx: Tx, failed: Sequence[Claimed], error: str, *, base: float = 0.5, ceiling: float = LONGEST_PAUSE
+    tx: Tx, failed: Sequence[ClaimedEntry], error: str, *, base: float = 0.5, ceiling: float = LONGEST_PAUSE
 ) -> None:
     """Schedules a retry after base · 2^attempts seconds, half to one and a half times that, at most `ceiling`.
 
@@ -172,16 +172,16 @@ async def mend_times(tx: Tx) -> None:
 
 async def waiting(tx: Tx) -> tuple[int, int]:
     """The number of outbox entries, and the number of stuck ones."""
-    counts = select(func.count(), func.count().filter(IndexMark.attempts >= STUCK_AFTER))
+    counts = select(func.count(), func.count().filter(OutboxEntry.attempts >= STUCK_AFTER))
     total, stuck = (await tx.execute(counts)).one()
     return total, stuck
 
 
 async def next_due(tx: Tx) -> float | None:
     """The seconds until an entry is due (0 or less: now), or None if there is none."""
-    due: Any = await tx.scalar(select(func.extract("epoch", func.min(IndexMark.due_at) - func.now())))
+    due: Any = await tx.scalar(select(func.extract("epoch", func.min(OutboxEntry.due_at) - func.now())))
     return None if due is None else float(due)
 
 
-def _columns(marks: Sequence[Claimed]) -> dict[str, Any]:
+def _columns(marks: Sequence[ClaimedEntry]) -> dict[str, Any]:
     return {"kinds": [mark.kind.value for mark in marks], "ids": [mark.id for mark in marks]}

@@ -14,18 +14,18 @@ from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Unavailable
 from openmemory.index.lease import LOST
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.monitor import IndexMonitor
 from openmemory.index.port import IndexUnavailable, Watermark
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
-from openmemory.index.sync.delivery import Deliverer
-from openmemory.index.sync.diff import Compared, compare
-from openmemory.index.sync.entries import Entries
+from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.index.sync.diff import ComparedSection, compare
+from openmemory.index.sync.entries import IndexEntries
 from openmemory.index.sync.prefetch import ahead
-from openmemory.index.sync.repair import Loaded, Repair
+from openmemory.index.sync.repair import LoadedItems, Repair
 from openmemory.index.sync.runs import Run, RunLog, SyncStatistics, recent
-from openmemory.index.sync.writer import Delivered, Source, Writer
+from openmemory.index.sync.writer import Delivered, IndexWriter, Source
 
 log = logging.getLogger(__name__)
 
@@ -51,14 +51,14 @@ class Reconciler:
     """Keeps the index equal to Postgres."""
 
     def __init__(
-        self, database: Database, spaces: Spaces, deliverer: Deliverer, source: Source, monitor: IndexMonitor
+        self, database: Database, spaces: Spaces, outbox_delivery: OutboxDelivery, source: Source, monitor: IndexMonitor
     ) -> None:
         self.monitor = monitor
         self._database = database
         self._spaces = spaces
-        self._deliverer = deliverer
+        self._outbox_delivery = outbox_delivery
         self._source = source
-        self._repair = Repair(database, Writer(database, {Kind.MEMORY: source}), deliverer)
+        self._repair = Repair(database, IndexWriter(database, {ItemKind.MEMORY: source}), outbox_delivery)
 
     async def sync(
         self, *, trigger: str, user: UUID | None = None, dry_run: bool = False, full: bool = False
@@ -80,10 +80,10 @@ class Reconciler:
             try:
                 before = await space.index.watermark()
                 if not dry_run:
-                    await self._deliverer.ask_again()
+                    await self._outbox_delivery.ask_again()
                     async with self._database.transaction() as tx:
                         await outbox.end_pauses(tx)
-                    _count(run.statistics, await self._deliverer.drain())
+                    _count(run.statistics, await self._outbox_delivery.drain())
                 different = await self.bring(space, run, user=user, dry_run=dry_run, full=full)
             except EmbedderUnavailable:
                 if not dry_run:
@@ -91,7 +91,7 @@ class Reconciler:
                 raise
             if different and not dry_run:
                 # Items that changed during the repair have outbox entries: their newer state must be written last.
-                _count(run.statistics, await self._deliverer.drain())
+                _count(run.statistics, await self._outbox_delivery.drain())
             if not dry_run:
                 await self._finish(space, run, user, before)
         return run.statistics
@@ -113,7 +113,7 @@ class Reconciler:
     async def _weed(self, space: Space, user: UUID | None) -> None:
         """Removes entries that should not be there, without the model."""
         async with self._parts(space, user) as parts:
-            found = sum([await self._repair.weed(space, Kind.MEMORY, part) async for part in parts])
+            found = sum([await self._repair.weed(space, ItemKind.MEMORY, part) async for part in parts])
         if found:
             log.info("sync: %d entries that are out of date left %s", found, space.collection)
             await space.index.flush()
@@ -145,7 +145,7 @@ class Reconciler:
                     statistics.deleted += len(part.stray)
                     different += len(part.missing) + len(part.stray)
             return different
-        unverified: list[Loaded] = []
+        unverified: list[LoadedItems] = []
         try:
             # While some items are written, the next ones are read and the previous ones verified.
             async with (
@@ -165,8 +165,8 @@ class Reconciler:
         return different
 
     async def _put(
-        self, space: Space, prepared: AsyncIterator[Loaded], unverified: list[Loaded]
-    ) -> AsyncGenerator[Loaded, None]:
+        self, space: Space, prepared: AsyncIterator[LoadedItems], unverified: list[LoadedItems]
+    ) -> AsyncGenerator[LoadedItems, None]:
         async for items in prepared:
             unverified.append(items)
             await self._repair.put(space, items)
@@ -182,11 +182,13 @@ class Reconciler:
         async with self._database.statement() as tx:
             return await recent(tx, limit)
 
-    async def _prepared(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Loaded, None]:
+    async def _prepared(
+        self, space: Space, run: RunLog, user: UUID | None, full: bool
+    ) -> AsyncGenerator[LoadedItems, None]:
         """The differing items in chunks, as they are in Postgres, with vectors."""
         async with aclosing(self._different(space, run, user, full)) as chunks:
             async for ids in chunks:
-                async with aclosing(self._repair.prepare(space, Kind.MEMORY, ids)) as loaded:
+                async with aclosing(self._repair.prepare(space, ItemKind.MEMORY, ids)) as loaded:
                     async for items in loaded:
                         yield items
 
@@ -206,7 +208,7 @@ class Reconciler:
 
     async def _compared(
         self, space: Space, run: RunLog, user: UUID | None, full: bool
-    ) -> AsyncGenerator[Compared, None]:
+    ) -> AsyncGenerator[ComparedSection, None]:
         async with self._parts(space, user, full) as parts:
             async for part in parts:
                 run.statistics.total_memories += part.wanted
@@ -217,14 +219,14 @@ class Reconciler:
     @asynccontextmanager
     async def _parts(
         self, space: Space, user: UUID | None = None, full: bool = False
-    ) -> AsyncIterator[AsyncIterator[Compared]]:
+    ) -> AsyncIterator[AsyncIterator[ComparedSection]]:
         async with (
             aclosing(ahead(self._wanted(user))) as wanted,
             aclosing(ahead(space.index.entries(user, page=PAGE))) as present,
         ):
             yield compare(wanted, present, full=full)
 
-    async def _wanted(self, user: UUID | None) -> AsyncGenerator[Entries, None]:
+    async def _wanted(self, user: UUID | None) -> AsyncGenerator[IndexEntries, None]:
         after: UUID | None = None
         while True:
             async with self._database.statement() as tx:

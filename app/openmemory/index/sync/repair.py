@@ -10,19 +10,19 @@ from uuid import UUID
 
 from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.port import IndexUnavailable
 from openmemory.index.space import Space
 from openmemory.index.sync import outbox
-from openmemory.index.sync.delivery import Deliverer
-from openmemory.index.sync.diff import Compared
-from openmemory.index.sync.writer import Batch, Delivered, Writer
+from openmemory.index.sync.delivery import OutboxDelivery
+from openmemory.index.sync.diff import ComparedSection
+from openmemory.index.sync.writer import Batch, Delivered, IndexWriter
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedItems:
     """Items with their vectors, ready to be written, and the counts of what was `done` so far."""
 
     batch: Batch
@@ -39,12 +39,12 @@ class Repair:
     also comes later.
     """
 
-    def __init__(self, database: Database, writer: Writer, deliverer: Deliverer) -> None:
+    def __init__(self, database: Database, writer: IndexWriter, outbox_delivery: OutboxDelivery) -> None:
         self._database = database
         self._writer = writer
-        self._deliverer = deliverer
+        self._outbox_delivery = outbox_delivery
 
-    async def prepare(self, space: Space, kind: Kind, ids: Sequence[UUID]) -> AsyncGenerator[Loaded, None]:
+    async def prepare(self, space: Space, kind: ItemKind, ids: Sequence[UUID]) -> AsyncGenerator[LoadedItems, None]:
         """Reads the current rows with their vectors, in parts. Items that the model rejects get an outbox entry and are
         counted.
 
@@ -56,7 +56,7 @@ class Repair:
             async for loaded in parts:
                 yield loaded
 
-    async def put(self, space: Space, loaded: Loaded) -> None:
+    async def put(self, space: Space, loaded: LoadedItems) -> None:
         """Writes the loaded items to the space.
 
         Raises:
@@ -68,12 +68,12 @@ class Repair:
             # A vector of another size: the model changed since the collection was created.
             raise IndexUnavailable(str(error)) from error
 
-    async def verify(self, loaded: Loaded) -> None:
+    async def verify(self, loaded: LoadedItems) -> None:
         """Writes outbox entries for items that changed since they were read. To be called after they were written."""
         if changed := await self._writer.changed(loaded.batch):
             await self._mark(loaded.batch.kind, changed)
 
-    async def weed(self, space: Space, kind: Kind, part: Compared) -> int:
+    async def weed(self, space: Space, kind: ItemKind, part: ComparedSection) -> int:
         """Removes unwanted and outdated entries from a space, which needs no model; returns their number.
 
         Items that the space should contain get an outbox entry, both outdated ones and those wanted again meanwhile.
@@ -87,7 +87,7 @@ class Repair:
                 await self._mark(kind, wanted)
         return len(ids)
 
-    async def _filled(self, space: Space, batch: Batch) -> AsyncGenerator[Loaded, None]:
+    async def _filled(self, space: Space, batch: Batch) -> AsyncGenerator[LoadedItems, None]:
         """The batch with vectors, in parts, without the items that the model rejects."""
         left = {point.id: point for point in batch.points}
         gone = batch.gone
@@ -97,7 +97,7 @@ class Repair:
                     for id_ in part.ids:
                         left.pop(id_, None)
                     gone = []
-                    yield Loaded(part, Delivered())
+                    yield LoadedItems(part, Delivered())
             return
         except EmbedderUnavailable as error:
             await space.ask_model()
@@ -107,7 +107,7 @@ class Repair:
                 # The vector of an older text must not represent it meanwhile.
                 await space.index.delete([id_])
                 await self._mark(batch.kind, [id_])
-                yield Loaded(Batch(batch.kind, [], gone), Delivered(failed=1))
+                yield LoadedItems(Batch(batch.kind, [], gone), Delivered(failed=1))
                 return
         # Some texts are rejected: bisection finds them without a request for each.
         points = [*left.values()]
@@ -117,7 +117,7 @@ class Repair:
                 async for loaded in parts:
                     yield loaded
 
-    async def _mark(self, kind: Kind, ids: Sequence[UUID]) -> None:
+    async def _mark(self, kind: ItemKind, ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as tx:
-            await outbox.mark_dirty(tx, kind, ids)
-        self._deliverer.wake()
+            await outbox.add_entries(tx, kind, ids)
+        self._outbox_delivery.wake()

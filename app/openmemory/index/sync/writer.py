@@ -11,15 +11,15 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import text
 
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database, Tx
 from openmemory.embeddings.chunks import stored_as
 from openmemory.embeddings.port import Codes
 from openmemory.index import tokens
-from openmemory.index.models import Kind
+from openmemory.index.models import ItemKind
 from openmemory.index.port import NO_VECTORS, Point
 from openmemory.index.space import Space
-from openmemory.index.sync.entries import Entries, array_of
+from openmemory.index.sync.entries import IndexEntries, array_of
 
 EMBEDDED_TOGETHER = 128
 """The number of texts that are embedded before their vectors are stored: the maximum loss after a failure or a stop."""
@@ -66,7 +66,7 @@ class Source(Protocol):
         """The texts of the rows, also of those that the index should not contain."""
         ...
 
-    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> Entries:
+    async def entries(self, tx: Tx, *, user: UUID | None, after: UUID | None, limit: int) -> IndexEntries:
         """A page of the entries that the index should contain, in ascending order of id."""
         ...
 
@@ -95,7 +95,7 @@ class Delivered:
 class Batch:
     """Rows of one kind as they were read. `points`, without vectors, belong into the index; those of `gone` do not."""
 
-    kind: Kind
+    kind: ItemKind
     points: list[Point]
     gone: list[UUID] = field(default_factory=list)
     embedded: int = 0
@@ -117,15 +117,15 @@ class Batch:
         return len(self.points) + len(self.gone)
 
 
-class Writer:
+class IndexWriter:
     """Reads items from Postgres and writes them to the index of a space. Network calls and transactions never
     overlap."""
 
-    def __init__(self, database: Database, sources: Mapping[Kind, Source]) -> None:
+    def __init__(self, database: Database, sources: Mapping[ItemKind, Source]) -> None:
         self._database = database
         self._sources = sources
 
-    async def read(self, kind: Kind, ids: Sequence[UUID], *, documents: bool = True) -> Batch:
+    async def read(self, kind: ItemKind, ids: Sequence[UUID], *, documents: bool = True) -> Batch:
         """Reads the current rows. Without `documents`, `fill` reads them for the points that need one."""
         source = self._sources[kind]
         async with self._database.statement() as tx:
@@ -155,7 +155,7 @@ class Writer:
             for start in range(0, len(missing), EMBEDDED_TOGETHER):
                 yield await self._embedded(space, batch.kind, missing[start : start + EMBEDDED_TOGETHER])
 
-    async def _take_kept(self, space: Space, kind: Kind, points: Sequence[Point]) -> int:
+    async def _take_kept(self, space: Space, kind: ItemKind, points: Sequence[Point]) -> int:
         """Sets the stored vectors of the points' texts for the model, or `NO_VECTORS` if there are none.
 
         Returns the number of points that were handled, within the limit of vectors to hold at once.
@@ -179,14 +179,14 @@ class Writer:
         if places:
             vectors, at = np.frombuffer(kept, dtype="<f4").reshape(-1, dimension), 0
             for place, text_hash, length in zip(places, hashes.split(","), lengths, strict=True):
-                windows = length // size
+                chunks = length // size
                 # The vectors of an older text are useless.
                 if (point := points[place - 1]).text_hash == text_hash:
-                    point.vectors = vectors[at : at + windows]
-                at += windows
+                    point.vectors = vectors[at : at + chunks]
+                at += chunks
         return len(points) if beyond is None else int(beyond) - 1
 
-    async def _embedded(self, space: Space, kind: Kind, points: list[Point]) -> Batch:
+    async def _embedded(self, space: Space, kind: ItemKind, points: list[Point]) -> Batch:
         """Embeds the points and stores their vectors."""
         batch = Batch(kind, points)
         if bare := [point for point in points if point.document is None]:
@@ -197,7 +197,7 @@ class Writer:
         if texts:
             made = await space.embedder.documents(texts)
             for point, one in zip(batch.points, made, strict=True):
-                point.vectors = one.windows
+                point.vectors = one.chunks
             await self._keep(kind, space, batch.points, [one.tokens for one in made if one.tokens is not None])
         batch.embedded = len(texts)
         return batch
@@ -227,7 +227,7 @@ class Writer:
                 done.add(await self.write(space, part))
         return done
 
-    async def wanted(self, kind: Kind, ids: Sequence[UUID]) -> list[UUID]:
+    async def wanted(self, kind: ItemKind, ids: Sequence[UUID]) -> list[UUID]:
         """Those of the items that the index should contain now."""
         async with self._database.statement() as tx:
             versions = await self._sources[kind].versions(tx, ids)
@@ -243,7 +243,7 @@ class Writer:
         then = [*read, *(None for _ in batch.gone)]
         return [id_ for id_, version, before in zip(ids, now, then, strict=True) if version != before]
 
-    async def _keep(self, kind: Kind, space: Space, points: Sequence[Point], made: Sequence[Codes]) -> None:
+    async def _keep(self, kind: ItemKind, space: Space, points: Sequence[Point], made: Sequence[Codes]) -> None:
         """Stores the vectors of points, and the token vectors that were `made`: of each, or of none."""
         async with self._database.transaction() as tx:
             await tx.execute(
@@ -263,7 +263,7 @@ class Writer:
 
 # One row with all vectors in one value: the server would send thousands in pieces of 8 kB, each of which wakes the
 # process. The aggregates see the rows in the same, arbitrary order; but those within the limit are the first.
-_KEPT = Prepared(
+_KEPT = CompiledStatement(
     text(
         """
         SELECT array_agg(f.place) FILTER (WHERE f.held <= :most),

@@ -14,13 +14,13 @@ from sqlalchemy.orm import InstrumentedAttribute
 from openmemory.access.directory import Directory
 from openmemory.access.models import User
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
+from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Door, Principal
-from openmemory.index.sync.delivery import Deliverer
+from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import SyncRunning, alone
 from openmemory.memories import changes
 from openmemory.memories.models import IS_ACTIVE, ArchivePolicy, Memory, MemoryCategory, MemoryStatusHistory, State
@@ -57,7 +57,7 @@ class _Some(NamedTuple):
 
     where: ColumnElement[bool]
     values: dict[str, Any]
-    access: Access
+    access: AccessType
     detail: dict[str, Any]
     oldest: InstrumentedAttribute[Any]
 
@@ -72,7 +72,7 @@ class Archiving:
     run.
     """
 
-    def __init__(self, database: Database, directory: Directory, delivery: Deliverer) -> None:
+    def __init__(self, database: Database, directory: Directory, delivery: OutboxDelivery) -> None:
         self._database = database
         self._directory = directory
         self._delivery = delivery
@@ -112,7 +112,7 @@ class Archiving:
             after = users[-1].id
             for user in users:
                 where, values = expired(bindparam("expired_user_id")), {"expired_user_id": user.id}
-                some = _Some(where, values, Access.EXPIRE, {}, Memory.expires_at)
+                some = _Some(where, values, AccessType.EXPIRE, {}, Memory.expires_at)
                 await self._all(user.user_id, Principal("expiry", "expiry", door=Door.JOB), some)
 
     async def _policies(self) -> None:
@@ -123,7 +123,7 @@ class Archiving:
                 expires = policy.action == "expire"
                 some = _Some(
                     due(policy.criteria_type, policy.action), parameters(policy),
-                    Access.EXPIRE if expires else Access.ARCHIVE,
+                    AccessType.EXPIRE if expires else AccessType.ARCHIVE,
                     {"policy": str(policy.id), f"days_to_{policy.action}": policy.days},
                     Memory.created_at if expires else Memory.updated_at,
                 )  # fmt: skip
@@ -151,7 +151,7 @@ class Archiving:
             if changed < BATCH:
                 return
 
-    @again
+    @retry_on_conflict
     async def _put_away(self, caller: Caller, some: _Some) -> int:
         """Archive one batch in one transaction. Returns its size."""
         async with self._database.transaction() as tx:
@@ -168,7 +168,7 @@ class Archiving:
 
 
 async def _changed(tx: Tx, caller: Caller, some: _Some, which: ColumnElement[bool]) -> list[UUID]:
-    if some.access is Access.EXPIRE and some.detail:  # by a policy: they have no `expires_at` yet
+    if some.access is AccessType.EXPIRE and some.detail:  # by a policy: they have no `expires_at` yet
         return await changes.expire(tx, caller, which, some.values)
     return [id_ for id_, _ in await changes.change_state(tx, caller, which, State.ARCHIVED, some.values)]
 

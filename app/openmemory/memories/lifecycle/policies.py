@@ -12,11 +12,11 @@ from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.access.models import App, User
 from openmemory.audit import audit_log
-from openmemory.audit.audit_log import Event
+from openmemory.audit.audit_log import AuditAction
 from openmemory.config.settings import LONGEST_NAME
 from openmemory.database.engine import Database, Tx
-from openmemory.database.retry import again
-from openmemory.errors import Conflict, Invalid, NotFound
+from openmemory.database.retry import retry_on_conflict
+from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import ArchivePolicy, Category, MemoryCategory
 from openmemory.memories.validation import MAX_DAYS
@@ -106,7 +106,7 @@ class Policies:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @again
+    @retry_on_conflict
     async def create(self, caller: Caller, new: PolicyCreate) -> Policy:
         """Create a policy. An existing policy with the same criterion and action gets the new number of days.
 
@@ -136,10 +136,10 @@ class Policies:
             made = await tx.scalar(row.returning(ArchivePolicy.id))
             mine = ArchivePolicy.user_id == caller.user_id
             if (await tx.scalar(select(func.count()).select_from(ArchivePolicy).where(mine)) or 0) > MOST:
-                raise Conflict(f"A user has at most {MOST} archive policies.", code="too_many_policies")
+                raise ConflictError(f"A user has at most {MOST} archive policies.", code="too_many_policies")
             policy = Policy.model_validate((await tx.execute(_policies().where(ArchivePolicy.id == made))).one())
             detail = {"criteria_type": policy.criteria_type, f"days_to_{new.action}": new.days}
-            await audit_log.record(tx, caller, Event.POLICY_CREATE, [policy.id], detail=detail)
+            await audit_log.record(tx, caller, AuditAction.POLICY_CREATE, [policy.id], detail=detail)
         return policy
 
     async def list(self, caller: Caller) -> list[Policy]:
@@ -150,10 +150,10 @@ class Policies:
         async with self._database.transaction() as tx:
             rows = await tx.execute(query.order_by(ArchivePolicy.created_at, ArchivePolicy.id))
             found = [Policy.model_validate(row) for row in rows]
-            await audit_log.record(tx, caller, Event.POLICY_LIST)
+            await audit_log.record(tx, caller, AuditAction.POLICY_LIST)
         return found
 
-    @again
+    @retry_on_conflict
     async def remove(self, caller: Caller, policy_id: UUID) -> None:
         """Remove a policy. Memories that it has archived or expired stay so.
 
@@ -167,7 +167,7 @@ class Policies:
         async with self._database.transaction() as tx:
             if (await tx.execute(delete(ArchivePolicy).where(mine))).rowcount == 0:
                 raise NotFound("Archive policy not found", code="policy_not_found")
-            await audit_log.record(tx, caller, Event.POLICY_DELETE, [policy_id])
+            await audit_log.record(tx, caller, AuditAction.POLICY_DELETE, [policy_id])
 
 
 def _only_owner(caller: Caller) -> None:

@@ -67,7 +67,7 @@ _ADD = text(
 )
 
 
-async def take(tx: Tx, caller: Caller) -> int:
+async def restore_policies(tx: Tx, caller: Caller) -> int:
     """Create the policies that do not exist yet. Returns their number.
 
     The apps and categories must be resolved before, and the user row locked, as in every transaction that creates

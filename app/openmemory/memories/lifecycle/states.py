@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmemory.errors import Conflict
+from openmemory.errors import ConflictError
 from openmemory.memories.models import State
 
 ALLOWED: dict[State, frozenset[State]] = {
@@ -19,10 +19,10 @@ def sources(target: State) -> tuple[State, ...]:
     return tuple(state for state, targets in ALLOWED.items() if target in targets)
 
 
-def refuse(current: State, target: State) -> Conflict:
+def refuse(current: State, target: State) -> ConflictError:
     """The error for a transition that is not allowed."""
     valid = ", ".join(sorted(ALLOWED[current])) or "none"
-    return Conflict(
+    return ConflictError(
         f"A memory that is {current} cannot become {target}.",
         code="transition_not_allowed",
         hint=f"From {current} a memory can become: {valid}.",

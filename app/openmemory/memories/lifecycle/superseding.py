@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import func, update
 
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
+from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
@@ -27,4 +27,4 @@ async def supersede(tx: Tx, caller: Caller, old: UUID, new: UUID, *, since: date
     await tx.execute(update(Memory).where(Memory.id == old).values(valid_until=until, superseded_by=new))
     if since is None or since <= datetime.now(UTC):
         await changes.change_state(tx, caller, Memory.id == old, State.ARCHIVED)
-    await access_log.record(tx, caller, Access.ARCHIVE, [old], {"superseded_by": str(new)})
+    await access_log.record(tx, caller, AccessType.ARCHIVE, [old], {"superseded_by": str(new)})

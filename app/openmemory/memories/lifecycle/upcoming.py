@@ -30,9 +30,9 @@ from sqlalchemy.types import Text, Uuid
 from openmemory.access.models import App
 from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
-from openmemory.audit.access_log import Access
+from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Database
-from openmemory.database.retry import again
+from openmemory.database.retry import retry_on_conflict
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
 from openmemory.memories.lifecycle.policies import Action, CriteriaType
@@ -82,7 +82,7 @@ class Upcoming:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @again
+    @retry_on_conflict
     async def list(self, caller: Caller, query: UpcomingQuery) -> UpcomingPage:
         """The memories that will expire or be archived within some days, each once with its earliest action.
 
@@ -102,7 +102,7 @@ class Upcoming:
             rows = (await tx.execute(statement(caller), values)).all()
             items = [UpcomingItem.model_validate(row) for row in rows if row.memory_id is not None]
             ids = [item.memory_id for item in items]
-            await access_log.record(tx, caller, Access.LIST, ids, {"operation": "upcoming"})
+            await access_log.record(tx, caller, AccessType.LIST, ids, {"operation": "upcoming"})
         return UpcomingPage(items=items, total=rows[0].total, page=query.page, size=query.size)
 
 

@@ -17,12 +17,12 @@ from openmemory.identity.caller import Caller, Default
 from openmemory.memories.models import Category, Memory, MemoryCategory, State
 from openmemory.memories.schemas import MemoryQuery
 
-OWN_FILINGS = MemoryCategory.user_id == bindparam("caller_user_id", type_=Uuid)
+OWN_ASSIGNMENTS = MemoryCategory.user_id == bindparam("caller_user_id", type_=Uuid)
 """The category assignments of the caller's user. Execute with `caller.parameters`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListCriteria:
     """The criteria that determine the SQL text of a list. `filters` are names of `FILTERS`."""
 
     owner: bool
@@ -35,7 +35,7 @@ class Asked:
     descending: bool = True
 
     @classmethod
-    def of(cls, caller: Caller, query: MemoryQuery) -> Asked:
+    def of(cls, caller: Caller, query: MemoryQuery) -> ListCriteria:
         """Builds the criteria from a caller and a query."""
         states = tuple(state for state in State if state in query.states)
         filters = frozenset(name for name, value in _values(query).items() if value)
@@ -83,11 +83,11 @@ def holds() -> ColumnElement[bool]:
     return Memory.content.ilike(_bound("text", Text()))
 
 
-def filed(*, one: bool) -> ColumnElement[bool]:
+def is_assigned(*, one: bool) -> ColumnElement[bool]:
     """The assignments to the requested categories. With a single one, the planner knows that no memory comes twice."""
     category: Any = MemoryCategory.category_id
     wanted = category == _bound("category_id", Uuid()) if one else category == _any("category_ids", Uuid())
-    return and_(OWN_FILINGS, wanted)
+    return and_(OWN_ASSIGNMENTS, wanted)
 
 
 def _values(query: MemoryQuery) -> dict[str, Any]:
@@ -118,13 +118,13 @@ def _filed_under_names() -> ColumnElement[bool]:
     filed_by_name = (
         select(MemoryCategory.memory_id)
         .join(Category, Category.id == MemoryCategory.category_id)
-        .where(OWN_FILINGS, Category.name == _any("categories", Text()))
+        .where(OWN_ASSIGNMENTS, Category.name == _any("categories", Text()))
     )
     return Memory.id.in_(filed_by_name)
 
 
 def _filed(*, one: bool) -> ColumnElement[bool]:
-    return Memory.id.in_(select(MemoryCategory.memory_id).where(filed(one=one)))
+    return Memory.id.in_(select(MemoryCategory.memory_id).where(is_assigned(one=one)))
 
 
 FILTERS: dict[str, Callable[[], ColumnElement[bool]]] = {

@@ -27,14 +27,14 @@ from sqlalchemy import (
 
 from openmemory.access.readable import hidden_from, readable_by
 from openmemory.audit.models import MemoryAccessLog
-from openmemory.database.compiled import Prepared
+from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Database
-from openmemory.database.id_partitions import Half
+from openmemory.database.id_partitions import IdPartition
 from openmemory.identity.caller import Caller
 from openmemory.memories import repository
 from openmemory.memories.listing import pages, statements
-from openmemory.memories.listing.criteria import OWN_FILINGS, Asked
-from openmemory.memories.listing.pages import FEW, Found, Look, Slice
+from openmemory.memories.listing.criteria import OWN_ASSIGNMENTS, ListCriteria
+from openmemory.memories.listing.pages import FEW, ListAccess, ListedPage, Slice
 from openmemory.memories.models import Memory, MemoryCategory, State
 from openmemory.memories.schemas import MemoryQuery, MemoryRecord
 
@@ -73,12 +73,12 @@ class _Counted(NamedTuple):
     """The rows to count, the criteria of the memories, and the bound parameters."""
 
     of: Of
-    asked: Asked
+    asked: ListCriteria
     query: MemoryQuery
     binds: dict[str, Any]
 
 
-async def related(database: Database, caller: Caller, memory_id: UUID, wanted: Slice) -> Found | None:
+async def related(database: Database, caller: Caller, memory_id: UUID, wanted: Slice) -> ListedPage | None:
     """A range of the memories that share categories with one memory, and their total number. None if the caller may not
     read that memory.
 
@@ -94,11 +94,11 @@ async def related(database: Database, caller: Caller, memory_id: UUID, wanted: S
         return None
     categories = found[0][0]
     if not categories:
-        return Found(await pages.shown(database, Look(caller), query, []), 0)
+        return ListedPage(await pages.shown(database, ListAccess(caller), query, []), 0)
     of = Of.CATEGORY if len(categories) == 1 else Of.CATEGORIES
     binds = {"source": categories[0], "sources": categories, "memory_id": memory_id}
-    records, total = await _page(database, caller, _Counted(of, Asked.of(caller, query), query, binds), wanted)
-    return Found([record for record, _ in records], total)
+    records, total = await _page(database, caller, _Counted(of, ListCriteria.of(caller, query), query, binds), wanted)
+    return ListedPage([record for record, _ in records], total)
 
 
 async def accessed(
@@ -109,7 +109,7 @@ async def accessed(
     The most accessed memories come first, then the newest.
     """
     query = MemoryQuery(states=repository.ALL_STATES)
-    counted = _Counted(Of.ACCESSES, Asked.of(caller, query), query, {"source": app_id})
+    counted = _Counted(Of.ACCESSES, ListCriteria.of(caller, query), query, {"source": app_id})
     return await _page(database, caller, counted, wanted)
 
 
@@ -118,11 +118,11 @@ async def _page(
 ) -> tuple[list[tuple[MemoryRecord, int]], int]:
     binds = caller.parameters | counted.binds
 
-    async def rows(statement: Prepared, **more: Any) -> list[Any]:
+    async def rows(statement: CompiledStatement, **more: Any) -> list[Any]:
         async with database.planned() as tx:
             return await statement.rows(tx, binds | more)
 
-    levels = [_levels(counted.of, counted.asked, half) for half in Half]
+    levels = [_levels(counted.of, counted.asked, half) for half in IdPartition]
     before = 0
     often: dict[UUID, int] = {}
     for level in _together(await asyncio.gather(*(rows(statement, few=FEW) for statement in levels))):
@@ -136,7 +136,7 @@ async def _page(
                 found = await rows(_NEWEST_FIRST, ids=_ids(level.members), **part.binds)
             often |= dict.fromkeys((id_ for (id_,) in (found[::-1] if part.backwards else found)), level.times)
         before += level.size
-    records = await pages.shown(database, Look(caller), counted.query, list(often))
+    records = await pages.shown(database, ListAccess(caller), counted.query, list(often))
     return [(record, often[record.id]) for record in records], before
 
 
@@ -160,10 +160,10 @@ def _rows(of: Of) -> _Rows:
     category: Any = MemoryCategory.category_id
     filed = category == _SOURCE if of is Of.CATEGORY else category == func.any(_SOURCES)
     other = MemoryCategory.memory_id != bindparam("memory_id", type_=Uuid)
-    return _Rows(MemoryCategory.memory_id, and_(OWN_FILINGS, filed, other))
+    return _Rows(MemoryCategory.memory_id, and_(OWN_ASSIGNMENTS, filed, other))
 
 
-def _per_memory(of: Of, half: Half) -> Select[Any]:
+def _per_memory(of: Of, half: IdPartition) -> Select[Any]:
     """The count of each memory in one id partition."""
     memory_id, which = _rows(of)
     once = of is Of.CATEGORY
@@ -173,7 +173,7 @@ def _per_memory(of: Of, half: Half) -> Select[Any]:
 
 
 @lru_cache(maxsize=16)
-def _own_categories(owner: bool, default: Any) -> Prepared:
+def _own_categories(owner: bool, default: Any) -> CompiledStatement:
     """The categories of a memory that the caller may read. The user themself may read it in any state."""
     states = repository.ALL_STATES if owner else (State.ACTIVE,)
     categories = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == Memory.id).correlate(Memory)
@@ -181,11 +181,11 @@ def _own_categories(owner: bool, default: Any) -> Prepared:
         Memory.id == bindparam("memory_id", type_=Uuid),
         readable_by(Caller.anyone(owner=owner, default=default), Memory, states=states),
     )
-    return Prepared(query, plain=True)
+    return CompiledStatement(query, plain=True)
 
 
 @lru_cache(maxsize=64)
-def _levels(of: Of, asked: Asked, half: Half) -> Prepared:
+def _levels(of: Of, asked: ListCriteria, half: IdPartition) -> CompiledStatement:
     """The number of memories for each count in one id partition, with their ids if there are at most `few`.
 
     Usually few memories are hidden, so the hidden ones are looked up and excluded. A large level has no ids here: a
@@ -196,11 +196,13 @@ def _levels(of: Of, asked: Asked, half: Half) -> Prepared:
     visible = select(each).where(each.c.memory_id.not_in(hidden)).subquery("visible")
     ids = func.string_agg(func.uuid_send(visible.c.memory_id), literal_column("''::bytea"))
     few = case((func.count() <= bindparam("few", type_=Integer), ids))
-    return Prepared(select(visible.c.times, func.count(), few).group_by(visible.c.times), plain=True, binary=True)
+    return CompiledStatement(
+        select(visible.c.times, func.count(), few).group_by(visible.c.times), plain=True, binary=True
+    )
 
 
 @lru_cache(maxsize=64)
-def _newest(of: Of, asked: Asked, *, backwards: bool) -> Prepared:
+def _newest(of: Of, asked: ListCriteria, *, backwards: bool) -> CompiledStatement:
     """The ids of a range of one level, newest or oldest first. Binds `times`, `offset` and `limit`."""
     memory_id, which = _rows(of)
     of_one = select(func.count()).where(memory_id == Memory.id, which).correlate(Memory).scalar_subquery()
@@ -208,4 +210,4 @@ def _newest(of: Of, asked: Asked, *, backwards: bool) -> Prepared:
     order = [each.asc() if backwards else each.desc() for each in (Memory.created_at, Memory.id)]
     query = select(Memory.id).where(level).order_by(*order)
     limit, offset = (bindparam(name, type_=Integer) for name in ("limit", "offset"))
-    return Prepared(query.limit(limit).offset(offset), plain=True)
+    return CompiledStatement(query.limit(limit).offset(offset), plain=True)

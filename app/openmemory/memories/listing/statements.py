@@ -27,12 +27,12 @@ from sqlalchemy import (
 )
 
 from openmemory.access.models import App
-from openmemory.access.readable import hidden_from, is_aside
+from openmemory.access.readable import hidden_from, is_set_aside
 from openmemory.audit import access_log, audit_log
-from openmemory.database.compiled import Prepared
-from openmemory.database.id_partitions import Half
+from openmemory.database.compiled import CompiledStatement
+from openmemory.database.id_partitions import IdPartition
 from openmemory.memories import repository
-from openmemory.memories.listing.criteria import Asked, filed, holds
+from openmemory.memories.listing.criteria import ListCriteria, holds, is_assigned
 from openmemory.memories.models import BEGINNING, IS_ACTIVE, SHORT, Category, Memory, MemoryCategory, State
 
 SORTABLE: dict[str, Any] = {
@@ -69,25 +69,25 @@ class Part(StrEnum):
 
 
 @_kept
-def total(asked: Asked, half: Half | None) -> Prepared:
+def total(asked: ListCriteria, half: IdPartition | None) -> CompiledStatement:
     """The number of matches, without a text filter. In one id partition if `asked.only_filed`."""
     if half is not None:
-        return Prepared(select(func.count()).select_from(_filed(asked, half)), plain=True)
+        return CompiledStatement(select(func.count()).select_from(_filed(asked, half)), plain=True)
     quick = _quick_total(asked)
-    return Prepared(select(func.count()).where(asked.matching()) if quick is None else quick, plain=True)
+    return CompiledStatement(select(func.count()).where(asked.matching()) if quick is None else quick, plain=True)
 
 
 @_kept
-def ids(asked: Asked, *, backwards: bool) -> Prepared:
+def ids(asked: ListCriteria, *, backwards: bool) -> CompiledStatement:
     """The ids of a range of the matches, in list order or reversed. Binds `offset`, `limit` and their sum `enough`."""
     if asked.sort in ("memory", "content"):
-        return Prepared(_by_text(asked, backwards), plain=True)
+        return CompiledStatement(_by_text(asked, backwards), plain=True)
     query = _matches(asked, Memory.id).order_by(*_sorted(asked.sort, asked.descending, backwards=backwards))
-    return Prepared(query.limit(_LIMIT).offset(_OFFSET), plain=True)
+    return CompiledStatement(query.limit(_LIMIT).offset(_OFFSET), plain=True)
 
 
 @_kept
-def sample(asked: Asked) -> Prepared:
+def sample(asked: ListCriteria) -> CompiledStatement:
     """The number of the newest `sample` memories that contain the text, and the median of all sampled texts."""
     newest = (
         select(Memory.folded, Memory.content)
@@ -98,24 +98,28 @@ def sample(asked: Asked) -> Prepared:
     )
     bytewise = newest.c.content.collate("C")
     middle = func.percentile_disc(literal_column("0.5")).within_group(bytewise)
-    return Prepared(select(func.count().filter(_contains(newest.c.folded)), middle).select_from(newest), plain=True)
+    return CompiledStatement(
+        select(func.count().filter(_contains(newest.c.folded)), middle).select_from(newest), plain=True
+    )
 
 
 @_kept
-def counted(asked: Asked, part: Part) -> Prepared:
+def counted(asked: ListCriteria, part: Part) -> CompiledStatement:
     """The number of matches in one half of the texts."""
-    return Prepared(select(func.count()).select_from(_looked_through(asked, part, _ONE.label("one"))), plain=True)
+    return CompiledStatement(
+        select(func.count()).select_from(_looked_through(asked, part, _ONE.label("one"))), plain=True
+    )
 
 
 @_kept
-def filings(asked: Asked, most: int) -> Prepared:
+def assignments(asked: ListCriteria, most: int) -> CompiledStatement:
     """The number of assignments to the requested categories. Stops counting at `most` + 1."""
-    query = select(_ONE).where(filed(one="category_id" in asked.filters)).limit(literal_column(str(most + 1)))
-    return Prepared(select(func.count()).select_from(query.subquery()), plain=True)
+    query = select(_ONE).where(is_assigned(one="category_id" in asked.filters)).limit(literal_column(str(most + 1)))
+    return CompiledStatement(select(func.count()).select_from(query.subquery()), plain=True)
 
 
 @_kept
-def hits(asked: Asked, part: Part | None, *, filed_first: bool = False) -> Prepared:
+def hits(asked: ListCriteria, part: Part | None, *, filed_first: bool = False) -> CompiledStatement:
     """The number of matches, and all their ids if there are at most `few`.
 
     With `part=None` and `filed_first`, the memories of the categories are read one by one. With `part=None` alone,
@@ -133,21 +137,21 @@ def hits(asked: Asked, part: Part | None, *, filed_first: bool = False) -> Prepa
     else:
         found = _looked_through(asked, part, Memory.id)
     few = case((func.count() <= _FEW, func.array_agg(found.c.id)))
-    return Prepared(select(func.count(), few).select_from(found), plain=True)
+    return CompiledStatement(select(func.count(), few).select_from(found), plain=True)
 
 
 @_kept
-def in_order(sort: str, *, descending: bool) -> Prepared:
+def in_order(sort: str, *, descending: bool) -> CompiledStatement:
     """A range of `ids`, sorted. Binds `offset` and `limit`."""
     query = select(Memory.id).where(Memory.id == func.any(_IDS))
     if sort == "app_name":
         query = query.join(App, App.id == Memory.app_id)
     query = query.order_by(*_sorted(sort, descending, backwards=False)).limit(_LIMIT).offset(_OFFSET)
-    return Prepared(query, plain=True)
+    return CompiledStatement(query, plain=True)
 
 
 @_kept
-def sizes(asked: Asked, part: Part | Half | None) -> Prepared:
+def sizes(asked: ListCriteria, part: Part | IdPartition | None) -> CompiledStatement:
     """The number of matches per app: in one half of the texts, or in all memories without a text filter.
 
     In one id partition if `asked.only_filed`.
@@ -158,18 +162,18 @@ def sizes(asked: Asked, part: Part | Half | None) -> Prepared:
         found = _filed(asked, part)
     else:
         found = select(Memory.app_id).where(asked.matching()).subquery("found")
-    return Prepared(select(found.c.app_id, func.count()).group_by(found.c.app_id), plain=True)
+    return CompiledStatement(select(found.c.app_id, func.count()).group_by(found.c.app_id), plain=True)
 
 
 @_kept
-def apps_in_order(*, descending: bool) -> Prepared:
+def apps_in_order(*, descending: bool) -> CompiledStatement:
     """The apps `ids`, sorted by name."""
     name = App.name.desc() if descending else App.name.asc()
-    return Prepared(select(App.id).where(App.id == func.any(_IDS)).order_by(name), plain=True)
+    return CompiledStatement(select(App.id).where(App.id == func.any(_IDS)).order_by(name), plain=True)
 
 
 @_kept
-def of_apps(asked: Asked, *, backwards: bool) -> Prepared:
+def of_apps(asked: ListCriteria, *, backwards: bool) -> CompiledStatement:
     """For each app, the ids of `takes` matches after `skips` others, newest first. With `backwards`, which is for one
     app only, they are counted and sorted from the oldest. Binds the arrays `apps`, `skips`, `takes`."""
     part = (
@@ -190,11 +194,11 @@ def of_apps(asked: Asked, *, backwards: bool) -> Prepared:
         .lateral("of_app")
     )
     order = part.c.place, *_by_age(of_app.c, backwards)
-    return Prepared(select(of_app.c.id).select_from(part).join(of_app, true()).order_by(*order), plain=True)
+    return CompiledStatement(select(of_app.c.id).select_from(part).join(of_app, true()).order_by(*order), plain=True)
 
 
 @_kept
-def shown(asked: Asked, *, hashes: bool) -> Prepared:
+def shown(asked: ListCriteria, *, hashes: bool) -> CompiledStatement:
     """The complete memories `ids`, in order, if they still match. Logs the read in the same statement.
 
     `hashes`: the log also records the hash of each text.
@@ -213,16 +217,16 @@ def shown(asked: Asked, *, hashes: bool) -> Prepared:
     if hashes:
         noted = func.jsonb_build_object(literal_column("'hash'"), readable.c.hash)
     logs = access_log.inserted(readable, noted), audit_log.inserted(readable)
-    return Prepared(select(readable).add_cte(*logs).order_by(readable.c.place), plain=True)
+    return CompiledStatement(select(readable).add_cte(*logs).order_by(readable.c.place), plain=True)
 
 
-CATEGORIES_NAMED = Prepared(
+CATEGORIES_NAMED = CompiledStatement(
     select(Category.id).where(Category.name == func.any(bindparam("names", type_=ARRAY(Text)))), plain=True
 )
 """The ids of the categories with these `names`."""
 
 
-def _by_text(asked: Asked, backwards: bool) -> Select[Any]:
+def _by_text(asked: ListCriteria, backwards: bool) -> Select[Any]:
     """The ids sorted by text. Short and long texts are read from their own index and merged."""
     down = asked.descending is not backwards
     tie = Memory.id.desc() if down else Memory.id.asc()
@@ -236,13 +240,13 @@ def _by_text(asked: Asked, backwards: bool) -> Select[Any]:
     return select(merged.c.id).order_by(*order).limit(_LIMIT).offset(_OFFSET)
 
 
-def _matches(asked: Asked, *columns: Any) -> Select[Any]:
+def _matches(asked: ListCriteria, *columns: Any) -> Select[Any]:
     """Columns of all matches. A text filter is checked on each row, without the trigram index."""
     query = select(*columns).select_from(Memory).where(asked.matching(text=False))
     return query.where(_contains(Memory.folded)) if "text" in asked.filters else query
 
 
-def _looked_through(asked: Asked, part: Part, of: Any) -> Any:
+def _looked_through(asked: ListCriteria, part: Part, of: Any) -> Any:
     """One column of all matches in one half of the texts, from the index that stores the texts."""
     short = literal_column("memories.content").bool_op(part.value)(bindparam("middle", type_=Text))
     beginning = func.left(bindparam("middle", type_=Text), literal_column(str(BEGINNING)))
@@ -251,17 +255,17 @@ def _looked_through(asked: Asked, part: Part, of: Any) -> Any:
     return union_all(*halves).subquery("found")
 
 
-def _filed(asked: Asked, half: Half) -> Any:
+def _filed(asked: ListCriteria, half: IdPartition) -> Any:
     """Id and app of the visible memories in the categories. A memory in several categories comes once."""
     one = "category_id" in asked.filters
     hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), half.of(Memory.id))
     columns = MemoryCategory.memory_id, MemoryCategory.app_id
-    query = select(*columns).where(filed(one=one), half.of(MemoryCategory.memory_id))
+    query = select(*columns).where(is_assigned(one=one), half.of(MemoryCategory.memory_id))
     each = (query if one else query.distinct()).subquery("each")
     return select(each).where(each.c.memory_id.not_in(hidden)).subquery("found")
 
 
-def _quick_total(asked: Asked) -> Select[Any] | None:
+def _quick_total(asked: ListCriteria) -> Select[Any] | None:
     """The number of matches, computed from small indexes of the few memories that are inactive or may be hidden.
 
     None if there are filters besides states, or if many memories may be hidden.
@@ -271,8 +275,8 @@ def _quick_total(asked: Asked) -> Select[Any] | None:
     mine = select(func.count()).where(Memory.user_id == bindparam("caller_user_id", type_=Uuid))
     which = asked.matching()
     active = mine.where(IS_ACTIVE)
-    also = mine.where(is_aside(Memory), which, ~IS_ACTIVE)
-    less = mine.where(is_aside(Memory), IS_ACTIVE, which.is_not(literal_column("true")))
+    also = mine.where(is_set_aside(Memory), which, ~IS_ACTIVE)
+    less = mine.where(is_set_aside(Memory), IS_ACTIVE, which.is_not(literal_column("true")))
     return select(active.scalar_subquery() + also.scalar_subquery() - less.scalar_subquery())
 
 

@@ -120,8 +120,8 @@ _ACTIVE_ELSEWHERE = """
     LEFT JOIN restored AS o ON o.target = m.id AND o.fate = 'replace'
     WHERE r.fate <> 'skip' AND i.state = 'active' AND o.id IS NULL
 """
-_EXPIRED_TWINS = text(f"SELECT DISTINCT m.id {_ACTIVE_ELSEWHERE} AND m.expires_at <= now()")
-_TWINS = text(
+_EXPIRED_DUPLICATES = text(f"SELECT DISTINCT m.id {_ACTIVE_ELSEWHERE} AND m.expires_at <= now()")
+_EXACT_DUPLICATES = text(
     f"""
     UPDATE restored AS r SET final = 'archived', twin = true
     FROM (
@@ -197,9 +197,9 @@ async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
     await tx.execute(_FILE)
     await tx.execute(text("CREATE INDEX ON restored_filings (memory)"))
     await tx.execute(_COMPARE)
-    expired = list(await tx.scalars(_EXPIRED_TWINS, values))
+    expired = list(await tx.scalars(_EXPIRED_DUPLICATES, values))
     # An expired memory is invisible and must not block its text from being stored again.
     await changes.change_state(tx, caller, Memory.id == func.any(expired), State.ARCHIVED)
-    await tx.execute(_TWINS, values)
+    await tx.execute(_EXACT_DUPLICATES, values)
     await tx.execute(_TOUCH)
     return done

@@ -78,7 +78,7 @@ _MEND_HISTORY = text(
 )
 
 
-class Twice(NamedTuple):
+class ConflictingRecords(NamedTuple):
     """Two conflicting records: the list that contains them, and their positions."""
 
     members: str
@@ -92,14 +92,14 @@ async def make(tx: Tx, more: Mapping[str, str]) -> None:
         await tx.execute(text(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP"))
 
 
-async def twice(tx: Tx) -> Twice | None:
+async def twice(tx: Tx) -> ConflictingRecords | None:
     """Two records with the same id, or two revisions of one memory with the same number; None if there are none."""
     for kind, table in _IDS.items():
         query = _TWICE.format(table=table, columns="id", refused="id", kind=kind)
         if found := (await tx.execute(text(query))).one_or_none():
-            return Twice(kind, found.first, found.second)
+            return ConflictingRecords(kind, found.first, found.second)
     if found := (await tx.execute(_REVISIONS_TWICE)).one_or_none():
-        return Twice("revisions.jsonl.gz", found.first, found.second)
+        return ConflictingRecords("revisions.jsonl.gz", found.first, found.second)
     return None
 
 
@@ -113,18 +113,18 @@ async def settle(tx: Tx, more: Iterable[str]) -> None:
     await tx.execute(_MEND_HISTORY)
 
 
-class Lost(NamedTuple):
+class OrphanRecords(NamedTuple):
     """Records of one kind that belong to no memory of the archive, with the ids of the first ones."""
 
     kind: str
     ids: list[str]
 
 
-async def lost(tx: Tx, most: int) -> list[Lost]:
+async def lost(tx: Tx, most: int) -> list[OrphanRecords]:
     """The records that belong to no memory of the archive and are therefore skipped."""
     found = []
     for kind, (table, id_) in _HELD_BY_MEMORIES.items():
         query = text(_LOST.format(kind=kind, table=table, id=id_))
         if rows := (await tx.execute(query, {"most": most})).all():
-            found.append(Lost(kind, [str(row.id) for row in rows]))
+            found.append(OrphanRecords(kind, [str(row.id) for row in rows]))
     return found

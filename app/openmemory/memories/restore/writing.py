@@ -13,13 +13,13 @@ from sqlalchemy import text
 from openmemory.access import restore as of_access
 from openmemory.access.restore import DERIVED
 from openmemory.audit import access_log, audit_log
-from openmemory.audit.access_log import Access
-from openmemory.audit.audit_log import Event as AuditEvent
+from openmemory.audit.access_log import AccessType
+from openmemory.audit.audit_log import AuditAction
 from openmemory.categories import restore
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.index.sync import outbox
-from openmemory.memories.lifecycle import restore as incoming_policies
+from openmemory.memories.lifecycle.restore import restore_policies
 from openmemory.memories.restore.planning import CONTENT, STAMPS, Restored
 
 _AS_THEY_WERE = (*CONTENT, *STAMPS, "hash", "labels")
@@ -245,15 +245,15 @@ async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Se
     done.vectors = (await tx.execute(_VECTORS, in_use)).rowcount
     await tx.execute(_MARK)
     done.rules = await of_access.take_rules(tx, caller)
-    done.policies = await incoming_policies.take(tx, caller)
+    done.policies = await restore_policies(tx, caller)
     done.descriptions = await restore.take(tx, caller)
     counts = (await tx.execute(_COUNT)).one()._mapping
     for name, count in counts.items():
         setattr(done, name, count)
     besides = {"rules": done.rules, "policies": done.policies, "descriptions": done.descriptions}
     detail = {"mode": mode, **dict(counts), **besides}
-    await access_log.log_chosen(tx, caller, Access.UPDATE, _REPLACED, {"operation": "import"})
-    await audit_log.record_chosen(tx, caller, AuditEvent.MEMORY_IMPORT, _WRITTEN, detail=detail)
+    await access_log.log_chosen(tx, caller, AccessType.UPDATE, _REPLACED, {"operation": "import"})
+    await audit_log.record_chosen(tx, caller, AuditAction.MEMORY_IMPORT, _WRITTEN, detail=detail)
     return done
 
 
