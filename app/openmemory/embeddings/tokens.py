@@ -1,10 +1,10 @@
 """Token vectors, small enough to be stored: selects which tokens count and encodes them. Has no side effects.
 
 A network computes a vector for each token and pools them into one for the text. Pooling loses what a single word of a
-question is near to. Late interaction compares exactly that (`search.late_interaction`). Of a stored token, only the signs of its
-numbers are kept, after a rotation that makes them alike and independent. The question's tokens keep their magnitudes,
-so that the comparison still approximates the cosine (as in asymmetric hashing; Gao and Long 2024, "RaBitQ", bound the
-error). In measurements, 384 signs carry more information than 64 numbers of a byte each.
+question is near to. Late interaction compares exactly that (`search.late_interaction`). Of a stored token, only the
+signs of its numbers are kept, after a rotation that makes them alike and independent. The question's tokens keep their
+magnitudes, so that the comparison still approximates the cosine (as in asymmetric hashing; Gao and Long 2024,
+"RaBitQ", bound the error). In measurements, 384 signs carry more information than 64 numbers of a byte each.
 """
 
 from __future__ import annotations

@@ -127,8 +127,8 @@ _KEEP = text(
     """
 )
 
-# One row with all tokens in one value, as vectors are read (`index.sync.writer`), and another value with the place and size
-# of each. The aggregates see the rows in the same, arbitrary order. Each is looked up separately (OFFSET 0 ensures
+# One row with all tokens in one value, as vectors are read (`index.sync.writer`), and another value with the place and
+# size of each. The aggregates see the rows in the same, arbitrary order. Each is looked up separately (OFFSET 0 ensures
 # that): before the tables were analysed, the planner preferred full scans.
 PACKED = bound(
     """

@@ -71,8 +71,8 @@ async def without_common_words(tx: Tx, query: str, where: LexicalFilter) -> str:
 
 
 async def without_common_words_for(tx: Tx, query: str, where: LexicalFilter, app: UUID | None) -> FilteredQuery:
-    """Does the same as `without_common_words` for a query that passes `may_have_common_words`. The same statement reads the revision of the
-    rules."""
+    """Does the same as `without_common_words` for a query that passes `may_have_common_words`, and reads the revision
+    of the rules in the same statement."""
     query = query.replace("\x00", " ")
     words = query.split()
     binds: dict[str, Any] = {"in_user": where.user, "in_namespaces": list(where.namespaces), "words": words, "app": app}

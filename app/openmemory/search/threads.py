@@ -110,7 +110,8 @@ def _links(owner: bool, default: Default) -> CompiledStatement:
 
 
 def linked(owner: bool, default: Default) -> Select[Any]:
-    """Selects the columns of `ThreadNeighbour` for the ids bound as `hits`, with namespace and thread separate, and the labels."""
+    """Selects the columns of `ThreadNeighbour` for the ids bound as `hits`, and the labels. Namespace and thread
+    are separate."""
     caller = Caller.anyone(owner=owner, default=default)
     hits = (
         func.unnest(cast(bindparam("hits", type_=Text), ARRAY(Uuid)))

@@ -293,7 +293,7 @@ def _missing(name: str) -> RequestRefused:
 
 
 def _outcome(call: Callable[..., T], *args: object) -> T | RequestRefused:
-    """Returns the result of a call, or the `RequestRefused` that it raises, since that is not a failure of the engine."""
+    """Returns the result of a call, or the `RequestRefused` that it raises: it is no failure of the engine."""
     try:
         return call(*args)
     except RequestRefused as refusal:
