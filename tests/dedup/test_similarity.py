@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,11 +68,10 @@ def test_any_text_is_judged_and_says_what_it_says(one: str, other: str):
     judged(one, other)
 
 
-@pytest.mark.parametrize("text", ["a_" * 500, "1-" * 500, "'" * 1_000, "A b. " * 200, "x." * 500, "/" * 1_000])
-def test_texts_made_to_be_slow_are_not(text: str):
-    started = time.perf_counter()
-    judged(text, text + " and more")
-    assert time.perf_counter() - started < 1
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["a_", "1-", "''", "A b. ", "x.", "//"])
+def test_no_text_makes_the_patterns_backtrack_without_end(text: str):
+    judged(text * 2_000, text * 2_000 + " and more")
 
 
 async def test_the_packaged_model_and_the_words_agree_with_those_who_labelled_the_pairs():

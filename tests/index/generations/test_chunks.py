@@ -88,7 +88,7 @@ async def test_deleting_a_point_removes_all_of_its_windows(
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda v: v[0], r"has shape \(16,\); the collection takes \(windows, 16\)"),
+        (lambda v: v[0], r"has shape \(16,\); the collection takes \(chunks, 16\)"),
         (lambda v: v[:0], r"has shape \(0, 16\)"),
         (lambda v: v[:, :5], r"has shape \(3, 5\)"),
         (lambda v: np.stack([v, v]), r"has shape \(2, 3, 16\)"),

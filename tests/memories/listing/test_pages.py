@@ -140,7 +140,7 @@ async def test_a_list_is_exact_in_what_it_holds_and_in_its_order(
     What asks for no text has one way.
     """
     monkeypatch.setattr(listing, "FEW", few)
-    monkeypatch.setattr(listing, "FEW_FILED", min(few, listing.FEW_ASSIGNED))
+    monkeypatch.setattr(listing, "FEW_ASSIGNED", min(few, listing.FEW_ASSIGNED))
     owner, world = shared
     for name, filters in FILTERS.items():
         if not few and "text" not in filters:
