@@ -59,7 +59,7 @@ def _section(prefix: str, model: type[BaseModel]) -> Iterator[str]:
 def commands() -> Iterator[str]:
     """The help of every command."""
     command = typer.main.get_command(cli)
-    yield from _command(command, click.Context(command, info_name="openmemory"))
+    yield from _command(command, click.Context(command, info_name="openmemory", **command.context_settings))
 
 
 def _command(command: Any, context: Any) -> Iterator[str]:
