@@ -305,7 +305,7 @@ def test_the_command_reports_and_ends_with_a_code_that_says_how_it_went(
     dry = run("import", "openmemory", str(old.path), "--dry-run", "--data-dir", str(tmp_path / "none"))
     assert dry.returncode == 0, dry.stderr
     assert f"alice-{new_user}: 5 memories (2 active, 1 paused, 1 archived, 1 deleted); 2 apps" in dry.stdout
-    assert "Nothing was written (--dry-run)." in dry.stdout
+    assert "Nothing was imported (--dry-run)." in dry.stdout
     assert not (tmp_path / "none").exists()
     whole = run("import", "openmemory", str(old.path), "--json", *there)
     assert whole.returncode == 0, whole.stderr

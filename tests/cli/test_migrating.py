@@ -21,7 +21,7 @@ import pytest
 
 from openmemory.errors import Invalid, SetupError, Unavailable
 from openmemory.importers import archive, sqlite_file
-from openmemory.importers.report import show
+from openmemory.importers.report import answer
 from openmemory.importers.run import ImportRequest, Migration
 from openmemory.importers.staging import TABLES, Staging
 from tests.cli.installation import Installation, household
@@ -319,8 +319,8 @@ async def test_what_may_be_anybodys_counts_for_everybody_and_the_report_says_so(
         assert (report.left_out.total, report.left_out.nobodys) == (3, 3)
         assert report.as_json()["left_out"]["nobodys"] == 3
         assert {row["id"] for row in report.left_out.shown if row["kind"] == "categories"} == {empty.hex}
-    show(report, json=False)
-    assert "Of 3 of them nothing tells whose they were: they count whoever is asked for." in capsys.readouterr().out
+    answer(report).show(json=False)
+    assert "The user of 3 of them is unknown, so they are in the report of every user." in capsys.readouterr().out
 
 
 async def test_the_memories_of_a_user_who_cannot_be_taken_are_nobody_elses_loss(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from openmemory.cli.client import Client
-from openmemory.cli.output import counting
+from openmemory.cli.output import ShowProgress, progress
 from openmemory.errors import Invalid, OpenMemoryError, SetupError, Unavailable
 from openmemory.importers import archive, exported, mem0, old_server, qdrant, sqlite_file
 from openmemory.importers.archive import ArchiveCounts
@@ -21,7 +21,7 @@ from openmemory.importers.sending import send
 from openmemory.importers.staging import Staging
 
 Kind = Literal["openmemory", "mem0"]
-Progress = Callable[[str], AbstractContextManager[Callable[[int, int | None], None]]]
+Progress = Callable[[str], AbstractContextManager[ShowProgress]]
 
 _LARGEST_EXPORT = 16 * 1024 * 1024 * 1024
 """Maximum size in bytes of an export fetched from an old server."""
@@ -87,7 +87,7 @@ class Migration:
     """One run. `client` connects to the importing service; a dry run has none."""
 
     def __init__(
-        self, wanted: ImportRequest, default_user: str, client: Client | None, show: Progress = counting
+        self, wanted: ImportRequest, default_user: str, client: Client | None, show: Progress = progress
     ) -> None:
         self._wanted = wanted
         self._default = default_user
