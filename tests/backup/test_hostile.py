@@ -339,7 +339,8 @@ async def test_an_id_that_is_there_twice_is_refused(
     archive.tables[kind].append(archive.tables[kind][0])
     before = await counts()
     answer = await send(api, user, archive.zip())
-    assert (answer.status_code, answer.json()["detail"]) == (400, f"{kind}[1].id: must be unique; {kind}[0] has the same")
+    detail = f"{kind}[1].id: must be unique; {kind}[0] has the same"
+    assert (answer.status_code, answer.json()["detail"]) == (400, detail)
     assert await counts() == before
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -59,16 +57,21 @@ class Records:
         """Creates the converter for captures, which follows the same rules."""
         self._captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self._recent)
 
-    def of(self, kind: str) -> Callable[[str, int, Any], list[Row]] | None:
-        """The function that turns entries of the named list into rows, from place, number and value. None: not read."""
+    def rows(self, kind: str, place: str, number: int, value: Any) -> list[Row]:
+        """The rows of one entry of the named list.
+
+        Raises:
+            BadArchive: the entry has a field of the wrong type, or repeats another one.
+        """
         if kind in _KINDS:
-            return partial(self._with_id, kind)
-        return {
+            return self._with_id(kind, place, number, value)
+        read = {
             "memory_categories": self._filing,
             REVISIONS: self._revision,
             STEPS: self._captures.step,
             VECTORS: self._vector,
-        }.get(kind)
+        }[kind]
+        return read(place, number, value)
 
     def _with_id(self, kind: str, place: str, number: int, value: Any) -> list[Row]:
         """The rows of a record with an id. A record whose content may not be stored is left out."""
