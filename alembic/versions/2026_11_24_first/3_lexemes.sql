@@ -1,19 +1,17 @@
-"""Words of memories are found by their parts and as a whole, in a language that can be chosen, and made anew in the background."""
+-- Lexemes of texts.
 
-from __future__ import annotations
+-- One row: the language of the words, and the progress of the backfill after a change of language.
+CREATE TABLE lexicon (
+    "only" boolean NOT NULL DEFAULT true,
+    language varchar NOT NULL,
+    former text[] NOT NULL DEFAULT '{}',
+    done uuid,
+    CONSTRAINT pk_lexicon PRIMARY KEY ("only"),
+    CONSTRAINT ck_lexicon_one CHECK ("only")
+);
+INSERT INTO lexicon (language) VALUES ('english');
 
-import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
-
-from alembic import op
-
-revision = "2026_11_22_words"
-down_revision = "2026_11_22_windows"
-branch_labels = None
-depends_on = None
-
-# Every two neighbours of a run of characters that are written without spaces: `東京都` is `東京 京都`.
-PAIRS = r"""
+-- Runs of Chinese, Japanese and Korean characters as overlapping bigrams, since no spaces separate their words.
 CREATE FUNCTION lexical_pairs(content text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT string_agg(CASE WHEN run ~ '^[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2}' THEN
@@ -25,22 +23,18 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
         '[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+'
         '|[^\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+', 'g')
         WITH ORDINALITY AS runs(found, place)) runs
-$$
-"""
+$$;
 
-# Words without their accents, in scripts whose writers leave these out: of `café` `cafe`; but `й` stays.
-FOLDED = r"""
+-- Words without their accents, in Latin, Greek and Cyrillic script.
 CREATE FUNCTION lexical_folded(content text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT string_agg(translate(normalize(regexp_replace(
         normalize(found[1], NFD), '([A-Za-zΑ-Ωα-ωЕе])[\u0300-\u036f]+', '\1', 'g'), NFC), 'øØłŁđĐı', 'oOlLdDi'), ' ')
     FROM regexp_matches(content, '[[:alnum:]]*[\u00c0-\u024f\u0386\u0388-\u0390\u03aa-\u03b0\u03ca-\u03ce\u0401\u0451'
         '\u1e00-\u1fff][[:alnum:]]*', 'g') found
-$$
-"""
+$$;
 
-# Dates in digits or English as `2023.05.08`, `05.08` and `2023.05`, with the month's name and the day.
-DATES = r"""
+-- Dates in digits or English as `2023.05.08`, `05.08` and `2023.05`, with the name of the month and the day.
 CREATE FUNCTION lexical_dates(content text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     WITH found AS (
@@ -63,11 +57,9 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
         (ARRAY['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October',
                'November', 'December'])[month], day), ' ')
     FROM found WHERE day IS NULL OR day BETWEEN 1 AND 31
-$$
-"""
+$$;
 
-# What is written in one, or with digits, as it is looked up: `getUserById` is `getuserbyid`, `v1-2_x` is `1.2x`.
-WHOLES = r"""
+-- Compound identifiers and words with digits as one lexeme: `getUserById` is `getuserbyid`, `v1-2_x` is `1.2x`.
 CREATE FUNCTION lexical_wholes(content text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     WITH run AS (
@@ -82,11 +74,9 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
         FROM run WHERE length(run) <= 100
         UNION ALL SELECT substring(run FROM '\d+\.\d+') FROM run WHERE run ~ '^\d+(\.\d+){2,}$'
     ) wholes
-$$
-"""
+$$;
 
-# What the parts of such words are, between spaces.
-PARTS = r"""
+-- The text with such words split into their parts.
 CREATE FUNCTION lexical_parts(content text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT regexp_replace(regexp_replace(regexp_replace(translate(regexp_replace(regexp_replace(regexp_replace(content,
@@ -97,11 +87,9 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
         '\.(?!\d)|(?<!\d)\.', ' ', 'g'),
         '\m(\d+)(?:st|nd|rd|th)\M', '\1', 'gi'),
         '\m(?:([[:alpha:]]{3,})(\d+)|(\d+)([[:alpha:]]{2,}))\M', '\1\3 \2\4', 'g')
-$$
-"""
+$$;
 
-# The lexemes of a text. Those with places are its words, those without are added and make it no longer.
-WORDS = r"""
+-- The lexemes of a text. Those with positions are its words. Those without are added and do not count as its length.
 CREATE FUNCTION lexical_words(language regconfig, content text) RETURNS tsvector
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 1000 AS $$
 DECLARE
@@ -134,86 +122,21 @@ BEGIN
     END IF;
     RETURN to_tsvector(language, said) || coalesce(strip(to_tsvector(language, added)), '');
 END
-$$
-"""
+$$;
 
-# The words of a phrase at their distances, as a query for those who hold it; null of one that says nothing.
-PHRASE = """
+-- The words of a phrase at their distances, as a query. Null if the phrase has no lexeme.
 CREATE FUNCTION lexical_phrase(language regconfig, content text) RETURNS tsquery
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT string_agg(coalesce('<' || place - before || '>', '') || word, ' ' ORDER BY place)::tsquery
-    FROM (SELECT '''' || replace(replace(w.lexeme, '\\', '\\\\'), '''', '''''') || '''' AS word, place,
+    FROM (SELECT '''' || replace(replace(w.lexeme, '\', '\\'), '''', '''''') || '''' AS word, place,
             lag(place) OVER (ORDER BY place) AS before
         FROM unnest(lexical_words(language, content)) w, unnest(w.positions) place) words
-$$
-"""
+$$;
 
-FILL = """
-CREATE FUNCTION memories_words() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    NEW.words := lexical_words((SELECT language FROM lexicon)::regconfig, NEW.content);
-    NEW.word_count := length(ts_filter(NEW.words, '{a,b,c,d}'));
-    RETURN NEW;
-END
-$$
-"""
-
-FUNCTIONS = (PAIRS, FOLDED, DATES, WHOLES, PARTS, WORDS, PHRASE, FILL)
-
-
-def upgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '5s'")
-    for function in FUNCTIONS:
-        op.get_bind().exec_driver_sql(function)  # their patterns hold what would pass for parameters
-    op.create_table(
-        "lexicon",
-        sa.Column("only", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column("language", sa.String(), nullable=False),
-        sa.Column("former", postgresql.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
-        sa.Column("done", sa.Uuid(), nullable=True),
-        sa.CheckConstraint('"only"', name="ck_lexicon_one"),
-        sa.PrimaryKeyConstraint("only", name="pk_lexicon"),
-    )
-    # No row is rewritten here: until the service has done it, memories are found by the words that they have.
-    op.execute("ALTER TABLE memories ALTER COLUMN words DROP EXPRESSION")
-    op.add_column("memories", sa.Column("word_count", sa.Integer(), nullable=True))
-    op.execute(
-        "INSERT INTO lexicon (language, former)"
-        " SELECT 'english', CASE WHEN EXISTS (SELECT FROM memories) THEN ARRAY['unsplit'] ELSE '{}' END"
-    )
-    op.execute(
-        "CREATE TRIGGER words BEFORE INSERT OR UPDATE OF content ON memories"
-        " FOR EACH ROW EXECUTE FUNCTION memories_words()"
-    )
-
-
-def downgrade() -> None:
-    op.execute("SET LOCAL lock_timeout = '5s'")
-    op.execute("DROP TRIGGER words ON memories")
-    op.drop_index("idx_memory_lexical", table_name="memories")
-    op.drop_column("memories", "word_count")
-    op.drop_column("memories", "words")
-    op.add_column(
-        "memories",
-        sa.Column(
-            "words",
-            postgresql.TSVECTOR(),
-            sa.Computed("to_tsvector('english'::regconfig, content)", persisted=True),
-            nullable=False,
-        ),
-    )
-    op.create_index(
-        "idx_memory_lexical",
-        "memories",
-        [sa.literal_column("lexical_keys(user_id, namespace, words)")],
-        postgresql_using="gin",
-        postgresql_with={"fastupdate": "off"},
-        postgresql_where=sa.text("state = 'active'"),
-    )
-    op.execute("ALTER INDEX idx_memory_lexical ALTER COLUMN 1 SET STATISTICS 0")
-    op.drop_table("lexicon")
-    op.execute("DROP FUNCTION memories_words()")
-    op.execute("DROP FUNCTION lexical_phrase(regconfig, text)")
-    op.execute("DROP FUNCTION lexical_words(regconfig, text)")
-    for name in ("parts", "wholes", "dates", "folded", "pairs"):
-        op.execute(f"DROP FUNCTION lexical_{name}(text)")
+-- One hash for each lexeme in each of the memory's scopes: its user, and its namespace.
+CREATE FUNCTION lexical_keys(user_id uuid, namespace text, words tsvector) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE STRICT PARALLEL UNSAFE COST 1000 AS $$
+    SELECT array_agg(hashtextextended(lexeme, scope.seed))
+    FROM unnest(words), (VALUES (uuid_hash_extended(user_id, 0)),
+        (hashtextextended(namespace, uuid_hash_extended(user_id, 0)))) AS scope(seed)
+$$;
