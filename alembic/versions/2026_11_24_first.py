@@ -15,16 +15,16 @@ DROP = """
 DROP TABLE
     users, apps, access_controls, api_keys, rate_limits, audit_events, lexicon, lexical_statistics,
     memories, memory_revisions, memory_status_history, archive_policies, memory_access_logs,
-    categories, category_descriptions, memory_categories, category_marks, filing_orders,
+    categories, category_descriptions, memory_categories, pending_categorizations, reclassification_requests,
     captures, capture_usage, idempotency_keys,
-    index_marks, embeddings, embedding_tokens, index_generations, index_lease, sync_runs,
+    index_outbox, embeddings, embedding_tokens, index_generations, index_lease, sync_runs,
     configs, mcp_sessions, mcp_messages;
 
 DROP FUNCTION
-    audit_events_append_only(), memories_words(), memory_categories_filed_for(), embeddings_to_file(),
-    embeddings_replaced(), pair_keys(text), lexical_keys(uuid, text, tsvector), lexical_phrase(regconfig, text),
-    lexical_words(regconfig, text), lexical_parts(text), lexical_wholes(text), lexical_dates(text),
-    lexical_folded(text), lexical_pairs(text);
+    audit_events_append_only(), memories_derive_words(), memory_categories_set_owner(), embeddings_queue_categorization(),
+    embeddings_delete_old_tokens(), key_value_keys(text), lexical_keys(uuid, text, tsvector), lexical_phrase(regconfig, text),
+    lexical_words(regconfig, text), lexical_split(text), lexical_compounds(text), lexical_dates(text),
+    lexical_folded(text), lexical_bigrams(text);
 
 DROP TYPE memory_state;
 """

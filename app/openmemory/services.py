@@ -112,7 +112,7 @@ class Services:
     policies: Policies
     upcoming: Upcoming
     archiving: Archiving
-    filing: CategoryAssignment
+    categorization: CategoryAssignment
     descriptions: Descriptions
     apps: Apps
     search: Search
@@ -314,7 +314,9 @@ async def open_services(
             policies=Policies(database),
             upcoming=Upcoming(database),
             archiving=Archiving(database, directory, outbox_delivery),
-            filing=CategoryAssignment(database, directory, spaces, outbox_delivery, settings=settings.categories),
+            categorization=CategoryAssignment(
+                database, directory, spaces, outbox_delivery, settings=settings.categories
+            ),
             descriptions=Descriptions(database, intake=memories.intake, limits=settings.limits),
             maintenance=maintenance,
             apps=Apps(database),

@@ -33,9 +33,9 @@ $$;
 
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON audit_events
     FOR EACH ROW EXECUTE FUNCTION audit_events_append_only();
-CREATE TRIGGER append_only_whole BEFORE TRUNCATE ON audit_events
+CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON audit_events
     FOR EACH STATEMENT EXECUTE FUNCTION audit_events_append_only();
 -- Sessions that apply another server's changes fire these, too. The other triggers derive values that such a session
 -- already has from the other server.
 ALTER TABLE audit_events ENABLE ALWAYS TRIGGER append_only;
-ALTER TABLE audit_events ENABLE ALWAYS TRIGGER append_only_whole;
+ALTER TABLE audit_events ENABLE ALWAYS TRIGGER append_only_truncate;

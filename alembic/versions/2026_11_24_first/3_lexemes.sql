@@ -2,17 +2,17 @@
 
 -- One row: the language of the words, and the progress of the backfill after a change of language.
 CREATE TABLE lexicon (
-    "only" boolean NOT NULL DEFAULT true,
+    id boolean NOT NULL DEFAULT true,
     language varchar NOT NULL,
     former text[] NOT NULL DEFAULT '{}',
     done uuid,
-    CONSTRAINT pk_lexicon PRIMARY KEY ("only"),
-    CONSTRAINT ck_lexicon_one CHECK ("only")
+    CONSTRAINT pk_lexicon PRIMARY KEY (id),
+    CONSTRAINT ck_lexicon_one_row CHECK (id)
 );
 INSERT INTO lexicon (language) VALUES ('english');
 
 -- Runs of Chinese, Japanese and Korean characters as overlapping bigrams, since no spaces separate their words.
-CREATE FUNCTION lexical_pairs(content text) RETURNS text
+CREATE FUNCTION lexical_bigrams(content text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT string_agg(CASE WHEN run ~ '^[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2}' THEN
         (SELECT ' ' || string_agg(one || next, ' ' ORDER BY i) || ' '
@@ -60,7 +60,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
 $$;
 
 -- Compound identifiers and words with digits as one lexeme: `getUserById` is `getuserbyid`, `v1-2_x` is `1.2x`.
-CREATE FUNCTION lexical_wholes(content text) RETURNS text
+CREATE FUNCTION lexical_compounds(content text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     WITH run AS (
         SELECT DISTINCT regexp_replace(lower(found[1]), '^v(?=\d+\.)', '') AS run FROM regexp_matches(content,
@@ -77,7 +77,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
 $$;
 
 -- The text with such words split into their parts.
-CREATE FUNCTION lexical_parts(content text) RETURNS text
+CREATE FUNCTION lexical_split(content text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
     SELECT regexp_replace(regexp_replace(regexp_replace(translate(regexp_replace(regexp_replace(regexp_replace(content,
         '\mv(?=\d+\.\d)', '', 'gi'),
@@ -93,34 +93,34 @@ $$;
 CREATE FUNCTION lexical_words(language regconfig, content text) RETURNS tsvector
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 1000 AS $$
 DECLARE
-    said text := translate(content, '<>&', '   ');
+    source text := translate(content, '<>&', '   ');
     added text;
 BEGIN
-    IF octet_length(said) <> length(said) THEN
-        IF said IS NOT NFKC NORMALIZED THEN
-            said := normalize(said, NFKC);
+    IF octet_length(source) <> length(source) THEN
+        IF source IS NOT NFKC NORMALIZED THEN
+            source := normalize(source, NFKC);
         END IF;
-        IF said ~ '[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2}' THEN
-            said := lexical_pairs(said);
+        IF source ~ '[\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2}' THEN
+            source := lexical_bigrams(source);
         END IF;
     END IF;
-    IF said ~ '\d' THEN
-        IF said ~ '\d,\d{3}' THEN
-            said := regexp_replace(said, '(?<=\d),(?=\d{3}(?!\d))', '', 'g');
+    IF source ~ '\d' THEN
+        IF source ~ '\d,\d{3}' THEN
+            source := regexp_replace(source, '(?<=\d),(?=\d{3}(?!\d))', '', 'g');
         END IF;
-        IF said ~* '\d[-/.]\d\d?[-/.]\d|\m(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,?\s+\d'
+        IF source ~* '\d[-/.]\d\d?[-/.]\d|\m(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,?\s+\d'
            '|\d(st|nd|rd|th)?\s+(of\s+)?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)' THEN
-            added := lexical_dates(said);
+            added := lexical_dates(source);
         END IF;
     END IF;
-    IF said ~ '[[:alnum:]][-_./\\:@][[:alnum:]\\_:/]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|\d[[:alpha:]]|[[:alpha:]](\d|\+\+|#)' THEN
-        added := concat_ws(' ', added, lexical_wholes(said));
-        said := lexical_parts(said);
+    IF source ~ '[[:alnum:]][-_./\\:@][[:alnum:]\\_:/]|[[:lower:]][[:upper:]]|[[:upper:]]{2}[[:lower:]]{2}|\d[[:alpha:]]|[[:alpha:]](\d|\+\+|#)' THEN
+        added := concat_ws(' ', added, lexical_compounds(source));
+        source := lexical_split(source);
     END IF;
-    IF octet_length(said) <> length(said) THEN
-        added := concat_ws(' ', added, lexical_folded(said));
+    IF octet_length(source) <> length(source) THEN
+        added := concat_ws(' ', added, lexical_folded(source));
     END IF;
-    RETURN to_tsvector(language, said) || coalesce(strip(to_tsvector(language, added)), '');
+    RETURN to_tsvector(language, source) || coalesce(strip(to_tsvector(language, added)), '');
 END
 $$;
 

@@ -4,7 +4,7 @@ CREATE TYPE memory_state AS ENUM ('active', 'paused', 'archived', 'deleted');
 
 -- The keys of a text of key-value facts (`key=value | key=value`), in lower case. A plain expression, so that the
 -- planner inlines it.
-CREATE FUNCTION pair_keys(content text) RETURNS text[]
+CREATE FUNCTION key_value_keys(content text) RETURNS text[]
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 1000 AS $$
     SELECT string_to_array(
         lower(btrim(regexp_replace(content, '\s*=[^|]*(\|\s*)?', '|', 'g'), E' \t\r\n|')), '|'
@@ -34,7 +34,7 @@ CREATE TABLE memories (
     superseded_by uuid,
     revision integer NOT NULL DEFAULT 1,
     words tsvector NOT NULL,
-    word_count integer,
+    word_count integer NOT NULL,
     folded varchar GENERATED ALWAYS AS (lower(content)) STORED,
     labels text[] NOT NULL DEFAULT '{}',
     CONSTRAINT pk_memories PRIMARY KEY (id),
@@ -57,7 +57,7 @@ CREATE INDEX idx_memory_app_created ON memories (app_id, created_at, id)
 CREATE INDEX idx_memory_thread_created ON memories (user_id, thread_id, created_at, id)
     INCLUDE (state, expires_at, valid_until, namespace)
     WHERE thread_id IS NOT NULL;
-CREATE INDEX idx_memory_aside ON memories (user_id, id)
+CREATE INDEX idx_memory_maybe_hidden ON memories (user_id, id)
     INCLUDE (state, expires_at, valid_until, namespace)
     WHERE state <> 'active' OR expires_at IS NOT NULL OR valid_until IS NOT NULL;
 
@@ -78,13 +78,13 @@ ALTER INDEX idx_memory_lexical ALTER COLUMN 1 SET STATISTICS 0;
 CREATE INDEX idx_memory_content_trigram ON memories USING gin (user_id, content gin_trgm_ops)
     WITH (fastupdate = off) WHERE state = 'active';
 -- With a pending list (fastupdate), so that pausing many memories stays fast.
-CREATE INDEX idx_memory_kept_trigram ON memories USING gin (user_id, content gin_trgm_ops)
+CREATE INDEX idx_memory_inactive_trigram ON memories USING gin (user_id, content gin_trgm_ops)
     WHERE state IN ('paused', 'archived');
 
 -- Filters and jobs.
 CREATE INDEX idx_memory_metadata ON memories USING gin (user_id, metadata jsonb_path_ops)
     WITH (fastupdate = off) WHERE state = 'active' AND metadata <> '{}'::jsonb;
-CREATE INDEX idx_memory_pairs ON memories USING gin (app_id, pair_keys(content))
+CREATE INDEX idx_memory_key_values ON memories USING gin (app_id, key_value_keys(content))
     WITH (fastupdate = off)
     WHERE state = 'active' AND length(content) <= 4096
         AND content ~ '^\s*[^\s=|]+\s*=[^|]*(\|\s*[^\s=|]+\s*=[^|]*)*$';
@@ -92,7 +92,7 @@ CREATE INDEX idx_memory_idle ON memories (user_id, updated_at) WHERE state = 'ac
 CREATE INDEX idx_memory_expiring ON memories (user_id, expires_at, id)
     WHERE state = 'active' AND expires_at IS NOT NULL;
 
-CREATE FUNCTION memories_words() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memories_derive_words() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.words := lexical_words((SELECT language FROM lexicon)::regconfig, NEW.content);
     NEW.word_count := length(ts_filter(NEW.words, '{a,b,c,d}'));
@@ -100,8 +100,8 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER words BEFORE INSERT OR UPDATE OF content ON memories
-    FOR EACH ROW EXECUTE FUNCTION memories_words();
+CREATE TRIGGER derive_words BEFORE INSERT OR UPDATE OF content ON memories
+    FOR EACH ROW EXECUTE FUNCTION memories_derive_words();
 
 CREATE TABLE memory_revisions (
     id uuid NOT NULL DEFAULT gen_random_uuid(),

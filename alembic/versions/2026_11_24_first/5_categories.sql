@@ -39,32 +39,32 @@ CREATE TABLE memory_categories (
 );
 CREATE INDEX idx_memory_category ON memory_categories (user_id, category_id, memory_id) INCLUDE (app_id);
 
-CREATE FUNCTION memory_categories_filed_for() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION memory_categories_set_owner() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     SELECT user_id, app_id INTO NEW.user_id, NEW.app_id FROM memories WHERE id = NEW.memory_id;
     RETURN NEW;
 END
 $$;
 
-CREATE TRIGGER filed_for BEFORE INSERT ON memory_categories
-    FOR EACH ROW WHEN (NEW.user_id IS NULL OR NEW.app_id IS NULL) EXECUTE FUNCTION memory_categories_filed_for();
+CREATE TRIGGER set_owner BEFORE INSERT ON memory_categories
+    FOR EACH ROW WHEN (NEW.user_id IS NULL OR NEW.app_id IS NULL) EXECUTE FUNCTION memory_categories_set_owner();
 
 -- The memories that wait for the category assignment job.
-CREATE TABLE category_marks (
+CREATE TABLE pending_categorizations (
     memory_id uuid NOT NULL,
     due_at timestamptz NOT NULL DEFAULT now(),
     attempts integer NOT NULL DEFAULT 0,
     last_error varchar,
-    CONSTRAINT pk_category_marks PRIMARY KEY (memory_id),
-    CONSTRAINT fk_category_marks_memory_id_memories FOREIGN KEY (memory_id) REFERENCES memories (id)
+    CONSTRAINT pk_pending_categorizations PRIMARY KEY (memory_id),
+    CONSTRAINT fk_pending_categorizations_memory_id_memories FOREIGN KEY (memory_id) REFERENCES memories (id)
         ON DELETE CASCADE
 );
-CREATE INDEX idx_category_marks_due ON category_marks (due_at, memory_id);
+CREATE INDEX idx_pending_categorizations_due ON pending_categorizations (due_at, memory_id);
 
 -- The users whose memories need category assignment again.
-CREATE TABLE filing_orders (
+CREATE TABLE reclassification_requests (
     user_id uuid NOT NULL,
-    ordered_at timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT pk_filing_orders PRIMARY KEY (user_id),
-    CONSTRAINT fk_filing_orders_user_id_users FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
+    requested_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT pk_reclassification_requests PRIMARY KEY (user_id),
+    CONSTRAINT fk_reclassification_requests_user_id_users FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE CASCADE
 );

@@ -1,7 +1,7 @@
 -- Vector index.
 
 -- The outbox: items whose vectors in the index are out of date.
-CREATE TABLE index_marks (
+CREATE TABLE index_outbox (
     kind varchar NOT NULL,
     id uuid NOT NULL,
     revision integer NOT NULL DEFAULT 1,
@@ -9,10 +9,10 @@ CREATE TABLE index_marks (
     due_at timestamptz NOT NULL DEFAULT now(),
     holder uuid,
     last_error varchar,
-    marked_at timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT pk_index_marks PRIMARY KEY (kind, id)
+    written_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT pk_index_outbox PRIMARY KEY (kind, id)
 );
-CREATE INDEX ix_index_marks_due ON index_marks (due_at, marked_at);
+CREATE INDEX ix_index_outbox_due ON index_outbox (due_at, written_at);
 
 CREATE TABLE embeddings (
     kind varchar NOT NULL,
@@ -20,11 +20,11 @@ CREATE TABLE embeddings (
     model varchar NOT NULL,
     text_hash varchar NOT NULL,
     vector bytea NOT NULL,
-    cut varchar NOT NULL DEFAULT '',
+    chunking varchar NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pk_embeddings PRIMARY KEY (kind, id, model)
 );
-CREATE INDEX ix_embeddings_cut ON embeddings (model, cut);
+CREATE INDEX ix_embeddings_chunking ON embeddings (model, chunking);
 
 -- The vectors of single tokens.
 CREATE TABLE embedding_tokens (
@@ -42,25 +42,25 @@ ALTER TABLE embedding_tokens ALTER COLUMN tokens SET STORAGE EXTERNAL;
 
 -- A memory whose text has its first vector waits for category assignment. A vector of another model changes nothing.
 -- `infinity`: a client has set the categories.
-CREATE FUNCTION embeddings_to_file() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION embeddings_queue_categorization() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT EXISTS (
         SELECT FROM embeddings AS e
         WHERE e.kind = NEW.kind AND e.id = NEW.id AND e.text_hash = NEW.text_hash AND e.model <> NEW.model
     ) THEN
-        INSERT INTO category_marks (memory_id) SELECT m.id FROM memories AS m WHERE m.id = NEW.id
+        INSERT INTO pending_categorizations (memory_id) SELECT m.id FROM memories AS m WHERE m.id = NEW.id
         ON CONFLICT (memory_id) DO UPDATE SET due_at = now(), attempts = 0, last_error = NULL
-            WHERE category_marks.due_at < 'infinity';
+            WHERE pending_categorizations.due_at < 'infinity';
     END IF;
     RETURN NULL;
 END
 $$;
 
-CREATE TRIGGER to_file AFTER INSERT OR UPDATE OF text_hash ON embeddings
-    FOR EACH ROW WHEN (NEW.kind = 'memory') EXECUTE FUNCTION embeddings_to_file();
+CREATE TRIGGER queue_categorization AFTER INSERT OR UPDATE OF text_hash ON embeddings
+    FOR EACH ROW WHEN (NEW.kind = 'memory') EXECUTE FUNCTION embeddings_queue_categorization();
 
 -- The vectors of another text replace these, so the tokens of the former text go.
-CREATE FUNCTION embeddings_replaced() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION embeddings_delete_old_tokens() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM embedding_tokens AS t
     WHERE t.kind = NEW.kind AND t.id = NEW.id AND t.model = NEW.model AND t.text_hash <> NEW.text_hash;
@@ -68,8 +68,8 @@ BEGIN
 END
 $$;
 
-CREATE TRIGGER to_forget_tokens AFTER UPDATE OF text_hash ON embeddings
-    FOR EACH ROW WHEN (NEW.text_hash <> OLD.text_hash) EXECUTE FUNCTION embeddings_replaced();
+CREATE TRIGGER delete_old_tokens AFTER UPDATE OF text_hash ON embeddings
+    FOR EACH ROW WHEN (NEW.text_hash <> OLD.text_hash) EXECUTE FUNCTION embeddings_delete_old_tokens();
 
 CREATE TABLE index_generations (
     collection varchar NOT NULL,
