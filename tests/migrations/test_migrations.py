@@ -35,15 +35,28 @@ def tables(url: str) -> set[str]:
     return found - {"alembic_version"}
 
 
+def functions_and_types(url: str) -> set[str]:
+    """Those of the schema that no extension and no table brought."""
+    query = """
+        SELECT p.proname FROM pg_proc AS p WHERE p.pronamespace = 'public'::regnamespace
+            AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = p.oid AND d.deptype = 'e')
+        UNION SELECT t.typname FROM pg_type AS t WHERE t.typnamespace = 'public'::regnamespace AND t.typtype = 'e'
+    """
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        return set(connection.scalars(text(query)))
+
+
 async def test_migrations_go_up_and_down_and_make_what_the_models_say(empty_database: str):
     config = configuration(empty_database)
     command.upgrade(config, "head")
     assert tables(empty_database) == set(metadata.tables)
+    assert {"lexical_words", "memory_state"} <= functions_and_types(empty_database)
     with create_engine(empty_database, poolclass=NullPool).connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
     command.downgrade(config, "base")
     assert tables(empty_database) == set()
+    assert functions_and_types(empty_database) == set()
     command.upgrade(config, "head")
     assert tables(empty_database) == set(metadata.tables)
 

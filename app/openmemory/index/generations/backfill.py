@@ -61,7 +61,7 @@ class VectorBackfill:
         self._spaces = spaces
         self._outbox_delivery = outbox_delivery
         self._sources = sources
-        self._walked = VectorKey()
+        self._position = VectorKey()
         """The last stored vector that was checked for tokens. A new process starts over."""
         self._not_before = 0.0
 
@@ -103,18 +103,18 @@ class VectorBackfill:
         made = 0
         while time.monotonic() >= self._not_before and (space := await self._idle()) and space.embedder.tokenwise:
             async with self._database.statement() as tx:
-                page = await tokens.page(tx, space.model, self._walked)
+                page = await tokens.page(tx, space.model, self._position)
             if page is None:
-                self._walked, self._not_before = VectorKey(), time.monotonic() + LOOK_AGAIN
+                self._position, self._not_before = VectorKey(), time.monotonic() + LOOK_AGAIN
                 break
             some = page.lacking[:TOGETHER]
             for kind in ItemKind:
-                made += await self._tell(space, kind, [key.id for key in some if key.kind == kind.value])
-            self._walked = page.last if len(page.lacking) <= TOGETHER else some[-1]
+                made += await self._add_tokens(space, kind, [key.id for key in some if key.kind == kind.value])
+            self._position = page.last if len(page.lacking) <= TOGETHER else some[-1]
         if made:
             log.info("%d texts got vectors of their tokens", made)
 
-    async def _tell(self, space: Space, kind: ItemKind, ids: Sequence[UUID]) -> int:
+    async def _add_tokens(self, space: Space, kind: ItemKind, ids: Sequence[UUID]) -> int:
         """Embeds the texts of items again and stores the tokens. The stored vectors stay unchanged."""
         if not ids:
             return 0
@@ -122,9 +122,9 @@ class VectorBackfill:
             texts = await self._sources[kind].texts(tx, ids)
         made = await space.embedder.documents([text.text for text in texts.values()])
         hashes = [(id_, text.hash) for id_, text in texts.items()]
-        told = [one.tokens for one in made if one.tokens is not None]
+        codes = [one.tokens for one in made if one.tokens is not None]
         async with self._database.transaction() as tx:
-            return await tokens.keep(tx, kind, space.model, hashes, told)
+            return await tokens.keep(tx, kind, space.model, hashes, codes)
 
     async def _step(self) -> int | None:
         """Processes one page: writes outbox entries for its long texts and delivers them. Returns their number, or None
@@ -133,17 +133,19 @@ class VectorBackfill:
             return None
         chunking = stored_as(space.embedder.cutting, await space.dimension())
         async with self._database.statement() as tx:
-            found = (await tx.execute(_OTHERWISE, {"model": space.model, "chunking": chunking, "limit": PAGE})).all()
+            found = (
+                await tx.execute(_OTHER_CHUNKING, {"model": space.model, "chunking": chunking, "limit": PAGE})
+            ).all()
         if not found:
             return None
         entries = 0
         for kind in ItemKind:
             kept = {row.id: row for row in found if row.kind == kind.value}
-            entries += await self._sort(space, kind, kept, chunking)
+            entries += await self._replace(space, kind, kept, chunking)
         done = await self._outbox_delivery.drain()
         return None if done.failed else entries
 
-    async def _sort(self, space: Space, kind: ItemKind, kept: Mapping[UUID, Any], chunking: str) -> int:
+    async def _replace(self, space: Space, kind: ItemKind, kept: Mapping[UUID, Any], chunking: str) -> int:
         dimension = await space.dimension()
         async with self._database.statement() as tx:
             texts = await self._sources[kind].texts(tx, list(kept))
@@ -172,16 +174,16 @@ def _rows(ids: list[UUID], kept: Mapping[UUID, Any]) -> dict[str, object]:
     return {"ids": ids, "hashes": [kept[id_].text_hash for id_ in ids]}
 
 
-_OTHERWISE = text(
+_OTHER_CHUNKING = text(
     """
     SELECT kind, id, text_hash, length(vector) AS length FROM embeddings
     WHERE model = :model AND (chunking < :chunking OR chunking > :chunking) LIMIT :limit
     """
 )
 # Only rows that are unchanged: a delivery may have written them meanwhile.
-_SEEN = """
+_UNCHANGED = """
     (e.id, e.text_hash) IN (SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[])))
     AND e.kind = :kind AND e.model = :model AND e.chunking <> :chunking
 """
-_RENAME = text(f"UPDATE embeddings AS e SET chunking = :chunking WHERE {_SEEN}")  # noqa: S608 - only constants are put in
-_FORGET = text(f"DELETE FROM embeddings AS e WHERE {_SEEN} RETURNING e.id")  # noqa: S608 - as above
+_RENAME = text(f"UPDATE embeddings AS e SET chunking = :chunking WHERE {_UNCHANGED}")  # noqa: S608 - only constants are put in
+_FORGET = text(f"DELETE FROM embeddings AS e WHERE {_UNCHANGED} RETURNING e.id")  # noqa: S608 - as above
