@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openmemory.cli.options import ConfigFile, DataDir, Json
+from openmemory.cli.output import CommandAnswer
 
 if TYPE_CHECKING:
     from openmemory.connect.autostart import AutostartUnit
@@ -48,19 +49,14 @@ def install(
 @service.command()
 def status(json: Json = False) -> None:
     """Say whether it is installed and whether it runs. Exit code 1 if it does not run."""
-    from openmemory.cli.exits import Exit
-    from openmemory.cli.output import as_json
-
     unit = _unit(None, None)
     installed = unit.file.exists()
     running = installed and _call(unit.running).returncode == 0
-    if json:
-        as_json({"installed": installed, "running": running, "file": str(unit.file)})
-    else:
-        state = "running" if running else "installed, but not running" if installed else "not installed"
-        print(f"{state}\t{unit.file}")
-    if not running:
-        raise typer.Exit(Exit.FAILED)
+    state = "running" if running else "installed, but not running" if installed else "not installed"
+    value = {"installed": installed, "running": running, "file": str(unit.file)}
+    answer = CommandAnswer(value, f"{state}\t{unit.file}", failed=not running)
+    answer.show(json=json)
+    answer.exit()
 
 
 @service.command()
