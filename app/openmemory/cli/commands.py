@@ -21,6 +21,7 @@ from openmemory.cli.keys import keys
 from openmemory.cli.list_ import list_
 from openmemory.cli.mcp import mcp
 from openmemory.cli.policies import policies
+from openmemory.cli.rules import rules
 from openmemory.cli.search import search
 from openmemory.cli.serve import serve
 from openmemory.cli.service import service
@@ -70,6 +71,7 @@ cli.command("import")(import_)
 cli.command()(export)
 cli.command()(sync)
 cli.command()(doctor)
+cli.add_typer(rules, name="rules")
 cli.add_typer(service, name="service")
 cli.add_typer(apps, name="apps")
 cli.add_typer(grants, name="grants")

@@ -95,16 +95,14 @@ def apply(change: FileChange) -> None:
     target = change.file.resolve()  # a link to a file elsewhere stays a link
     connecting_now = change.after is not None and _entry(change.client, change.file, change.after) is not None
     try:
-        # Root could write it, but whoever made it read-only did not want that.
-        if target.exists() and not (os.access(target, os.W_OK) and target.stat().st_mode & stat.S_IWUSR):
-            raise PermissionError(errno.EACCES, "it is read-only")
+        _check_writable(target)
         if change.after is None:
             target.unlink()
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
             if connecting_now and change.before is not None and not _held_ours(change):
-                _write(_backup(change.file), change.before, like=target)
-            _write(target, change.after, like=target)
+                write_atomically(_backup(change.file), change.before, like=target)
+            write_atomically(target, change.after, like=target)
         if not connecting_now:
             _backup(change.file).unlink(missing_ok=True)
     except OSError as error:
@@ -165,8 +163,19 @@ def _read(client: AssistantClient, file: Path) -> str | None:
         raise Invalid(client.app, f"{file} cannot be read: {error.strerror}") from error
 
 
-def _write(file: Path, text: str, *, like: Path) -> None:
-    """Replaces a file atomically. It keeps the mode and owner of `like`; a new one is for its owner alone."""
+def _check_writable(file: Path) -> None:
+    # Root could write it, but whoever made it read-only did not want that.
+    if file.exists() and not (os.access(file, os.W_OK) and file.stat().st_mode & stat.S_IWUSR):
+        raise PermissionError(errno.EACCES, "it is read-only")
+
+
+def write_atomically(file: Path, text: str, *, like: Path) -> None:
+    """Replaces a file atomically. It gets the mode and owner of `like`, or is for its owner alone if there is none.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _check_writable(file)
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     draft = Path(name)
     try:

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_rules_files_are_told_to_use_the_memory_and_no_longer(run: Run, tmp_path: Path) -> None:
+    claude, cursor = tmp_path / "CLAUDE.md", tmp_path / ".cursor" / "rules" / "openmemory.mdc"
+    claude.write_text("# Mine\n")
+    added = run("rules", "add", str(claude), str(cursor))
+    assert added.returncode == 0, added.stderr
+    assert "call `search_memory`" in claude.read_text()
+    assert cursor.read_text().startswith("---\n")
+    again = run("rules", "add", str(claude))
+    assert again.stdout == f"{claude}: nothing to change\n"
+    gone = run("rules", "remove", str(claude), str(cursor))
+    assert gone.stdout == f"{claude}: changed\n{cursor}: removed\n"
+    assert claude.read_text() == "# Mine\n"
+    assert not cursor.exists()
+
+
+def test_a_file_that_cannot_be_edited_is_named(run: Run, tmp_path: Path) -> None:
+    claude = tmp_path / "CLAUDE.md"
+    claude.write_text("# Mine\n")
+    claude.chmod(0o400)
+    done = run("rules", "add", str(claude))
+    assert (done.returncode, done.stderr) == (2, f"openmemory: {claude}: it is read-only\n")
+    assert claude.read_text() == "# Mine\n"
