@@ -134,11 +134,12 @@ def source() -> str:
 
 
 def test_every_identifier_that_is_named_exists(pages: list[Page]) -> None:
-    """A word with an underscore, in capitals, with a call or a dot must be somewhere in the source."""
+    """A word with an underscore, a dot or a capital inside must be somewhere in the source. Decisions may name what was
+    rejected."""
     identifier = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
     telling = re.compile(r"_|\w\.\w|[a-z][A-Z]")
     words = set(re.findall(r"\w+", source()))
-    internal = [page for page in pages if page.path.parent.name in {"internals", "decisions", "concepts", "openmemory"}]
+    internal = [page for page in pages if page.path.parent.name in {"internals", "concepts", "openmemory"}]
     missing = {
         f"{page}: {code}"
         for page in internal
