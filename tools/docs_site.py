@@ -28,6 +28,17 @@ LOADED = re.compile(r"""(?:<(?:script|img|iframe)\b[^>]*\bsrc|<link\b[^>]*\bhref
 IMPORTED = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""")
 
 
+def on_config(config: Any) -> Any:
+    """Adds a section with every decision before the last two pages."""
+    folder = Path(config.docs_dir) / "decisions"
+    decisions = [
+        {path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# "): f"decisions/{path.name}"}
+        for path in sorted(folder.glob("*.md"))
+    ]
+    config.nav.insert(-2, {"Decisions": decisions})
+    return config
+
+
 def on_files(files: Files, *, config: Any) -> Files:
     """Adds the pages that are files of the project outside `docs/`."""
     for source, page in PAGES.items():

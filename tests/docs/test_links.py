@@ -36,7 +36,8 @@ def test_the_site_has_every_page(pages: list[Page]) -> None:
 
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     docs = ROOT / "docs"
-    assert {path.relative_to(docs).as_posix() for path in PAGES if path.is_relative_to(docs)} <= listed(nav)
+    wanted = {path.relative_to(docs) for path in PAGES if path.is_relative_to(docs)}
+    assert {path.as_posix() for path in wanted if path.parent.name != "decisions"} <= listed(nav)
 
 
 def test_a_page_can_be_reached_from_the_readme() -> None:

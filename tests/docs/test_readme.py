@@ -1,15 +1,17 @@
-"""The commands of README work as they stand, against a service that `make serve` started."""
+"""The commands of README and of the guides work as they stand, against a service that `make serve` started."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from mcp import Client
@@ -50,7 +52,6 @@ def environment(place: Path) -> dict[str, str]:
         "PATH": f"{place}{os.pathsep}{os.environ['PATH']}",
         "OPENMEMORY_DATA_DIR": str(place / "data"),
         "OPENMEMORY_PORT": "0",
-        "OPENMEMORY_CATEGORIES_ASSIGN": "off",
     }
 
 
@@ -76,28 +77,41 @@ def address(place: Path, environment: dict[str, str]) -> Iterator[str]:
         process.wait(20)
 
 
+def single(blocks: list[str]) -> list[str]:
+    """The commands of some blocks, one by one."""
+    return [one for block in blocks for one in re.split(r"\n(?=(?:openmemory|curl) )", block.strip()) if one]
+
+
 def run(commands: str, address: str, place: Path, environment: dict[str, str]) -> str:
     """What the commands print, which must succeed."""
     done = subprocess.run(
-        ["bash", "-e", "-o", "pipefail", "-c", commands.replace(ADDRESS, address)],
+        ["bash", "-e", "-c", commands.replace(ADDRESS, address)],
         cwd=place, env=environment, check=False, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_the_address_for_assistants_speaks_mcp(address: str, place: Path, environment: dict[str, str]) -> None:
-    program = place / "claude"
-    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
-    *_, name, url = run(CONNECT, address, place, environment).split()
-    assert name == "openmemory"
+def test_the_address_for_assistants_speaks_mcp(address: str) -> None:
+    [path] = re.findall(rf"`{ADDRESS}(/\w+)`", README.prose)
 
     async def tools() -> set[str]:
-        async with Client(url, read_timeout_seconds=60) as client:
+        async with Client(address + path, read_timeout_seconds=60) as client:
             return {tool.name for tool in (await client.list_tools()).tools}
 
     assert {"add_memories", "search_memory"} <= asyncio.run(tools())
+
+
+def test_assistants_are_connected_and_disconnected(place: Path, environment: dict[str, str]) -> None:
+    home = place / "home"
+    (home / ".cursor").mkdir(parents=True)
+    environment = environment | {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
+    run(f"yes | ({CONNECT})", ADDRESS, place, environment)
+    configuration = home / ".cursor" / "mcp.json"
+    entry = json.loads(configuration.read_text(encoding="utf-8"))["mcpServers"]["openmemory"]
+    assert entry["args"][0] == "mcp"
+    run("yes | .venv/bin/openmemory disconnect", ADDRESS, place, environment)
+    assert not configuration.exists() or "openmemory" not in configuration.read_text(encoding="utf-8")
 
 
 def test_the_examples_do_what_they_say(address: str, place: Path, environment: dict[str, str]) -> None:
@@ -131,3 +145,20 @@ def test_the_documentation_shows_what_a_start_prints(address: str, place: Path, 
     printed = (place / "log").read_text().replace(address, ADDRESS).splitlines()
     [shown] = [block.text for block in read(ROOT / name).blocks if block.language == "text"]
     assert [line for line in shown.splitlines() if line not in printed and line.strip() != "…"] == []
+
+
+GUIDES = ["programs", "duplicates", "access-rules", "categories", "expiry", "archives", "searching"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GUIDES)
+def test_the_commands_of_the_guides_work(address: str, place: Path, environment: dict[str, str], name: str) -> None:
+    required("curl", "--version")
+    (place / "notes.jsonl").write_text('{"text": "We meet on Monday.", "user": "alice"}\n', encoding="utf-8")
+    errand = {"user_id": "alice", "text": "Fetch the parcel.", "infer": False, "categories": ["errands"]}
+    httpx.post(f"{address}/api/v1/memories/", json=errand, timeout=60).raise_for_status()
+    page = read(ROOT / "docs" / "guides" / f"{name}.md")
+    commands = single([block.text for block in page.blocks if block.language == "sh"])
+    assert commands
+    for command in commands:
+        run(f"source .venv/bin/activate\n{command}", address, place, environment)
