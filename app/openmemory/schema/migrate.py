@@ -123,7 +123,7 @@ def _up_to_date(connection: Connection, only_ours: bool) -> bool:
             raise SetupError(
                 f"database.url: the database has the revision {', '.join(sorted(revisions))}, which this OpenMemory"
                 " does not know; start a newer OpenMemory, or export with the version that wrote it and import the"
-                " archives into an empty database"
+                " archives into an empty database or data folder"
             )
         raise SetupError(
             "database.url: another program's migrations are noted in this database (alembic_version); give OpenMemory "
