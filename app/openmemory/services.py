@@ -44,6 +44,7 @@ from openmemory.index.space import Deadlines, Spaces
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
+from openmemory.index.sync.service import IndexSync
 from openmemory.llm.providers import Llms
 from openmemory.memories.analyze import Maintenance
 from openmemory.memories.index_source import IndexedMemories
@@ -60,6 +61,8 @@ from openmemory.search import lexicon
 from openmemory.search.lexicon import LexicalBackfill
 from openmemory.search.reranking import open_reranker
 from openmemory.search.service import Search
+from openmemory.search.statistics import StatisticsRefresh
+from openmemory.sessions.relay import Deliver, Relay
 from openmemory.stats.service import Stats
 
 if TYPE_CHECKING:
@@ -127,9 +130,11 @@ class Services:
     denials: Denials
     health: Health
     reconciler: Reconciler
+    index_sync: IndexSync
     rebuild: Rebuild
     vector_backfill: VectorBackfill
     lexical_backfill: LexicalBackfill
+    lexical_statistics: StatisticsRefresh
     outbox_delivery: OutboxDelivery
     maintenance: Maintenance
     monitor: IndexMonitor
@@ -150,6 +155,10 @@ class Services:
     def shared(self) -> bool:
         """Returns True if other processes may serve the same PostgreSQL."""
         return self.stores.shared
+
+    def relay(self, deliver: Deliver) -> Relay | None:
+        """Returns a relay of messages to the sessions of other processes; None if there is no other process."""
+        return Relay(self.database, deliver) if self.shared else None
 
     async def warm(self) -> None:
         """Load the model and open the index before their first use. An unavailable index fails again at that use."""
@@ -330,7 +339,9 @@ async def open_services(
             denials=Denials(database, rates),
             health=Health(database, spaces, reconciler, VERSION),
             reconciler=reconciler,
+            index_sync=IndexSync(database, reconciler),
             lexical_backfill=LexicalBackfill(database),
+            lexical_statistics=StatisticsRefresh(database),
             vector_backfill=VectorBackfill(database, spaces, outbox_delivery, sources),
             rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
             outbox_delivery=outbox_delivery,

@@ -415,6 +415,10 @@ class Memories:
             await access_log.record(tx, caller, AccessType.GET, [memory_id], {"part": "history"})
         return History(memory_id=memory_id, states=states, revisions=revisions)
 
+    async def prune(self) -> None:
+        """Remove the idempotency keys that have expired."""
+        await idempotency.prune(self._database)
+
     @retry_on_conflict
     async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
         """The accesses to one memory, newest first. Reading the log does not count as an access.
