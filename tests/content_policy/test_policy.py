@@ -125,7 +125,7 @@ async def test_redacted_means_that_the_rest_is_stored_and_answered(owner: Caller
     again = await memories.add(owner, new)
     assert (again.event, again.id, again.memory) == (Event.NONE, added.id, record.content)
     updated = await memories.update(owner, added.id, MemoryUpdate(text=f"Now {TOKEN}", categories=(TOKEN,)))
-    assert (updated.content, updated.categories) == (f"Now {label}", [label])
+    assert (updated.memory.content, updated.memory.categories) == (f"Now {label}", [label])
     assert TOKEN not in (await memories.history(owner, added.id)).model_dump_json()
 
 
@@ -176,10 +176,10 @@ async def test_an_ordinary_memory_has_no_label(services: Services, owner: Caller
 async def test_the_label_follows_what_the_memory_says(services: Services, owner: Caller):
     added = await services.memories.add(owner, MemoryCreate(text="fine"))
     change = services.memories.update
-    assert (await change(owner, added.id, MemoryUpdate(text=ORDER))).labels == ["injection"]
-    assert (await change(owner, added.id, MemoryUpdate(metadata={"a": 1}))).labels == ["injection"]
-    assert (await change(owner, added.id, MemoryUpdate(text="fine again"))).labels == []
-    assert (await change(owner, added.id, MemoryUpdate(metadata={"a": ORDER}))).labels == ["injection"]
+    assert (await change(owner, added.id, MemoryUpdate(text=ORDER))).memory.labels == ["injection"]
+    assert (await change(owner, added.id, MemoryUpdate(metadata={"a": 1}))).memory.labels == ["injection"]
+    assert (await change(owner, added.id, MemoryUpdate(text="fine again"))).memory.labels == []
+    assert (await change(owner, added.id, MemoryUpdate(metadata={"a": ORDER}))).memory.labels == ["injection"]
 
 
 @pytest.mark.parametrize("field", ["namespace", "thread_id", "kind", "key", "categories"])
@@ -208,7 +208,7 @@ async def test_what_was_stored_before_orders_were_refused_can_still_be_filed(
 ):
     added = await services.memories.add(owner, MemoryCreate(text=ORDER))
     updated = await remembering(injection="refuse").update(owner, added.id, MemoryUpdate(categories=("old",)))
-    assert (updated.categories, updated.labels) == (["old"], ["injection"])
+    assert (updated.memory.categories, updated.memory.labels) == (["old"], ["injection"])
 
 
 async def test_orders_are_stored_without_a_label_if_so_configured(owner: Caller, remembering: Remembering):

@@ -81,7 +81,7 @@ async def test_a_merge_is_a_revision_that_history_logs_and_index_know(services: 
     assert hashes == [(await services.memories.get(app_caller, old.id)).hash]
     # What was said before is brought back by hand.
     undone = await services.memories.update(app_caller, old.id, MemoryUpdate(history.revisions[1].old_text))
-    assert (undone.content, undone.revision) == (OLD, 3)
+    assert (undone.memory.content, undone.memory.revision) == (OLD, 3)
 
 
 async def test_the_old_value_is_told_with_who_said_it_and_when(services: Services, app_caller: Caller, new_user: str):

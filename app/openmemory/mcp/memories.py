@@ -239,16 +239,15 @@ async def _restore(services: Services, caller: Caller, arguments: IdsArguments) 
 
 async def _update(services: Services, caller: Caller, arguments: UpdateArguments) -> Answer:
     memory_id = _ids([arguments.memory_id], "memory_id")[0]
-    before = await services.memories.get(caller, memory_id)
     change = MemoryUpdate(text=arguments.text, metadata=arguments.metadata)
-    after = await services.memories.update(caller, memory_id, change)
-    event = Event.UPDATE if after.revision != before.revision else Event.NONE
+    updated = await services.memories.update(caller, memory_id, change)
     untrusted = Untrusted()
-    updated = {
-        "id": str(after.id), "memory": after.content, "event": event.value,
-        "previous_memory": untrusted.text(before.content, before.labels), "revision": after.revision,
+    memory, replaced = updated
+    result = {
+        "id": str(memory.id), "memory": memory.content, "event": updated.event.value,
+        "previous_memory": untrusted.text(replaced.content, replaced.labels), "revision": memory.revision,
     }  # fmt: skip
-    answer: dict[str, Any] = {"results": [updated]}
+    answer: dict[str, Any] = {"results": [result]}
     if note := untrusted.note():
         answer["note"] = note
     return Answer(exact_json.dumps(answer).decode(), answer)

@@ -147,6 +147,26 @@ class MemoryRecord(NamedTuple):
     superseded_by: UUID | None
 
 
+class ReplacedText(NamedTuple):
+    """A memory as it was before an update."""
+
+    content: str
+    labels: list[str]
+    revision: int
+
+
+class MemoryUpdated(NamedTuple):
+    """The result of an update: the memory, and what the update replaced."""
+
+    memory: MemoryRecord
+    replaced: ReplacedText
+
+    @property
+    def event(self) -> Event:
+        """UPDATE, or NONE if the update changed nothing."""
+        return Event.NONE if self.memory.revision == self.replaced.revision else Event.UPDATE
+
+
 class RecordModel(BaseModel):
     """Base of what is sent of a record as it is: fields of the same names."""
 

@@ -50,6 +50,7 @@ from openmemory.memories.schemas import (
     MemoryQuery,
     MemoryRecord,
     MemoryUpdate,
+    MemoryUpdated,
     OnError,
     Page,
 )
@@ -275,8 +276,10 @@ class Memories:
 
     async def update(
         self, caller: Caller, memory_id: UUID, change: MemoryUpdate, *, field: str = "text"
-    ) -> MemoryRecord:
+    ) -> MemoryUpdated:
         """Write a new revision of one memory; its vector follows. `field`: the name of the text field in the request.
+
+        Returns the memory and what this update replaced, both from the transaction that wrote it.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
@@ -287,23 +290,23 @@ class Memories:
         caller.may_read()  # the answer shows the memory
         change = self.intake.changed(change, field)
         await self._rates.save(caller, 1)
-        record = await self._update(caller, memory_id, change)
+        updated = await self._update(caller, memory_id, change)
         self.written["update"] += 1
         self._delivery.wake()
-        if record is None:
+        if updated is None:
             raise _no_memory()
-        return record
+        return updated
 
     @retry_on_conflict
-    async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord | None:
+    async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryUpdated | None:
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "change memories")
             which = (Memory.id == memory_id) & readable_by(caller, Memory, states=_kept(caller))
-            await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
+            replaced = await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
             record = await repository.get(tx, caller, memory_id)
             ends = None if change.expiry is None or record is None else {"expires_at": _iso(record.expires_at)}
             await access_log.record(tx, caller, AccessType.UPDATE, [memory_id], ends)
-            return record
+            return None if record is None else MemoryUpdated(record, replaced)
 
     @retry_on_conflict
     async def change_state(self, caller: Caller, ids: Sequence[UUID], target: State, *, strict: bool = True) -> int:

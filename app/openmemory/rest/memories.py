@@ -264,7 +264,8 @@ async def update_memory(
     if update == MemoryUpdate():
         raise Invalid("memory_content", "must be given, or metadata, categories, expires_at or ttl_days")
     caller = await asking.as_owner(change.user_id)
-    return MemoryRow.of(await services.memories.update(caller, memory_id, update, field="memory_content"))
+    updated = await services.memories.update(caller, memory_id, update, field="memory_content")
+    return MemoryRow.of(updated.memory)
 
 
 @router.get("/{memory_id}/history", responses=documented(403, 404))
