@@ -20,6 +20,7 @@ from openmemory.audit.refusals import Denials
 from openmemory.audit.service import Audit
 from openmemory.backup.service import Backup
 from openmemory.capture import queue
+from openmemory.capture.adding import Adding
 from openmemory.capture.extraction import Extractor
 from openmemory.capture.service import Captures
 from openmemory.capture.worker import Worker
@@ -27,6 +28,8 @@ from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
 from openmemory.config.settings import Settings, environment
 from openmemory.database.engine import Database, most_connections
+from openmemory.dedup.key_value_merge import KeyValueMerge
+from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.egress.clients import Egress
 from openmemory.embedded.folder import DataFolder, default_data_dir
 from openmemory.embedded.postgres import EmbeddedPostgres
@@ -109,6 +112,7 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    adding: Adding
     captures: Captures
     capturing: Worker
     backup: Backup
@@ -289,7 +293,6 @@ async def open_services(
             rates=rates,
             keys=keys,
             capture=settings.capture,
-            spaces=spaces,
         )
         search = Search(database, spaces, settings, rates, reranker)
         capturing = Worker(
@@ -300,15 +303,23 @@ async def open_services(
             maintenance=maintenance,
             settings=settings,
         )
+        captures = Captures(
+            database, capturing, outbox_delivery, intake=memories.intake, rates=rates, settings=settings
+        )
+        adding = Adding(
+            memories,
+            captures,
+            KeyValueMerge(settings.capture, memories.intake),
+            Duplicates(database, spaces, settings.capture, memories.intake),
+        )
         services = Services(
             settings=settings,
             stores=stores,
             database=database,
             directory=directory,
             memories=memories,
-            captures=Captures(
-                database, capturing, outbox_delivery, intake=memories.intake, rates=rates, settings=settings
-            ),
+            adding=adding,
+            captures=captures,
             capturing=capturing,
             backup=Backup(
                 database,

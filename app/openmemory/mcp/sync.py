@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
-import orjson
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 
@@ -32,8 +30,7 @@ class SyncResult(BaseModel):
 
 async def _sync(services: Services, caller: Caller, _: NoArguments) -> Answer:
     done = await services.index_sync.run(caller, trigger="mcp")
-    answer = {"status": done.status, "statistics": asdict(done.statistics)}
-    return Answer(orjson.dumps(answer).decode(), answer)
+    return Answer.of(SyncResult.model_validate(done, from_attributes=True))
 
 
 TOOLS: tuple[Tool[Any], ...] = (

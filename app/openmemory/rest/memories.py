@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -12,12 +10,11 @@ from fastapi import Body, Header, HTTPException, Query, Response
 from openmemory.audit.schemas import AccessLogPage
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import Outcome
-from openmemory.dedup import key_values
 from openmemory.errors import Invalid
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.models import State
-from openmemory.memories.schemas import Event, History, MemoryQuery, MemoryUpdate
+from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryRowAdded, MemoryUpdate
 from openmemory.rest.caller import MemoryId, Owner, OwnerOfMemory, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -27,8 +24,6 @@ from openmemory.rest.schemas import (
     MemoryDetail,
     MemoryFilter,
     MemoryPage,
-    MemoryRow,
-    MemoryRowAdded,
     Message,
     NewMemoryOfUser,
     Seconds,
@@ -37,8 +32,6 @@ from openmemory.rest.schemas import (
     parts,
 )
 from openmemory.stats.schemas import CategoryList
-
-NO_LLM = "Stored verbatim: no language model is configured to extract facts."
 
 router = Router("/api/v1/memories", "memories")
 
@@ -150,36 +143,13 @@ async def add_memory(
     is, `POST /api/v1/captures/{capture_id}/undo` takes it back.
     """
     caller = await asking.as_app(new.user_id, new.app)
-    _check_said(new)
-    captured = bool(new.infer) and await services.captures.possible()
     once = None
     if idempotency_key is not None:
-        request = f"{'capture' if captured else 'memory'} {new.model_dump_json()}"
-        once = IdempotentRequest.of(idempotency_key, request, services.settings.limits)
-    if captured:
-        outcome = await services.captures.add(caller, new.capture(once))
-        response.status_code = 202 if outcome.status in (Status.PENDING, Status.WORKING) else 200
-        return outcome
-    if new.messages:
-        raise Invalid(
-            "messages",
-            "need a language model, with infer=true",
-            code="no_language_model",
-            hint="Choose one (llm.provider in openmemory.toml, or PUT /api/v1/config/mem0/llm), or send texts.",
-        )
-    # The time is set here, so that the row of a new memory is known without reading it back.
-    created_at = new.created_at or datetime.now(UTC)
-    create = services.memories.intake.created(replace(new.create(), created_at=created_at))
-    added = await services.memories.add(caller, create, once)
-    created_at = added.first_at or created_at
-    changed = key_values.told(added.changed) if added.changed else None
-    note = " ".join(part for part in (NO_LLM if new.infer else None, added.note, changed) if part) or None
-    is_new = added.event in (Event.ADD, Event.SUPERSEDE)
-    twin = None if is_new else await services.memories.peek(caller, added.id)
-    if twin is None:
-        # If the caller may not see the existing memory with the same text, the response holds what the caller sent.
-        return MemoryRowAdded.new(caller, added, create, created_at, note)
-    return MemoryRowAdded.of_duplicate(twin, added, note)
+        once = IdempotentRequest.of(idempotency_key, new.model_dump_json(), services.settings.limits)
+    added = await services.adding.add(caller, new.input(once), infer=bool(new.infer))
+    if isinstance(added, Outcome) and added.status in (Status.PENDING, Status.WORKING):
+        response.status_code = 202
+    return added
 
 
 @router.delete("", responses=documented(403, 404, 413))
@@ -298,15 +268,6 @@ async def get_access_log(
     A credential for some namespaces is told no query that looked at others: `metadata_` is empty there.
     """
     return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size)
-
-
-def _check_said(new: NewMemoryOfUser) -> None:
-    if new.messages and new.text:
-        raise Invalid("messages", "must be left out where text is given")
-    if new.messages is not None and not new.messages:
-        raise Invalid("messages", "must hold at least one message")
-    if new.messages is None and "text" not in new.model_fields_set:
-        raise Invalid("text", "is required, or messages")
 
 
 def _states(text: str) -> tuple[State, ...]:
