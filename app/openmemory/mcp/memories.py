@@ -24,11 +24,11 @@ from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, Memory
 from openmemory.serialization import exact_json
 from openmemory.services import Services
 
-_KEPT = "The text is kept, and facts are extracted from it in the background: do not add it again."
+_KEPT = "The text is kept, and facts are extracted from it in the background. Do not add it again."
 _LATER = {
     Status.PENDING: _KEPT,
     Status.WORKING: _KEPT,
-    Status.FAILED: "No facts could be extracted from the text, which is kept: say it otherwise, or use infer=false.",
+    Status.FAILED: "The text is kept, but no facts could be extracted from it. Rephrase it, or use infer=false.",
     Status.DONE: None,
     Status.UNDONE: None,
 }

@@ -258,23 +258,23 @@ class MemoryRowAdded(MemoryRow):
     """The stored memory, and what became of the text."""
 
     event: Event = Field(
-        description="ADD: stored. NONE: this active memory says the same already. UPDATE: this memory said less, and"
-        " says what was added now, or took the pairs that were added. SUPERSEDE: stored in the place of another one."
+        description="ADD: stored. NONE: this active memory already says the same. UPDATE: this existing memory was"
+        " extended by the text or by its pairs. SUPERSEDE: stored in place of an older memory."
     )
-    note: str | None = Field(description="Says how the text was stored, if not as asked.")
+    note: str | None = Field(description="Says how the text was stored, if that differs from the request.")
     previous_memory: str | None = Field(
         default=None,
-        description="What the memory said that was updated or superseded.",
+        description="The earlier text of the memory that was updated or superseded.",
         exclude_if=lambda value: value is None,
     )
     possible_duplicates: list[PossibleDuplicate] = Field(
         default=[],
-        description="Memories that seem to say the same, with capture.duplicates at ask.",
+        description="Memories that seem to say the same, if capture.duplicates is `ask`.",
         exclude_if=lambda value: not value,
     )
     changed: list[PairChange] = Field(
         default=[],
-        description="Keys of pairs whose values are others now, with capture.pairs at merge.",
+        description="Keys of pairs whose values changed, if capture.pairs is `merge`.",
         exclude_if=lambda value: not value,
     )
 

@@ -46,10 +46,10 @@ async def list_memories(
     app_id: UUID | None = None,
     from_date: Seconds | None = None,
     to_date: Seconds | None = None,
-    categories: Annotated[str | None, Query(description="Names, separated by commas; any of them.")] = None,
+    categories: Annotated[str | None, Query(description="Names, separated by commas; one must match.")] = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
-    search_query: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
+    search_query: Annotated[str | None, Query(description="A part of the text; case is ignored.")] = None,
     sort_column: Annotated[str | None, Query(description="A column; an unknown one is ignored.")] = None,
     sort_direction: Annotated[str | None, Query(description="asc or desc.")] = None,
     namespace: str | None = None,
@@ -58,7 +58,7 @@ async def list_memories(
     state: Annotated[str, Query(description="States, separated by commas: active, paused, archived, deleted.")] = (
         "active"
     ),
-    export: Annotated[bool, Query(description="The logs say that they were exported.")] = False,
+    export: Annotated[bool, Query(description="Record the read as an export in the access log.")] = False,
 ) -> MemoryPage:
     """List a user's memories."""
     sort, descending = _sorting(sort_column, sort_direction)
@@ -80,7 +80,7 @@ async def list_memories(
     return MemoryPage.of(await services.memories.list(caller, query, export=export))
 
 
-_LATER = {"model": Outcome, "description": "Kept; the language model is asked in the background, or again."}
+_LATER = {"model": Outcome, "description": "The text is kept, and facts are extracted from it in the background."}
 
 
 @router.post("", responses=documented(403, 409, 413) | {202: _LATER})
@@ -128,19 +128,20 @@ async def add_memory(
     idempotency_key: Annotated[
         str | None,
         Header(
-            description="Makes it safe to send the request again: with the same key and body it is done once, and has"
-            " the first answer again, for a week. With another body the key is refused."
+            description="Makes a retry safe: for a week, the same key with the same body returns the first answer and"
+            " does nothing else. The same key with another body is refused."
         ),
     ] = None,
 ) -> MemoryRowAdded | Outcome:
-    """Remember one text verbatim: the answer is its row. An identical active one of the same app and namespace is
-    answered instead (`NONE`). `capture.duplicates` tells what becomes of one that says the same in other words, and
-    `capture.pairs` what of `key=value | key=value`: the app's memory with such keys takes the new values (`UPDATE`).
+    """Add one text. The first of these that applies decides what happens:
 
-    With `infer` and a language model, facts are extracted from it, and what is remembered already is completed,
-    superseded or deleted accordingly: the answer lists what was done and what was refused. Where that takes long or
-    fails the status is 202 and the text is kept until it was done; `GET /api/v1/captures/{capture_id}` tells how far it
-    is, `POST /api/v1/captures/{capture_id}/undo` takes it back.
+    1. With `infer` and a language model, facts are extracted from the text, and existing memories are updated,
+       superseded or deleted accordingly. The answer lists what was done and what was refused. If that takes long or
+       fails, the status is 202 and the text is kept: `GET /api/v1/captures/{capture_id}` shows the progress, and
+       `POST /api/v1/captures/{capture_id}/undo` undoes it.
+    2. A text of `key=value | key=value` updates the app's memory that has these keys (`UPDATE`; see `capture.pairs`).
+    3. Any other text is stored verbatim, and the answer is its row. If the same app and namespace has an identical
+       active memory, the answer is that memory (`NONE`). `capture.duplicates` decides about similar ones.
     """
     caller = await asking.as_app(new.user_id, new.app)
     once = None
@@ -228,11 +229,10 @@ async def update_memory(
         ),
     ],
 ) -> MemoryRow:
-    """Change the text, metadata, categories or expiry of one memory; its vector follows, its history keeps the old
-    text."""
+    """Change the text, metadata, categories or expiry of one memory. Its history keeps the old text."""
     update = change.update()
     if update == MemoryUpdate():
-        raise Invalid("memory_content", "must be given, or metadata, categories, expires_at or ttl_days")
+        raise Invalid("memory_content", "is required, or one of metadata, categories, expires_at and ttl_days")
     caller = await asking.as_owner(change.user_id)
     updated = await services.memories.update(caller, memory_id, update, field="memory_content")
     return MemoryRow.of(updated.memory)
@@ -240,7 +240,7 @@ async def update_memory(
 
 @router.get("/{memory_id}/history", responses=documented(403, 404))
 async def get_history(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> History:
-    """Show all states and texts that one memory has had, oldest first."""
+    """Show every state and text of one memory, oldest first."""
     return await services.memories.history(caller, memory_id)
 
 
@@ -251,7 +251,7 @@ async def list_related(
     memory_id: MemoryId,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
 ) -> MemoryPage:
-    """List the memories that share categories with one, five on a page, those that share most first."""
+    """List the memories that share categories with one: five on a page, most shared categories first."""
     return MemoryPage.of(await services.memories.related(caller, memory_id, page=page))
 
 
@@ -265,7 +265,7 @@ async def get_access_log(
 ) -> AccessLogPage:
     """Show who accessed one memory, newest first. Times are UTC without an offset.
 
-    A credential for some namespaces is told no query that looked at others: `metadata_` is empty there.
+    A credential for some namespaces does not see queries that searched other namespaces: `metadata_` is empty there.
     """
     return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size)
 
@@ -276,7 +276,7 @@ def _states(text: str) -> tuple[State, ...]:
     except ValueError:
         states = ()
     if not states:
-        raise Invalid("state", f"must be one or more, separated by commas, of {', '.join(State)}")
+        raise Invalid("state", f"must be a list, separated by commas, of {', '.join(State)}")
     return states
 
 

@@ -36,13 +36,13 @@ FILTER = (
 
 AS_OF = (
     "Answer as if asked at this time: a date or a time in ISO 8601, of UTC unless it says otherwise. What was written"
-    " later is not found, relative times are relative to it, and texts are those of then. The user themself also finds"
+    " later is not found, relative times count from it, and texts are those of that time. The user themself also finds"
     " what was paused, archived or deleted since."
 )
 
 EXPLAIN = (
-    "Tell of each result the terms that add up to its score, with every arm's rank, raw and normalised score and"
-    " weight, and of the answer what the question was taken for."
+    "Explain each result: the terms of its score, with the rank, raw score, normalised score and weight of every"
+    " retrieval method. Explain the answer: how the question was read."
 )
 
 Seconds = Annotated[int, Field(ge=_YEAR_1, le=_YEAR_9999, description="Seconds since 1970 (not milliseconds).")]
@@ -145,9 +145,11 @@ class NewMemory(BaseModel):
     categories: list[str] = []
     metadata: dict[str, Any] = {}
     created_at: Moment | None = Field(default=None, description="When it was said, with an offset; left out: now.")
-    expires_at: Moment | None = Field(default=None, description="From when on nobody finds it, with an offset.")
+    expires_at: Moment | None = Field(
+        default=None, description="When it expires, with an offset. Nobody finds it after that."
+    )
     ttl_days: Days | None = Field(
-        default=None, description="In place of `expires_at`: whole days from now after which nobody finds it."
+        default=None, description="Instead of `expires_at`: the number of days from now after which it expires."
     )
 
     def create(self, *, app: str | None = None) -> MemoryCreate:
@@ -167,21 +169,22 @@ class SaidMessage(BaseModel):
 
 
 class NewMemoryOfUser(NewMemory):
-    """A text to remember for a user, or a conversation to extract from what is worth it."""
+    """A text to remember for a user, or a conversation from which facts are extracted."""
 
     text: str = Field(default="", description="What to remember; needed without `messages`.")
     messages: list[SaidMessage] | None = Field(
-        default=None, description="A conversation, in place of `text`; needs a language model."
+        default=None, description="A conversation, instead of `text`; needs a language model."
     )
     user_id: str = Field(description="The user; made on first use.")
     infer: bool | None = Field(
         default=True,
-        description="Let the language model extract facts from it. Without one a text is stored verbatim.",
+        description="Let the language model extract facts. If none is configured, a text is stored verbatim.",
     )
     background: bool | None = Field(
         default=None,
         alias="async",
-        description="Answer at once, with a capture's id, and go on in the background; left out: for `messages` alone.",
+        description="Answer at once with the id of a capture, and extract facts in the background. By default only for"
+        " `messages`.",
     )
 
     def input(self, once: IdempotentRequest | None) -> CaptureCreate:
@@ -195,7 +198,7 @@ class NewMemoryOfUser(NewMemory):
         if self.messages is not None and not self.messages:
             raise Invalid("messages", "must hold at least one message")
         if self.messages is None and "text" not in self.model_fields_set:
-            raise Invalid("text", "is required, or messages")
+            raise Invalid("text", "is required unless messages are given")
         turns = tuple(Turn(one.role, one.content) for one in self.messages or ())
         return CaptureCreate(
             self.create(), turns, wait=None if self.background is None else not self.background, once=once
@@ -203,16 +206,17 @@ class NewMemoryOfUser(NewMemory):
 
 
 class MemoryChange(BaseModel):
-    """What to change of a memory; what is left out stays."""
+    """The fields of a memory to change. Fields that are left out stay as they are."""
 
     user_id: str
     memory_content: str | None = None
     metadata: dict[str, Any] | None = None
     categories: list[str] | None = None
     expires_at: Moment | None = Field(
-        default=None, description="From when on nobody finds it, with an offset; null: it does not expire any more."
+        default=None,
+        description="When it expires, with an offset; null: never.",
     )
-    ttl_days: Days | None = Field(default=None, description="In place of `expires_at`: whole days from now.")
+    ttl_days: Days | None = Field(default=None, description="Instead of `expires_at`: the number of days from now.")
 
     def update(self) -> MemoryUpdate:
         """Returns the input of the service."""
@@ -238,7 +242,7 @@ class MemoryFilter(BaseModel):
     user_id: str
     page: int = Field(default=1, ge=1, le=1_000_000)
     size: int = Field(default=10, ge=1, le=100)
-    search_query: str | None = Field(default=None, description="A part of the text, in any case.")
+    search_query: str | None = Field(default=None, description="A part of the text; case is ignored.")
     app_ids: list[UUID] | None = None
     category_ids: list[UUID] | None = None
     sort_column: str | None = Field(default=None, description="memory, app_name or created_at; with sort_direction.")
@@ -255,7 +259,7 @@ class Message(BaseModel):
 
 
 class SearchBody(BaseModel):
-    """What to look for, and where. What is left out means anywhere."""
+    """The query and its filters. A filter that is left out matches everything."""
 
     model_config = ConfigDict(extra="forbid")
 

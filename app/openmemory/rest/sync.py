@@ -21,11 +21,11 @@ short = Router("", "operation")
 async def sync(
     services: TheServices,
     asking: TheAsking,
-    dry_run: Annotated[bool, Query(description="Only count what would be done.")] = False,
-    full: Annotated[bool, Query(description="Write every item anew.")] = False,
-    user_id: Annotated[str | None, Query(description="Only this user's; left out: everybody's.")] = None,
+    dry_run: Annotated[bool, Query(description="Only count the differences.")] = False,
+    full: Annotated[bool, Query(description="Write every item again.")] = False,
+    user_id: Annotated[str | None, Query(description="Only the memories of this user; left out: of all users.")] = None,
 ) -> SyncAnswer:
-    """Make the vector index equal to PostgreSQL. `partial`: some items could not be delivered and stay marked."""
+    """Make the vector index equal to PostgreSQL. `partial`: some items could not be delivered; they are retried."""
     who = asking.principal if user_id is None else await asking.as_owner(user_id)
     return await services.index_sync.run(who, trigger="rest", dry_run=dry_run, full=full)
 
@@ -34,14 +34,14 @@ async def sync(
 async def runs(
     services: TheServices,
     principal: ThePrincipal,
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many runs at most.")] = 20,
+    limit: Annotated[int, Query(ge=1, le=1000, description="The maximum number of runs.")] = 20,
 ) -> SyncRuns:
-    """List what the last runs of the sync found and did, and how far one has come that goes on."""
+    """List the last runs of the sync with their results, and the progress of a running one."""
     return await services.index_sync.runs(principal, limit)
 
 
 @router.get("/doctor", responses=documented(403))
 async def doctor(services: TheServices, principal: ThePrincipal) -> Diagnosis:
-    """Look at every dependency, and at how far PostgreSQL and the index are apart."""
+    """Check every dependency, and count the differences between PostgreSQL and the index."""
     principal.must_operate()
     return await services.health.diagnose()

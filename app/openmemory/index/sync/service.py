@@ -52,7 +52,7 @@ class IndexSync:
         if isinstance(who, Caller):
             who.may_write()
             if full:
-                who.must_be_owner("have all of their memories embedded anew")
+                who.must_be_owner("have all of their memories embedded again")
             user = who.user_id
         else:
             who.must(Scope.ADMIN)
