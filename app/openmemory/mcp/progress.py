@@ -20,7 +20,7 @@ SLOW = ("add_memories",)
 """Tools that report their progress."""
 
 _WORDS = {
-    Status.PENDING: "The text is kept, and waits for the language model",
+    Status.PENDING: "The text is kept and waits for the language model",
     Status.DONE: "Done",
     Status.FAILED: "Failed: the text is kept",
     Status.UNDONE: "Cancelled",

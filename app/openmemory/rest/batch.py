@@ -10,7 +10,6 @@ from fastapi import Body
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
-from openmemory.memories import validation
 from openmemory.memories.schemas import Event, MemoryCreate, OnError
 from openmemory.rest.caller import TheAsking, TheServices
 from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
@@ -105,7 +104,6 @@ async def add_memories(
 
     A batch that is sent again stores nothing twice: its texts are then `NONE`, with the same ids.
     """
-    validation.count(batch.memories, "memories", services.settings.limits.batch, "limits.batch")
     caller = await asking.as_new_owner(batch.user_id)
     # In a thread, because a batch may be large.
     items = await asyncio.to_thread(lambda: [_read(entry) for entry in batch.memories])
