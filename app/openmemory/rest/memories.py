@@ -276,7 +276,7 @@ def _states(text: str) -> tuple[State, ...]:
     except ValueError:
         states = ()
     if not states:
-        raise Invalid("state", f"must be a list, separated by commas, of {', '.join(State)}")
+        raise Invalid("state", f"must be one or more of {', '.join(State)}, separated by commas")
     return states
 
 
