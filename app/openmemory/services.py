@@ -20,6 +20,7 @@ from openmemory.audit.refusals import Denials
 from openmemory.audit.service import Audit
 from openmemory.backup.service import Backup
 from openmemory.capture import queue
+from openmemory.capture.adding import Adding
 from openmemory.capture.extraction import Extractor
 from openmemory.capture.service import Captures
 from openmemory.capture.worker import Worker
@@ -27,6 +28,8 @@ from openmemory.categories.assignment import CategoryAssignment
 from openmemory.categories.descriptions import Descriptions
 from openmemory.config.settings import Settings, environment
 from openmemory.database.engine import Database, most_connections
+from openmemory.dedup.key_value_merge import KeyValueMerge
+from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.egress.clients import Egress
 from openmemory.embedded.folder import DataFolder, default_data_dir
 from openmemory.embedded.postgres import EmbeddedPostgres
@@ -44,6 +47,7 @@ from openmemory.index.space import Deadlines, Spaces
 from openmemory.index.sync import outbox
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
+from openmemory.index.sync.service import IndexSync
 from openmemory.llm.providers import Llms
 from openmemory.memories.analyze import Maintenance
 from openmemory.memories.index_source import IndexedMemories
@@ -60,6 +64,8 @@ from openmemory.search import lexicon
 from openmemory.search.lexicon import LexicalBackfill
 from openmemory.search.reranking import open_reranker
 from openmemory.search.service import Search
+from openmemory.search.statistics import StatisticsRefresh
+from openmemory.sessions.relay import Deliver, Relay
 from openmemory.stats.service import Stats
 
 if TYPE_CHECKING:
@@ -106,6 +112,7 @@ class Services:
     database: Database
     directory: Directory
     memories: Memories
+    adding: Adding
     captures: Captures
     capturing: Worker
     backup: Backup
@@ -127,9 +134,11 @@ class Services:
     denials: Denials
     health: Health
     reconciler: Reconciler
+    index_sync: IndexSync
     rebuild: Rebuild
     vector_backfill: VectorBackfill
     lexical_backfill: LexicalBackfill
+    lexical_statistics: StatisticsRefresh
     outbox_delivery: OutboxDelivery
     maintenance: Maintenance
     monitor: IndexMonitor
@@ -150,6 +159,10 @@ class Services:
     def shared(self) -> bool:
         """Returns True if other processes may serve the same PostgreSQL."""
         return self.stores.shared
+
+    def relay(self, deliver: Deliver) -> Relay | None:
+        """Returns a relay of messages to the sessions of other processes; None if there is no other process."""
+        return Relay(self.database, deliver) if self.shared else None
 
     async def warm(self) -> None:
         """Load the model and open the index before their first use. An unavailable index fails again at that use."""
@@ -280,7 +293,6 @@ async def open_services(
             rates=rates,
             keys=keys,
             capture=settings.capture,
-            spaces=spaces,
         )
         search = Search(database, spaces, settings, rates, reranker)
         capturing = Worker(
@@ -291,15 +303,23 @@ async def open_services(
             maintenance=maintenance,
             settings=settings,
         )
+        captures = Captures(
+            database, capturing, outbox_delivery, intake=memories.intake, rates=rates, settings=settings
+        )
+        adding = Adding(
+            memories,
+            captures,
+            KeyValueMerge(settings.capture, memories.intake),
+            Duplicates(database, spaces, settings.capture, memories.intake),
+        )
         services = Services(
             settings=settings,
             stores=stores,
             database=database,
             directory=directory,
             memories=memories,
-            captures=Captures(
-                database, capturing, outbox_delivery, intake=memories.intake, rates=rates, settings=settings
-            ),
+            adding=adding,
+            captures=captures,
             capturing=capturing,
             backup=Backup(
                 database,
@@ -332,7 +352,9 @@ async def open_services(
             denials=Denials(database, rates),
             health=Health(database, spaces, reconciler, VERSION),
             reconciler=reconciler,
+            index_sync=IndexSync(database, reconciler),
             lexical_backfill=LexicalBackfill(database),
+            lexical_statistics=StatisticsRefresh(database),
             vector_backfill=VectorBackfill(database, spaces, outbox_delivery, sources),
             rebuild=Rebuild(database, watcher, reconciler, keep=settings.sync.keep),
             outbox_delivery=outbox_delivery,

@@ -19,6 +19,9 @@ PROTOCOLS = {"__main__", "cli", "importers", "jobs", "mcp", "rest", "server", "t
 TOP = {"__init__.py", "__main__.py", "errors.py", "services.py"}
 """Modules that belong to no package."""
 
+DOORS = ("cli", "importers", "jobs", "mcp", "rest", "web")
+"""Packages that call services and never query the database themselves."""
+
 STARTERS = {
     "create_subprocess_exec", "create_subprocess_shell", "execv", "execve", "execvp", "execvpe", "fork", "forkpty",
     "popen", "posix_spawn", "posix_spawnp", "spawnv", "spawnve", "subprocess_exec", "subprocess_shell", "system",
@@ -72,6 +75,20 @@ def test_every_feature_is_held_to_know_no_protocol(root: Path, pyproject: dict[s
 
 def test_every_module_has_a_package(root: Path) -> None:
     assert {path.name for path in (root / PACKAGE).glob("*.py")} == TOP
+
+
+def test_no_door_uses_the_database_of_the_services(root: Path) -> None:
+    """The import contract cannot see this: a service carries its database, and a door would need no import."""
+    uses = [
+        f"{name}:{node.lineno}"
+        for name, tree in _sources(root)
+        if name.startswith(tuple(f"{PACKAGE}/{door}/" for door in DOORS))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr in {"database", "_database"}
+        and not (isinstance(node.value, ast.Name) and node.value.id == "settings")
+    ]
+    assert uses == []
 
 
 def test_only_embedded_starts_processes_without_importing_subprocess_too(root: Path) -> None:

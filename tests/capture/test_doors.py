@@ -132,7 +132,7 @@ async def test_requests_at_once_with_one_idempotency_key_are_one_capture(
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({}, "text: is required, or messages"),
+        ({}, "text: is required unless messages are given"),
         ({"text": " "}, "text: must not be empty or blank"),
         ({"messages": []}, "messages: must hold at least one message"),
         ({"messages": [{"role": "user", "content": " "}]}, "messages[0].content: must not be empty or blank"),

@@ -148,7 +148,7 @@ async def test_what_is_done_again_is_written_once_and_counted_once(services: Ser
     before = services.memories.written["add"]
     async with overtaking(services, "memory_revisions"):
         added = await services.memories.add(assistant, MemoryCreate(text="once"))
-        changed = await services.memories.update(assistant, added.id, MemoryUpdate(text="twice"))
+        changed = (await services.memories.update(assistant, added.id, MemoryUpdate(text="twice"))).memory
     assert (added.event, changed.content, changed.revision) == (Event.ADD, "twice", 2)
     assert services.memories.written["add"] == before + 1
     async with services.database.statement() as tx:

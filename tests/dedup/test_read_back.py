@@ -14,12 +14,13 @@ from openmemory.dedup import read_back
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.memories.models import State
-from openmemory.memories.schemas import Event, MemoryAdded, MemoryCreate, MemoryQuery, MemoryUpdate
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRowAdded, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
+from tests.adding import add_verbatim
 
 SAID = "The cabin in Tromsø has no signal."
-Add = Callable[..., Awaitable[MemoryAdded]]
+Add = Callable[..., Awaitable[MemoryRowAdded]]
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ async def cursor(services: Services, new_user: str) -> Caller:
 
 @pytest.fixture
 def add(services: Services) -> Add:
-    async def stored(caller: Caller, said: str = SAID, **more: object) -> MemoryAdded:
-        return await services.memories.add(caller, MemoryCreate(text=said, **more))  # type: ignore[arg-type]
+    async def stored(caller: Caller, said: str = SAID, **more: object) -> MemoryRowAdded:
+        return await add_verbatim(services.adding, caller, MemoryCreate(text=said, **more))  # type: ignore[arg-type]
 
     return stored
 
@@ -66,7 +67,7 @@ async def test_what_an_app_was_shown_a_moment_ago_is_not_stored_as_its_own(
     else:
         await services.memories.get(cursor, first.id)
     again = await add(cursor)
-    assert (again.event, again.id, again.memory, again.note) == (Event.NONE, first.id, SAID, read_back.READ_BACK)
+    assert (again.event, again.id, again.content, again.note) == (Event.NONE, first.id, SAID, read_back.READ_BACK)
     owner = replace(cursor, owner=True)
     assert (await services.memories.list(owner, MemoryQuery())).total == 1
     log = await services.memories.access_log(owner, first.id)

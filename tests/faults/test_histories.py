@@ -134,9 +134,9 @@ class Histories(RuleBasedStateMachine):
             return
         text = _fact(word)
         owner = self.callers[memory.user, None]
-        record = self.world.run(self.world.services.memories.update(owner, id_, MemoryUpdate(text=text)))
-        assert record.revision == memory.revision + 1
-        self.known[id_] = replace(memory, text=text, word=word, revision=record.revision)
+        updated = self.world.run(self.world.services.memories.update(owner, id_, MemoryUpdate(text=text)))
+        assert updated.memory.revision == memory.revision + 1
+        self.known[id_] = replace(memory, text=text, word=word, revision=updated.memory.revision)
 
     @rule(id_=memories, wanted=st.sampled_from(State))
     def change_state(self, id_: UUID, wanted: State) -> None:

@@ -87,7 +87,7 @@ async def test_numbers_of_a_batch_keep_every_digit(http: httpx.AsyncClient, new_
 @pytest.mark.parametrize(
     ("batch", "said"),
     [
-        ([], "holds no message"),
+        ([], "the batch is empty"),
         ([PING] * (MOST + 1), f"holds {MOST + 1} messages; at most {MOST} may be sent at once"),
     ],
 )

@@ -18,14 +18,14 @@ async def test_a_request_whose_id_cannot_be_answered_is_no_notification(
         for path in ("/mcp", f"/mcp/claude/http/{new_user}", stream.messages):
             answer = await http.post(path, content=body, headers=JSON)
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32600)
-            assert "id must be a string or a whole number" in answer.json()["error"]["message"]
+            assert "id must be a string or an integer" in answer.json()["error"]["message"]
             assert answer.json()["id"] is None
 
 
 @pytest.mark.parametrize(
     ("body", "id_", "said"),
     [
-        (b"1", None, "a message is one JSON object"),
+        (b"1", None, "a message must be one JSON object"),
         (b'{"id": 1, "method": "ping"}', 1, 'jsonrpc must be "2.0"'),
         (b'{"jsonrpc": "2.0", "id": "a"}', "a", "method is required"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": 1}', 1, "method must be a string"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -8,9 +9,12 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from openmemory.identity.caller import Caller
-from openmemory.memories.schemas import MemoryCreate
+from openmemory.memories import changes
+from openmemory.memories.models import Memory
+from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.services import Services
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
@@ -117,6 +121,24 @@ async def test_an_update_corrects_the_text_and_tells_the_former_one(call: Call, 
     await call("update_memory", memory_id=memory_id, text="I live in Graz", metadata={"since": 2026})
     [item] = (await call("list_memories"))["structuredContent"]["result"]
     assert item["metadata"] == MEM0 | {"since": 2026}
+
+
+async def test_an_update_tells_the_text_that_it_really_replaced(
+    call: Call, remember: Remember, services: Services, owner: Caller, eventually: Callable[..., Awaitable[None]]
+) -> None:
+    memory_id = await remember("I live in Bonn")
+    async with services.database.transaction() as tx:
+        change, labels = MemoryUpdate(text="I live in Linz"), services.memories.intake.labels
+        await changes.update_text(tx, owner, Memory.id == UUID(memory_id), change, labels)
+        updating = asyncio.create_task(call("update_memory", memory_id=memory_id, text="I live in Graz"))
+
+        async def waits_for_us() -> bool:
+            ours = "NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            return bool(await tx.scalar(text(f"SELECT count(*) FROM pg_locks WHERE {ours}")))
+
+        await eventually(waits_for_us)
+    [updated] = (await updating)["structuredContent"]["results"]
+    assert (updated["previous_memory"], updated["revision"]) == ("I live in Linz", 3)
 
 
 async def test_what_is_deleted_is_gone_and_can_be_restored(call: Call, remember: Remember) -> None:

@@ -107,7 +107,8 @@ async def test_an_update_writes_a_revision_and_the_new_text_is_found(
 ):
     added = await services.memories.add(app_caller, MemoryCreate(text="I live in Lisbon."))
     updated = await services.memories.update(app_caller, added.id, MemoryUpdate(text="I live in Reykjavik."))
-    assert (updated.content, updated.revision) == ("I live in Reykjavik.", 2)
+    assert (updated.memory.content, updated.memory.revision) == ("I live in Reykjavik.", 2)
+    assert (updated.event, updated.replaced.content) == (Event.UPDATE, "I live in Lisbon.")
     history = await services.memories.history(app_caller, added.id)
     assert history.revisions[1].old_text == "I live in Lisbon."
 
@@ -123,7 +124,7 @@ async def test_an_update_writes_a_revision_and_the_new_text_is_found(
 async def test_an_update_that_changes_nothing_writes_no_revision(services: Services, app_caller: Caller):
     added = await services.memories.add(app_caller, MemoryCreate(text="I am left-handed."))
     same = await services.memories.update(app_caller, added.id, MemoryUpdate(text="I am left-handed."))
-    assert same.revision == 1
+    assert (same.event, same.memory.revision) == (Event.NONE, 1)
 
 
 async def test_an_update_to_what_another_memory_says_is_a_conflict(services: Services, app_caller: Caller):
@@ -338,7 +339,7 @@ async def test_an_expired_memory_keeps_no_other_from_saying_the_same(services: S
     again = await services.memories.add(owner, MemoryCreate(text="I am in Bonn.", expires_at=soon))
     await asyncio.sleep(max(0.0, (soon - datetime.now(UTC)).total_seconds()) + 0.05)
     updated = await services.memories.update(owner, other.id, MemoryUpdate(text="I am in Rome."))
-    assert updated.content == "I am in Rome."
+    assert updated.memory.content == "I am in Rome."
     assert await services.memories.change_state(owner, [deleted.id], State.ACTIVE) == 1
     active = (await services.memories.list(owner, MemoryQuery())).items
     assert {item.id for item in active} == {other.id, deleted.id}

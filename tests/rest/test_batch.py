@@ -123,11 +123,12 @@ async def test_what_is_stored_and_what_is_refused_are_together_what_was_sent_in_
     }
 
 
-async def test_a_batch_over_the_limit_is_refused_with_the_setting(make_client, new_user):
-    async with make_client(limits={"batch": 2}) as client:
-        answer = await client.post(BATCH, json={"user_id": new_user, "memories": [{"text": str(n)} for n in range(3)]})
+async def test_a_batch_over_the_limit_is_refused_with_the_setting(client, services, new_user):
+    limit = services.settings.limits.batch
+    texts = [{"text": str(n)} for n in range(limit + 1)]
+    answer = await client.post(BATCH, json={"user_id": new_user, "memories": texts})
     assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
-    assert answer.json()["detail"] == "memories: has 3 entries; the limit is 2 (limits.batch)"
+    assert answer.json()["detail"] == f"memories: has {limit + 1:,} entries; the limit is {limit:,} (limits.batch)"
 
 
 async def test_an_empty_batch_is_refused(client, new_user):

@@ -22,6 +22,7 @@ from openmemory.index.port import IndexUnavailable, VectorIndex
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
+from openmemory.index.sync.service import IndexSync
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.rest.api import include_rest
 from openmemory.services import Services
@@ -147,7 +148,7 @@ async def test_without_the_index_it_is_degraded_and_cannot_sync(services, lost_i
     outbox_delivery = OutboxDelivery(services.database, spaces, {ItemKind.MEMORY: IndexedMemories()})
     reconciler = Reconciler(services.database, spaces, outbox_delivery, IndexedMemories(), services.monitor)
     health = Health(services.database, spaces, reconciler, "1")
-    async with client_of(services, health=health, reconciler=reconciler) as client:
+    async with client_of(services, health=health, index_sync=IndexSync(services.database, reconciler)) as client:
         ready = await client.get("/health/ready")
         assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
         sync = await client.post("/sync")

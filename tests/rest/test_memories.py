@@ -202,7 +202,10 @@ async def test_an_update_of_nothing_is_refused(client, new_user, remember):
     row = await remember(new_user, "Alice drinks tea")
     answer = await client.put(f"/api/v1/memories/{row['id']}", json={"user_id": new_user})
     assert answer.status_code == 422
-    assert answer.json()["detail"] == "memory_content: must be given, or metadata, categories, expires_at or ttl_days"
+    assert (
+        answer.json()["detail"]
+        == "memory_content: is required, or one of metadata, categories, expires_at and ttl_days"
+    )
 
 
 async def test_deleting_is_soft_and_all_or_none(client, new_user, remember):

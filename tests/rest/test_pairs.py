@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from openmemory.capture.adding import NO_LLM
 from openmemory.dedup import key_value_merge
-from openmemory.rest.memories import NO_LLM
 
 
 async def test_pairs_are_merged_and_the_answer_tells_what_changed(client, new_user, remember):

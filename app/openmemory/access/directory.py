@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import column, func, select, table
 from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.access.models import App, User
@@ -15,6 +16,12 @@ from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import NotFound
 from openmemory.identity.caller import UNKNOWN, Caller
 from openmemory.identity.principal import LOCAL, Principal, Scope
+
+# Referenced by table name: the models of both belong to higher-level packages.
+_MEMORIES = table("memories", column("id"), column("user_id"))
+_CAPTURES = table("captures", column("id"), column("user_id"))
+
+Belonging = Literal["memory", "app", "capture"]
 
 REMEMBERED = 30.0
 """Seconds that ids are cached: another replica may have erased the user meanwhile."""
@@ -82,6 +89,25 @@ class Directory:
         if found[0] is None:
             raise NotFound("User not found", code="user_not_found")
         return self._caller(user, app, await self._settled(user, app, found, principal), True, principal)
+
+    async def name_of(self, user_id: UUID) -> str | None:
+        """Returns the name of the user with this internal id."""
+        async with self._database.statement() as tx:
+            found: str | None = await tx.scalar(select(User.user_id).where(User.id == user_id))
+        return found
+
+    async def owner_of(self, what: Belonging, id_: UUID) -> str | None:
+        """Returns the name of the user who owns this memory, app or capture; None if nobody does. It checks no access:
+        only callers who may act for every user may see the result."""
+        query = select(User.user_id)
+        if what != "app":
+            of = _MEMORIES if what == "memory" else _CAPTURES
+            query = query.join(of, of.c.user_id == User.id).where(of.c.id == id_)
+        else:
+            query = query.join(App, App.owner_id == User.id).where(App.id == id_)
+        async with self._database.statement() as tx:
+            found: str | None = await tx.scalar(query)
+        return found
 
     def forget(self, user: str) -> None:
         """Drop the cached ids of an erased user."""

@@ -222,7 +222,7 @@ class Captures:
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller)
             if new.once is not None:
-                before = await idempotency.claim(tx, caller, new.once)
+                before = await idempotency.claim(tx, caller, new.once, "capture")
                 found = None if before is None else await _found(tx, caller, Capture.id == before.capture_id)
             else:
                 await tx.execute(_LOCK, {"name": f"capture {caller.app_id} {fingerprint}"})

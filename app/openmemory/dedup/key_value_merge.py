@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from openmemory.config.settings import CaptureSettings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.dedup.key_values import Pairs, ValueChange, merged, parsed
+from openmemory.dedup.policy import Dedup
 from openmemory.dedup.rewriting import complete
 from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
@@ -70,7 +71,11 @@ class KeyValueMerge:
         past = new.created_at is not None and new.created_at < datetime.now(UTC) - LATE
         return not past and Scope.READ in caller.principal.scopes and parsed(new.text) is not None
 
-    async def add(self, tx: Tx, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> MemoryAdded | None:
+    async def prepare(self, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> Dedup:
+        """Returns the merge, to be run in the transaction that stores the text."""
+        return partial(self._add, caller=caller, new=new, apps=apps)
+
+    async def _add(self, tx: Tx, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> MemoryAdded | None:
         """Merge a text that `concerns` accepts into the memory with most shared keys, or the newest of several.
 
         Returns None if there is no such memory or an exact duplicate. The text is then added as usual.

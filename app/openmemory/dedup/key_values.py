@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from openmemory.content_policy.injection import instructs
 from openmemory.memories.schemas import PairChange
 
 LONGEST = 4_096
@@ -100,13 +101,18 @@ def merged(older: Pairs, newer: Pairs) -> MergedFacts:
 
 
 def told(changed: Sequence[PairChange]) -> str:
-    """Describes the changes: `changed: budget 50K -> 40K (was @claude 2025-02-20)`. Shortens long values."""
+    """Describes the changes: `changed: budget 50K -> 40K (was @claude 2025-02-20)`.
+
+    Shortens long values, and omits what reads like instructions: a note is read as text of this service.
+    """
     each = (
-        f"{one.key} {_short(one.old)} -> {_short(one.new)} (was @{one.was.app} {one.was.at:%Y-%m-%d})"
+        f"{one.key} {_shown(one.old)} -> {_shown(one.new)} (was @{_shown(one.was.app)} {one.was.at:%Y-%m-%d})"
         for one in changed
     )
     return f"changed: {', '.join(each)}"
 
 
-def _short(value: str) -> str:
+def _shown(value: str) -> str:
+    if instructs(value):
+        return "…"
     return value if len(value) <= SHOWN else f"{value[: SHOWN - 1]}…"

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.config.settings import CaptureSettings
 from openmemory.database.engine import Database, Tx
+from openmemory.dedup.policy import Dedup
 from openmemory.dedup.rewriting import complete
 from openmemory.dedup.similarity import LIKENESS, LONGEST, Relation, judged
 from openmemory.embeddings.port import EmbedderUnavailable
@@ -125,10 +127,18 @@ class Duplicates:
         # In a thread: comparing long texts takes milliseconds each.
         return await asyncio.to_thread(_judged, new.text, [(hit, rows[hit.id]) for hit in hits if hit.id in rows])
 
-    async def add(
+    async def prepare(self, caller: Caller, new: CheckedMemory, apps: dict[str, UUID]) -> Dedup:
+        """Finds the near duplicates. Returns the policy, to be run in the transaction that stores the text."""
+        near = await self.near(caller, new)
+        return partial(self._add, caller=caller, new=new, near=near, apps=apps)
+
+    async def _add(
         self, tx: Tx, caller: Caller, new: CheckedMemory, near: NearDuplicates, apps: dict[str, UUID]
     ) -> MemoryAdded | None:
         """Apply the policy to the near duplicates. Returns None if there are none; the text is then added as usual."""
+        if near.note is not None:
+            [stored] = await changes.add(tx, caller, [new], apps)
+            return stored.model_copy(update={"note": near.note})
         if not near.alike or await _is_exact_duplicate(tx, caller, new, apps[new.app] if new.app else caller.app_id):
             return None  # an exact duplicate is handled as usual
         if self._capture.duplicates == "ask":

@@ -16,8 +16,6 @@ from openmemory.errors import Unavailable
 from openmemory.jobs.clock import Clock
 from openmemory.jobs.on_demand import OnDemand
 from openmemory.jobs.syncing import Syncing
-from openmemory.memories import idempotency
-from openmemory.search import statistics
 from openmemory.services import Services
 
 ANALYZE_EVERY = 2
@@ -85,7 +83,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
     add(services.vector_backfill.run, "backfill_vectors", VECTOR_BACKFILL_EVERY, first=FIRST_VECTOR_BACKFILL)
     add(services.lexical_backfill.run, "backfill_words", LEXICAL_BACKFILL_EVERY, first=FIRST_LEXICAL_BACKFILL)
-    add(partial(refresh_statistics, services), "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
+    add(services.lexical_statistics.refresh_due, "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
     add(services.maintenance.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "record_key_use", KEY_USE_EVERY)
     add(services.archiving.run, "archive", ARCHIVE_EVERY, first=FIRST_ARCHIVE)
@@ -130,16 +128,7 @@ async def watch_clock(scheduler: AsyncIOScheduler, clock: Clock, every: float = 
 async def prune(services: Services) -> None:
     """Removes data past its retention period."""
     await services.rates.prune()
-    await idempotency.prune(services.database)
+    await services.memories.prune()
     await services.audit.prune()
     await services.configuration.prune()
     await services.capturing.prune()
-
-
-async def refresh_statistics(services: Services) -> None:
-    """Updates the term frequencies of users with many memories if the last count is outdated."""
-    async with services.database.statement() as tx:
-        users = await statistics.due(tx)
-    for user in users:
-        async with services.database.transaction() as tx:
-            await statistics.refresh(tx, user)

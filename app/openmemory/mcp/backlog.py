@@ -85,7 +85,7 @@ def too_many(limit: int) -> Response:
     """Returns the response to a message of a session that has no room for it."""
     return refuse(
         429,
-        f"{limit:,} messages of this session wait for their answers, which is all that may (limits.session_messages).",
+        f"{limit:,} messages of this session wait for an answer, which is the limit (limits.session_messages).",
         hint="Read the stream of the session, then send the message again.",
         retry_after=1,
     )

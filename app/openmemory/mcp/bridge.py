@@ -210,7 +210,7 @@ class _Bridge:
                 try:
                     last = json.loads(line[5:])
                 except ValueError:
-                    raise httpx.RemoteProtocolError("the answer holds what is no message") from None
+                    raise httpx.RemoteProtocolError("the answer contains something that is not a message") from None
                 self._write(last)
         if "result" not in last and "error" not in last:
             raise httpx.RemoteProtocolError("the answer ended early")

@@ -32,7 +32,6 @@ from openmemory.mcp.refusals import no_session, refuse, refused
 from openmemory.mcp.server import mcp_server
 from openmemory.mcp.streamable import Streamable
 from openmemory.services import Services
-from openmemory.sessions.relay import Relay
 from openmemory.sessions.storage import SessionOwner
 from openmemory.telemetry.traffic import Traffic
 
@@ -77,7 +76,7 @@ class McpDoors:
         self._sse = SseServerTransport(MESSAGES, max_request_body_size=self._limits.body)
         self._sessions: dict[str, _Session] = {}
         self._open: Counter[str] = Counter()
-        relay = Relay(services.database, self._deliver) if services.shared else None
+        relay = services.relay(self._deliver)
         self._forwarding = None if relay is None else Forwarding(relay, self._limits)
         self._http = Streamable(self._server, self._limits, services.rates)
         self.routes: list[BaseRoute] = [

@@ -74,12 +74,12 @@ def error(code: int, words: str, id_: str | int | None, data: Any = None) -> Res
 def problem(message: Any) -> str | None:
     """Returns the reason why a JSON value is not a message; None if it is one."""
     if not isinstance(message, dict):
-        return "a message is one JSON object; an array of them only POST /mcp takes, under the revision 2025-03-26"
+        return "a message must be one JSON object; only POST /mcp accepts an array, with protocol version 2025-03-26"
     if message.get("jsonrpc") != "2.0":
         return 'jsonrpc must be "2.0"'
     parts = [part for part in ("method", "result", "error") if part in message]
     if len(parts) != 1:
-        return "a message has one of method, result and error" if parts else "method is required"
+        return "a message must have exactly one of method, result and error" if parts else "method is required"
     return _problem_of_call(message) if parts == ["method"] else _problem_of_answer(message, parts[0])
 
 
@@ -87,7 +87,7 @@ def _problem_of_call(message: dict[str, Any]) -> str | None:
     if not isinstance(message["method"], str):
         return "method must be a string"
     if "id" in message and not _is_id(message["id"]):
-        return "id must be a string or a whole number; only a notification has none"
+        return "id must be a string or an integer; leave it out only for a notification"
     return None if isinstance(message.get("params"), dict | None) else "params must be an object"
 
 
@@ -96,7 +96,7 @@ def _problem_of_answer(message: dict[str, Any], part: str) -> str | None:
     if not isinstance(told, dict):
         return f"{part} must be an object"
     if part == "error" and not (type(told.get("code")) is int and isinstance(told.get("message"), str)):
-        return "error must have a code, which is a whole number, and a message"
+        return "error must have an integer code and a message"
     unnamed = part == "error" and id_ is None
     return None if unnamed or _is_id(id_) else "id must be that of the request"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -12,23 +13,22 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from openmemory.capture.models import Status
-from openmemory.capture.schemas import CaptureCreate
+from openmemory.capture.schemas import CaptureCreate, Outcome
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
-from openmemory.mcp import pairs
+from openmemory.mcp.pairs import ChangedPair, changed_pairs
 from openmemory.mcp.progress import Steps
-from openmemory.mcp.tool import Answer, Arguments, Tool
+from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, absent
 from openmemory.mcp.untrusted import Untrusted
-from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord, MemoryRowAdded, MemoryUpdate
 from openmemory.serialization import exact_json
 from openmemory.services import Services
 
-VERBATIM = "No language model is configured: the text was stored verbatim."
-_KEPT = "The text is kept, and facts are extracted from it in the background: do not add it again."
+_KEPT = "The text is kept, and facts are extracted from it in the background. Do not add it again."
 _LATER = {
     Status.PENDING: _KEPT,
     Status.WORKING: _KEPT,
-    Status.FAILED: "No facts could be extracted from the text, which is kept: say it otherwise, or use infer=false.",
+    Status.FAILED: "The text is kept, but no facts could be extracted from it. Rephrase it, or use infer=false.",
     Status.DONE: None,
     Status.UNDONE: None,
 }
@@ -49,24 +49,25 @@ class AddArguments(Arguments):
     ttl_days: int | None = Field(None, description="Days after which it is found no more: for what holds for a time.")
     expires_at: datetime | None = Field(None, description="In place of ttl_days: when, with an offset from UTC.")
 
-    def like(self) -> MemoryCreate:
+    def input(self) -> CaptureCreate:
         """Returns the input of the service."""
-        return MemoryCreate(
+        memory = MemoryCreate(
             text=self.text, namespace=self.namespace, metadata=self.metadata, ttl_days=self.ttl_days,
             expires_at=self.expires_at,
         )  # fmt: skip
+        return CaptureCreate(memory, wait=True)
 
 
 class AddedMemory(BaseModel):
-    id: str
+    id: Id
     memory: str
     event: Event = Field(
         description="ADD: stored. NONE: an active memory says this already. UPDATE, SUPERSEDE and DELETE: what was"
         " remembered is changed, followed by what is true now, or forgotten."
     )
-    previous_memory: str | None = None
-    changed: list[pairs.ChangedPair] | None = Field(
-        None, description="Values of a key=value memory that are others now."
+    previous_memory: str | None = Field(None, exclude_if=absent)
+    changed: list[ChangedPair] | None = Field(
+        None, description="Values of a key=value memory that are others now.", exclude_if=absent
     )
 
 
@@ -77,7 +78,7 @@ class NotAdded(BaseModel):
 
 
 class PossiblySame(BaseModel):
-    id: str
+    id: Id
     memory: str
     likeness: float
 
@@ -85,11 +86,13 @@ class PossiblySame(BaseModel):
 class AddResult(BaseModel):
     results: list[AddedMemory]
     possible_duplicates: list[PossiblySame] | None = Field(
-        None, description="Memories that seem to say the same: correct or delete what is not needed."
+        None,
+        description="Memories that seem to say the same: correct or delete what is not needed.",
+        exclude_if=absent,
     )
-    refused: list[NotAdded] | None = Field(None, description="What was not remembered, and why.")
-    capture_id: str | None = None
-    note: str | None = None
+    refused: list[NotAdded] | None = Field(None, description="What was not remembered, and why.", exclude_if=absent)
+    capture_id: Id | None = Field(None, exclude_if=absent)
+    note: str | None = Field(None, exclude_if=absent)
 
 
 class ListArguments(Arguments):
@@ -99,12 +102,12 @@ class ListArguments(Arguments):
 
 
 class ListedMemory(BaseModel):
-    id: str
+    id: Id
     memory: str
     hash: str
     metadata: dict[str, Any]
-    created_at: str
-    updated_at: str
+    created_at: Time
+    updated_at: Time
     user_id: str
     categories: list[str]
     namespace: str
@@ -115,7 +118,7 @@ class ListedMemory(BaseModel):
 class ListResult(BaseModel):
     result: list[ListedMemory]
     total: int = Field(description="How many there are in all.")
-    note: str | None = None
+    note: str | None = Field(None, exclude_if=absent)
 
 
 class IdsArguments(Arguments):
@@ -133,7 +136,7 @@ class UpdateArguments(Arguments):
 
 
 class UpdatedMemory(BaseModel):
-    id: str
+    id: Id
     memory: str
     event: Event
     previous_memory: str
@@ -142,7 +145,7 @@ class UpdatedMemory(BaseModel):
 
 class UpdateResult(BaseModel):
     results: list[UpdatedMemory]
-    note: str | None = None
+    note: str | None = Field(None, exclude_if=absent)
 
 
 class ResultText(BaseModel):
@@ -150,60 +153,51 @@ class ResultText(BaseModel):
 
 
 async def _add(services: Services, caller: Caller, arguments: AddArguments) -> Answer:
-    if arguments.infer and await services.captures.possible():
-        return await _infer(services, caller, arguments)
-    added = await services.memories.add(caller, arguments.like())
+    added = await services.adding.add(caller, arguments.input(), infer=arguments.infer, moved=Steps().tell)
     untrusted = Untrusted(services.settings.capture.injection)
 
     def shown(text: str) -> str:
-        return untrusted.text(text, services.memories.intake.labels(text, {}))
+        # The assistant knows the text that it just sent. Any other may come from somebody else.
+        return text if text == arguments.text else untrusted.text(text, services.memories.intake.labels(text, {}))
 
-    # The assistant knows the text that it just sent. A memory that was kept or completed may come from another one.
-    text = shown(added.memory) if added.event in (Event.NONE, Event.UPDATE) and added.note else added.memory
-    result: dict[str, Any] = {"id": str(added.id), "memory": text, "event": added.event.value}
-    if added.previous_memory is not None:
-        result["previous_memory"] = shown(added.previous_memory)
-    if changed := pairs.wrap_untrusted(added.changed, untrusted):
-        result["changed"] = [each.model_dump(mode="json") for each in changed]
-    answer: dict[str, Any] = {"results": [result]}
-    if added.possible_duplicates:
-        answer["possible_duplicates"] = [
-            {"id": str(one.id), "memory": shown(one.memory), "likeness": one.likeness}
-            for one in added.possible_duplicates
-        ]
-    parts = (VERBATIM if arguments.infer else None, added.note, pairs.told(added.changed, changed))
-    said = " ".join(part for part in parts if part)
-    if note := untrusted.note(said or None):
-        answer["note"] = note
-    return Answer(exact_json.dumps(answer).decode(), answer)
+    if isinstance(added, Outcome):
+        result, note = _extracted(added, shown), _LATER[added.status]
+    else:
+        result, note = _stored(added, changed_pairs(added.changed, untrusted), shown), added.note
+    return Answer.of(result.model_copy(update={"note": untrusted.note(note)}))
 
 
-async def _infer(services: Services, caller: Caller, arguments: AddArguments) -> Answer:
-    outcome = await services.captures.add(caller, CaptureCreate(arguments.like(), wait=True), Steps().tell)
-    untrusted = Untrusted(services.settings.capture.injection)
+def _stored(added: MemoryRowAdded, changed: list[ChangedPair], shown: Callable[[str], str]) -> AddResult:
+    """Returns the result of a text that was stored verbatim."""
+    memory = AddedMemory(
+        id=added.id,
+        memory=shown(added.content),
+        event=added.event,
+        previous_memory=added.previous_memory and shown(added.previous_memory),
+        changed=changed or None,
+    )
+    possible = [
+        PossiblySame(id=one.id, memory=shown(one.memory), likeness=one.likeness) for one in added.possible_duplicates
+    ]
+    return AddResult(results=[memory], possible_duplicates=possible or None)
 
-    def shown(text: str) -> str:
-        return untrusted.text(text, services.memories.intake.labels(text, {}))
 
-    results = []
-    for each in outcome.results:
-        result = {"id": str(each.id), "memory": shown(each.memory), "event": each.event.value}
-        if each.previous_memory is not None:
-            result["previous_memory"] = shown(each.previous_memory)
-        results.append(result)
-    answer: dict[str, Any] = {"results": results, "capture_id": str(outcome.capture_id)}
-    if outcome.refused:
-        answer["refused"] = [
-            {
-                "reason": one.reason,
-                "memory": one.memory and shown(one.memory),
-                "detail": one.detail and shown(one.detail),
-            }
-            for one in outcome.refused
-        ]
-    if note := untrusted.note(_LATER[outcome.status]):
-        answer["note"] = note
-    return Answer(exact_json.dumps(answer).decode(), answer)
+def _extracted(outcome: Outcome, shown: Callable[[str], str]) -> AddResult:
+    """Returns the result of a text that a language model was asked about."""
+    memories = [
+        AddedMemory(
+            id=one.id,
+            memory=shown(one.memory),
+            event=one.event,
+            previous_memory=one.previous_memory and shown(one.previous_memory),
+        )
+        for one in outcome.results
+    ]
+    refused = [
+        NotAdded(reason=one.reason, memory=one.memory and shown(one.memory), detail=one.detail and shown(one.detail))
+        for one in outcome.refused
+    ]
+    return AddResult(results=memories, refused=refused or None, capture_id=outcome.capture_id)
 
 
 async def _list(services: Services, caller: Caller, arguments: ListArguments) -> Answer:
@@ -216,10 +210,10 @@ async def _list(services: Services, caller: Caller, arguments: ListArguments) ->
     items, total = await services.memories.slice(caller, query, offset=arguments.offset, limit=arguments.limit)
     untrusted = Untrusted(services.settings.capture.injection)
     listed = [_listed(item, caller.user, untrusted) for item in items]
-    answer: dict[str, Any] = {"result": listed, "total": total}
-    if note := untrusted.note():
-        answer["note"] = note
-    return Answer(exact_json.dumps(listed).decode(), answer, note)
+    answer = Answer.of(ListResult(result=listed, total=total, note=untrusted.note()))
+    # Clients that read only text get the plain array of OpenMemory, and the note beside it.
+    array = exact_json.dumps(answer.structured["result"]).decode()
+    return replace(answer, text=array, note=answer.structured.get("note"))
 
 
 async def _delete(services: Services, caller: Caller, arguments: IdsArguments) -> Answer:
@@ -239,19 +233,18 @@ async def _restore(services: Services, caller: Caller, arguments: IdsArguments) 
 
 async def _update(services: Services, caller: Caller, arguments: UpdateArguments) -> Answer:
     memory_id = _ids([arguments.memory_id], "memory_id")[0]
-    before = await services.memories.get(caller, memory_id)
     change = MemoryUpdate(text=arguments.text, metadata=arguments.metadata)
-    after = await services.memories.update(caller, memory_id, change)
-    event = Event.UPDATE if after.revision != before.revision else Event.NONE
+    updated = await services.memories.update(caller, memory_id, change)
     untrusted = Untrusted()
-    updated = {
-        "id": str(after.id), "memory": after.content, "event": event.value,
-        "previous_memory": untrusted.text(before.content, before.labels), "revision": after.revision,
-    }  # fmt: skip
-    answer: dict[str, Any] = {"results": [updated]}
-    if note := untrusted.note():
-        answer["note"] = note
-    return Answer(exact_json.dumps(answer).decode(), answer)
+    memory, replaced = updated
+    result = UpdatedMemory(
+        id=memory.id,
+        memory=memory.content,
+        event=updated.event,
+        previous_memory=untrusted.text(replaced.content, replaced.labels),
+        revision=memory.revision,
+    )
+    return Answer.of(UpdateResult(results=[result], note=untrusted.note()))
 
 
 async def _changed(change: Callable[..., Awaitable[int]], caller: Caller, texts: list[str]) -> int:
@@ -270,16 +263,15 @@ def _ids(texts: list[str], field: str) -> list[UUID]:
         raise Invalid(field, "must be UUIDs, as the search gives them: 123e4567-e89b-42d3-a456-426614174000") from None
 
 
-def _listed(record: MemoryRecord, user: str, untrusted: Untrusted) -> dict[str, Any]:
+def _listed(record: MemoryRecord, user: str, untrusted: Untrusted) -> ListedMemory:
     app = untrusted.name(record.app_name)
-    return {
-        "id": str(record.id), "memory": untrusted.text(record.content, record.labels), "hash": record.hash,
-        "metadata": _as_mem0(untrusted.metadata(record.metadata_, record.labels), app),
-        "created_at": record.created_at.isoformat(), "updated_at": record.updated_at.isoformat(), "user_id": user,
-        "categories": [untrusted.name(category) for category in record.categories],
-        "namespace": untrusted.name(record.namespace), "app_name": app,
-        "labels": record.labels,
-    }  # fmt: skip
+    return ListedMemory(
+        id=record.id, memory=untrusted.text(record.content, record.labels), hash=record.hash,
+        metadata=_as_mem0(untrusted.metadata(record.metadata_, record.labels), app), created_at=record.created_at,
+        updated_at=record.updated_at, user_id=user,
+        categories=[untrusted.name(category) for category in record.categories],
+        namespace=untrusted.name(record.namespace), app_name=app, labels=record.labels,
+    )  # fmt: skip
 
 
 def _as_mem0(metadata: dict[str, Any], app: str) -> dict[str, Any]:
@@ -289,7 +281,7 @@ def _as_mem0(metadata: dict[str, Any], app: str) -> dict[str, Any]:
 
 
 def _said(text: str) -> Answer:
-    return Answer(text, {"result": text})
+    return replace(Answer.of(ResultText(result=text)), text=text)
 
 
 READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)

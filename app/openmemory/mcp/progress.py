@@ -23,7 +23,7 @@ _WORDS = {
     Status.PENDING: "The text is kept and waits for the language model",
     Status.DONE: "Done",
     Status.FAILED: "Failed: the text is kept",
-    Status.UNDONE: "Given up",
+    Status.UNDONE: "Cancelled",
 }
 _sender: ContextVar[Send | None] = ContextVar("progress of the call under way", default=None)
 

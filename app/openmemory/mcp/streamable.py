@@ -101,9 +101,9 @@ def _messages(body: bytes) -> list[Any] | Response:
     except ValueError as error:
         return envelope.not_json(error)
     if not messages:
-        return envelope.invalid("the batch holds no message")
+        return envelope.invalid("the batch is empty")
     if len(messages) > MOST:
-        return envelope.invalid(f"the batch holds {len(messages):,} messages; at most {MOST} may be sent at once")
+        return envelope.invalid(f"the batch has {len(messages):,} messages; the limit is {MOST}")
     return messages
 
 

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
+from uuid import UUID
 
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from mcp_types import Tool as ListedTool
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PlainSerializer, ValidationError
 
 from openmemory.errors import Forbidden, NotFound, OpenMemoryError, Unavailable
 from openmemory.identity.caller import Caller
 from openmemory.mcp.identity import Identity
+from openmemory.serialization import exact_json
 from openmemory.services import Services
 
 ArgumentsT = TypeVar("ArgumentsT", bound="Arguments")
+
+
+Id = Annotated[UUID, PlainSerializer(str, return_type=str)]
+"""An id in an output. Its schema is a plain string."""
+
+Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
+"""A time in an output. Its schema is a plain string."""
+
+
+def absent(value: object) -> bool:
+    """Returns True for the value of a field that an output leaves out."""
+    return value is None
 
 
 class Arguments(BaseModel):
@@ -35,6 +50,12 @@ class Answer:
     text: str
     structured: dict[str, Any]
     note: str | None = None
+
+    @classmethod
+    def of(cls, output: BaseModel, *, indented: bool = False) -> Answer:
+        """Returns the answer that holds an output, whose text is the same as JSON."""
+        structured = output.model_dump(mode="json")
+        return cls(exact_json.dumps(structured, indented=indented).decode(), structured)
 
 
 class CallOutcome(StrEnum):

@@ -55,7 +55,7 @@ from openmemory.memories.models import (
     MemoryStatusHistory,
     State,
 )
-from openmemory.memories.schemas import CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate
+from openmemory.memories.schemas import CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate, ReplacedText
 from openmemory.serialization import exact_json
 
 _ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", source="FROM new")
@@ -234,8 +234,10 @@ async def update_text(
     labels: Flagging,
     *,
     confirms: bool = False,
-) -> UUID:
+) -> ReplacedText:
     """Write a new revision of the one memory that `which` selects. Unchanged content writes nothing.
+
+    Returns the memory as it was, read under the lock that the update holds.
 
     `confirms`: the user themself named the categories, which confirms those that were assigned automatically.
 
@@ -245,14 +247,14 @@ async def update_text(
     """
     columns = (
         Memory.id, Memory.content, Memory.metadata_, Memory.revision, Memory.namespace, Memory.app_id,
-        Memory.expires_at,
+        Memory.expires_at, Memory.labels,
     )  # fmt: skip
     # Logging a read takes a key-share lock on the row. This update does not change the key, so it need not wait.
     query = select(*columns).where(which).with_for_update(key_share=True)
     current = (await tx.execute(query, caller.parameters)).one_or_none()
     if current is None:
         raise NotFound("Memory not found", code="memory_not_found")
-    memory_id: UUID = current.id
+    replaced = ReplacedText(current.content, current.labels, current.revision)
     content = current.content if change.text is None else change.text
     metadata = current.metadata if change.metadata is None else change.metadata
     refiled = change.categories is not None and await _replace_categories(
@@ -261,7 +263,7 @@ async def update_text(
     expires_at = current.expires_at if change.expiry is None else _end(change.expiry)
     same = (content, metadata, expires_at) == (current.content, current.metadata, current.expires_at)
     if same and not refiled:
-        return memory_id
+        return replaced
     if current.revision == LAST_REVISION:
         raise ConflictError(
             f"The memory has {LAST_REVISION:,} revisions, the last that there can be.",
@@ -288,8 +290,8 @@ async def update_text(
             metadata_=metadata, changed_by=caller.user_id, app_id=caller.app_id,
         )
     )  # fmt: skip
-    await outbox.add_entries(tx, ItemKind.MEMORY, [memory_id])
-    return memory_id
+    await outbox.add_entries(tx, ItemKind.MEMORY, [current.id])
+    return replaced
 
 
 def _end(expiry: Expiry) -> datetime | None:

@@ -7,8 +7,8 @@ request therefore leaves the key free, and of two concurrent requests the second
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 from uuid import UUID
 
 from sqlalchemy import delete, exc, func, select, tuple_, update
@@ -30,12 +30,16 @@ _PRUNED = 5_000
 _KEY = (IdempotencyKey.app_id, IdempotencyKey.principal, IdempotencyKey.key)
 
 
+Kind = Literal["memory", "capture"]
+"""The kind of object that a request makes."""
+
+
 @dataclass(frozen=True, slots=True)
 class IdempotentRequest:
-    """The idempotency key of a request: the key that the client chose, and a hash of the request."""
+    """The idempotency key that the client chose for a request, and the request."""
 
     key: str
-    fingerprint: str
+    request: str = field(repr=False)
 
     @classmethod
     def of(cls, key: str, request: str, limits: LimitSettings) -> Self:
@@ -44,7 +48,11 @@ class IdempotentRequest:
         Raises:
             Invalid: the key is not valid.
         """
-        return cls(validation.name(key, "Idempotency-Key", limits), hashlib.sha256(request.encode()).hexdigest())
+        return cls(validation.name(key, "Idempotency-Key", limits), request)
+
+    def fingerprint(self, kind: Kind) -> str:
+        """Returns a hash of the request and of what it makes, so that one key never answers for both kinds."""
+        return hashlib.sha256(f"{kind} {self.request}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ class StoredResult:
     answer: dict[str, Any]
 
 
-async def claim(tx: Tx, caller: Caller, once: IdempotentRequest) -> StoredResult | None:
+async def claim(tx: Tx, caller: Caller, once: IdempotentRequest, kind: Kind) -> StoredResult | None:
     """Claim the key for this transaction. Returns the result that is already stored under it, or None.
 
     Keys are scoped to an app and a credential. While another transaction holds the key, this one waits.
@@ -67,7 +75,8 @@ async def claim(tx: Tx, caller: Caller, once: IdempotentRequest) -> StoredResult
         Overtaken: the key was deleted at the same moment.
     """
     mine = (caller.app_id, caller.principal.id, once.key)
-    values = dict(zip(("app_id", "principal", "key"), mine, strict=True)) | {"fingerprint": once.fingerprint}
+    fingerprint = once.fingerprint(kind)
+    values = dict(zip(("app_id", "principal", "key"), mine, strict=True)) | {"fingerprint": fingerprint}
     taken = pg_insert(IdempotencyKey).values(values).on_conflict_do_nothing().returning(IdempotencyKey.key)
     try:
         if (await tx.execute(taken)).one_or_none() is not None:
@@ -78,7 +87,7 @@ async def claim(tx: Tx, caller: Caller, once: IdempotentRequest) -> StoredResult
     row = (await tx.execute(select(*columns).where(tuple_(*_KEY) == mine))).one_or_none()
     if row is None:
         raise Overtaken("The Idempotency-Key was forgotten at this moment, and nothing was written. Send it again.")
-    if row.fingerprint != once.fingerprint:
+    if row.fingerprint != fingerprint:
         raise Invalid(
             "Idempotency-Key",
             "was sent with another request before",

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
+from sqlalchemy import func, select
 
 from openmemory.access.apps import refuse_if_paused, refuse_paused
 from openmemory.access.directory import Directory
 from openmemory.access.keys import ApiKeys
 from openmemory.access.rate_limits import RateLimiter
-from openmemory.access.readable import is_visible, readable_by
+from openmemory.access.readable import readable_by
 from openmemory.audit import access_log, audit_log, service
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
@@ -24,23 +26,21 @@ from openmemory.config.settings import CaptureSettings, LimitSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.dedup import read_back
-from openmemory.dedup.key_value_merge import KeyValueMerge
-from openmemory.dedup.near_duplicates import Duplicates
+from openmemory.dedup.policy import Dedup, DedupPolicy
 from openmemory.errors import BatchRefused, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
-from openmemory.index.space import Spaces
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, idempotency, repository, validation
 from openmemory.memories.analyze import Maintenance
 from openmemory.memories.idempotency import IdempotentRequest, StoredResult
 from openmemory.memories.intake import Intake
+from openmemory.memories.lifecycle import transitions
 from openmemory.memories.lifecycle.states import ALLOWED, refuse
 from openmemory.memories.listing import pages, ranked
 from openmemory.memories.listing.criteria import ListCriteria, parameters
 from openmemory.memories.listing.pages import ListAccess, Slice
-from openmemory.memories.models import Memory, MemoryStatusHistory, State
-from openmemory.memories.repository import ALL_STATES
+from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import (
     CheckedMemory,
     Event,
@@ -49,7 +49,9 @@ from openmemory.memories.schemas import (
     MemoryCreate,
     MemoryQuery,
     MemoryRecord,
+    MemoryRowAdded,
     MemoryUpdate,
+    MemoryUpdated,
     OnError,
     Page,
 )
@@ -57,10 +59,6 @@ from openmemory.memories.schemas import (
 MAX_PAGE_SIZE = 100
 RELATED = 5
 """Related memories per page. OpenMemory's UI supports no other page size."""
-
-
-Otherwise = Callable[[Tx], Awaitable[MemoryAdded | None]]
-"""Handles a new text before it is stored unchanged. Returns None to let it be stored."""
 
 
 class Memories:
@@ -77,7 +75,6 @@ class Memories:
         rates: RateLimiter,
         keys: ApiKeys,
         capture: CaptureSettings,
-        spaces: Spaces,
     ) -> None:
         self._database = database
         self._directory = directory
@@ -87,33 +84,35 @@ class Memories:
         self._rates = rates
         self._keys = keys
         self.intake = Intake(limits, capture)
-        self._duplicates = Duplicates(database, spaces, capture, self.intake)
-        self._pairing = KeyValueMerge(capture, self.intake)
         self.written: Counter[str] = Counter()
         """Memories written since the start, by operation: add, duplicate, update, supersede, erase or a state."""
 
-    async def add(self, caller: Caller, new: MemoryCreate, once: IdempotentRequest | None = None) -> MemoryAdded:
+    async def add(
+        self,
+        caller: Caller,
+        new: MemoryCreate,
+        *,
+        policy: DedupPolicy | None = None,
+        once: IdempotentRequest | None = None,
+    ) -> MemoryRowAdded:
         """Store one text verbatim. If the same app and namespace has an identical active memory, return that instead.
 
-        `capture.duplicates` decides how near duplicates are handled, `capture.pairs` how key-value facts are. A request
-        that was already done with the same `once` gets its original answer.
+        `policy` may change or replace a memory that says the same. A request that was already done with the same
+        `once` gets its original answer. The answer shows an existing memory only if the caller may read it; otherwise
+        it shows the text as it was sent.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses; or the key was
                 used for another request.
             Forbidden: the app is paused.
         """
-        checked, apps = await self._taken(caller, [new])
-        first = checked[0]
-        otherwise: Otherwise
-        note = None
-        if self._pairing.concerns(caller, first):
-            otherwise = partial(self._pairing.add, caller=caller, new=first, apps=apps)
-        else:
-            near = await self._duplicates.near(caller, first)
-            otherwise = partial(self._duplicates.add, caller=caller, new=first, near=near, apps=apps)
-            note = near.note
-        return self._told(await self._add(caller, checked, apps, otherwise=otherwise, note=note, once=once))[0]
+        [checked], apps = await self._taken(caller, [new])
+        # The time is set here, so that the row of a new memory is known without reading it back.
+        checked = replace(checked, created_at=checked.created_at or datetime.now(UTC))
+        dedup = None if policy is None else await policy.prepare(caller, checked, apps)
+        added, row = await self._store_one(caller, checked, apps, dedup, once)
+        self._told([added])
+        return row
 
     async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
         """Store texts verbatim and in order, all or none.
@@ -121,7 +120,7 @@ class Memories:
         Only exact duplicates are detected, because an import must not lose anything.
         """
         checked, apps = await self._taken(caller, news)
-        return self._told(await self._add(caller, checked, apps))
+        return self._told(await self._store(caller, checked, apps))
 
     async def add_batch(
         self, caller: Caller, items: Sequence[MemoryCreate | Invalid], *, on_error: OnError = "skip"
@@ -177,48 +176,44 @@ class Memories:
         return added
 
     @retry_on_conflict
-    async def _add(
+    async def _store(self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> list[MemoryAdded]:
+        async with self._storing(caller, news, apps) as tx:
+            added = await changes.add(tx, caller, news, apps)
+            await _log_duplicates(tx, caller, added)
+        return added
+
+    @retry_on_conflict
+    async def _store_one(
         self,
         caller: Caller,
-        news: Sequence[CheckedMemory],
+        new: CheckedMemory,
         apps: dict[str, UUID],
-        *,
-        otherwise: Otherwise | None = None,
-        note: str | None = None,
-        once: IdempotentRequest | None = None,
-    ) -> list[MemoryAdded]:
-        """Store the texts. With any of the last three arguments `news` must hold exactly one text.
+        dedup: Dedup | None,
+        once: IdempotentRequest | None,
+    ) -> tuple[MemoryAdded, MemoryRowAdded]:
+        async with self._storing(caller, [new], apps) as tx:
+            if once is not None and (before := await idempotency.claim(tx, caller, once, "memory")) is not None:
+                repeated = await _answered_before(tx, caller, new, before)
+                return repeated, await _row_of(tx, caller, new, repeated)
+            done = None
+            if dedup is not None:
+                done = await read_back.duplicate_of_read(tx, caller, new) or await dedup(tx)
+            [added] = await changes.add(tx, caller, [new], apps) if done is None else [done]
+            if once is not None:
+                await idempotency.settle(tx, caller, once, memory_id=added.id, answer=added.kept(new.created_at))
+            await _log_duplicates(tx, caller, [added])
+            return added, await _row_of(tx, caller, new, added)
 
-        `otherwise`: handles the text before it is stored; `note`: the default note of the answer; `once`: the
-        idempotency key of the request, if it has one.
-        """
+    @asynccontextmanager
+    async def _storing(self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> AsyncIterator[Tx]:
+        """A transaction that stores texts. A paused app may not."""
         async with self._database.transaction() as tx:
             await refuse_paused(tx, {apps[new.app] if new.app else caller.app_id for new in news})
             try:
-                if once is not None and (before := await idempotency.claim(tx, caller, once)) is not None:
-                    return [await _answered_before(tx, caller, news[0], before)]
-                done = None
-                if otherwise is not None:
-                    done = await read_back.duplicate_of_read(tx, caller, news[0]) or await otherwise(tx)
-                added = await changes.add(tx, caller, news, apps) if done is None else [done]
+                yield tx
             except NotFound:
                 self._directory.forget(caller.user)
                 raise
-            if note is not None:
-                added = [each.model_copy(update={"note": each.note or note}) for each in added]
-            if once is not None:
-                [one] = added
-                await idempotency.settle(tx, caller, once, memory_id=one.id, answer=one.kept(news[0].created_at))
-            if duplicates := [each.id for each in added if each.event is Event.NONE]:
-                await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, duplicates, detail={"event": Event.NONE})
-        return added
-
-    async def peek(self, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
-        """A memory shown beside the requested one; None if the caller may not read it. The read is not logged."""
-        if Scope.READ not in caller.principal.scopes:
-            return None
-        async with self._database.statement() as tx:
-            return await repository.get(tx, caller, memory_id)
 
     @retry_on_conflict
     async def get(self, caller: Caller, memory_id: UUID) -> MemoryRecord:
@@ -275,8 +270,10 @@ class Memories:
 
     async def update(
         self, caller: Caller, memory_id: UUID, change: MemoryUpdate, *, field: str = "text"
-    ) -> MemoryRecord:
+    ) -> MemoryUpdated:
         """Write a new revision of one memory; its vector follows. `field`: the name of the text field in the request.
+
+        Returns the memory and what this update replaced, both from the transaction that wrote it.
 
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
@@ -287,23 +284,23 @@ class Memories:
         caller.may_read()  # the answer shows the memory
         change = self.intake.changed(change, field)
         await self._rates.save(caller, 1)
-        record = await self._update(caller, memory_id, change)
+        updated = await self._update(caller, memory_id, change)
         self.written["update"] += 1
         self._delivery.wake()
-        if record is None:
+        if updated is None:
             raise _no_memory()
-        return record
+        return updated
 
     @retry_on_conflict
-    async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryRecord | None:
+    async def _update(self, caller: Caller, memory_id: UUID, change: MemoryUpdate) -> MemoryUpdated | None:
         async with self._database.transaction() as tx:
             await refuse_if_paused(tx, caller, "change memories")
             which = (Memory.id == memory_id) & readable_by(caller, Memory, states=_kept(caller))
-            await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
+            replaced = await changes.update_text(tx, caller, which, change, self.intake.labels, confirms=caller.owner)
             record = await repository.get(tx, caller, memory_id)
             ends = None if change.expiry is None or record is None else {"expires_at": _iso(record.expires_at)}
             await access_log.record(tx, caller, AccessType.UPDATE, [memory_id], ends)
-            return record
+            return None if record is None else MemoryUpdated(record, replaced)
 
     @retry_on_conflict
     async def change_state(self, caller: Caller, ids: Sequence[UUID], target: State, *, strict: bool = True) -> int:
@@ -323,8 +320,8 @@ class Memories:
             return 0
         validation.count(ids, "memory_ids", self._limits.ids, "limits.ids")
         async with self._database.transaction() as tx:
-            await refuse_if_paused(tx, caller, _DOING[target])
-            mine = (Memory.id == func.any(ids)) & _touchable(caller, target)
+            await refuse_if_paused(tx, caller, transitions.DOING[target])
+            mine = (Memory.id == func.any(ids)) & transitions.movable(caller, target)
             rows = await tx.execute(select(Memory.id, Memory.state).where(mine), caller.parameters)
             states = {row.id: row.state for row in rows}
             if (strict and len(states) < len(ids)) or not states:
@@ -334,7 +331,7 @@ class Memories:
                 raise refuse(refused[0], target)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, mine, target)]
             operation = {"operation": "delete_by_id"} if target is State.DELETED and changed else None
-            await access_log.record(tx, caller, _ACCESS[target], changed, operation)
+            await access_log.record(tx, caller, transitions.ACCESS[target], changed, operation)
         self.written[target.value] += len(changed)
         self._delivery.wake()
         return len(changed)
@@ -345,11 +342,11 @@ class Memories:
         caller.may_write()
         query = self.intake.narrowed(caller, query)
         async with self._database.transaction() as tx:
-            await refuse_if_paused(tx, caller, _DOING[target])
+            await refuse_if_paused(tx, caller, transitions.DOING[target])
             which, values = ListCriteria.of(caller, query).matching(), parameters(caller, query)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target, values=values)]
             everything = target is State.DELETED
-            access = AccessType.DELETE_ALL if everything else _ACCESS[target]
+            access = AccessType.DELETE_ALL if everything else transitions.ACCESS[target]
             operation = {"operation": "bulk_delete"} if everything and changed else None
             await access_log.record(tx, caller, access, changed, operation)
         self.written[target.value] += len(changed)
@@ -415,6 +412,10 @@ class Memories:
             await access_log.record(tx, caller, AccessType.GET, [memory_id], {"part": "history"})
         return History(memory_id=memory_id, states=states, revisions=revisions)
 
+    async def prune(self) -> None:
+        """Remove the idempotency keys that have expired."""
+        await idempotency.prune(self._database)
+
     @retry_on_conflict
     async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
         """The accesses to one memory, newest first. Reading the log does not count as an access.
@@ -436,46 +437,9 @@ class Memories:
             return await service.page(tx, caller, memory_id, page, page_size)
 
 
-_ACCESS = {
-    State.DELETED: AccessType.DELETE,
-    State.ACTIVE: AccessType.RESTORE,
-    State.PAUSED: AccessType.PAUSE,
-    State.ARCHIVED: AccessType.ARCHIVE,
-}
-
-
-_DOING = {
-    State.DELETED: "delete memories",
-    State.ACTIVE: "restore memories",
-    State.PAUSED: "pause memories",
-    State.ARCHIVED: "archive memories",
-}
-"""The actions a paused app must not do, as shown in the error message."""
-
-
 def _kept(caller: Caller) -> tuple[State, ...]:
     """The states of memories that a caller may change. The user themself may change all that are not deleted."""
     return repository.KEPT_STATES if caller.owner else (State.ACTIVE,)
-
-
-def _touchable(caller: Caller, target: State) -> ColumnElement[bool]:
-    """The memories that a caller may move to `target`: all for the user, for an app what it may read or has archived.
-
-    Nobody can read an expired memory. The user can still restore it by its id.
-    """
-    if caller.owner and target is State.ACTIVE:
-        return and_(Memory.user_id == bindparam("caller_user_id"), is_visible(Memory))
-    if caller.owner or target is not State.ACTIVE:
-        return readable_by(caller, Memory, states=ALL_STATES if caller.owner else (State.ACTIVE,))
-    put_away_by = (
-        select(MemoryStatusHistory.app_id)
-        .where(MemoryStatusHistory.memory_id == Memory.id)
-        .order_by(MemoryStatusHistory.changed_at.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    own = or_(Memory.state == State.ACTIVE, put_away_by == caller.app_id)
-    return and_(readable_by(caller, Memory, states=ALL_STATES), own)
 
 
 def _iso(moment: datetime | None) -> str | None:
@@ -484,6 +448,32 @@ def _iso(moment: datetime | None) -> str | None:
 
 def _no_memory() -> NotFound:
     return NotFound("Memory not found", code="memory_not_found")
+
+
+async def _log_duplicates(tx: Tx, caller: Caller, added: Sequence[MemoryAdded]) -> None:
+    """Record the exact duplicates. New memories are recorded by the statement that stores them."""
+    if known := [each.id for each in added if each.event is Event.NONE]:
+        await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, known, detail={"event": Event.NONE})
+
+
+async def _row_of(tx: Tx, caller: Caller, new: CheckedMemory, added: MemoryAdded) -> MemoryRowAdded:
+    """Returns the existing memory if the caller may read it, and otherwise the text as it was sent."""
+    became: dict[str, Any] = {
+        "event": added.event, "note": added.note, "previous_memory": added.previous_memory,
+        "possible_duplicates": list(added.possible_duplicates), "changed": list(added.changed),
+    }  # fmt: skip
+    is_new = added.event in (Event.ADD, Event.SUPERSEDE)
+    if not is_new and Scope.READ in caller.principal.scopes:
+        record = await repository.get(tx, caller, added.id)
+        if record is not None:
+            return MemoryRowAdded.of(record, **became)
+    at = added.first_at or new.created_at
+    sent: dict[str, Any] = {
+        "id": added.id, "user_id": caller.user_id, "app_id": caller.app_id, "content": new.text,
+        "metadata_": new.metadata, "state": State.ACTIVE, "created_at": at, "updated_at": at, "archived_at": None,
+        "deleted_at": None, "vector": None, "labels": list(new.labels),
+    }  # fmt: skip
+    return MemoryRowAdded.model_construct(**sent, **became)
 
 
 async def _answered_before(tx: Tx, caller: Caller, new: CheckedMemory, before: StoredResult) -> MemoryAdded:

@@ -34,17 +34,17 @@ IdsOrObject = Annotated[
 
 
 class PauseBody(BaseModel):
-    """Which memories of the user to bring into a state. The first of the conditions that is given decides."""
+    """The memories of the user whose state changes. The first condition that is given decides."""
 
     user_id: str
-    global_pause: bool | None = Field(default=False, description="All of the user's.")
-    app_id: UUID | None = Field(default=None, description="All that this app wrote.")
+    global_pause: bool | None = Field(default=False, description="All memories of the user.")
+    app_id: UUID | None = Field(default=None, description="All memories that this app wrote.")
     all_for_app: bool | None = Field(
-        default=False, description="With memory_ids: pass over those that cannot be changed."
+        default=False, description="With memory_ids: skip memories that cannot be changed."
     )
     memory_ids: list[UUID] | None = None
     category_ids: list[UUID] | None = None
-    state: State | None = Field(default=None, description="The state to come; left out: paused.")
+    state: State | None = Field(default=None, description="The new state; left out: paused.")
 
 
 @router.post("/archive", responses=documented(403, 404, 409, 413))

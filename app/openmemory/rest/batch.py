@@ -10,7 +10,6 @@ from fastapi import Body
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
-from openmemory.memories import validation
 from openmemory.memories.schemas import Event, MemoryCreate, OnError
 from openmemory.rest.caller import TheAsking, TheServices
 from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
@@ -27,7 +26,7 @@ class BatchEntry(NewMemory):
 
 
 class BatchBody(BaseModel):
-    """Texts to remember. Each is checked by itself, so that one that cannot be used does not hold up the others."""
+    """Texts to remember. Each is checked by itself, so an invalid one does not stop the others."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +41,7 @@ class BatchBody(BaseModel):
 
 
 class BatchAdded(BaseModel):
-    """A text that is remembered now."""
+    """A text that was stored, or that an active memory says already."""
 
     id: UUID
     event: Event
@@ -66,8 +65,8 @@ class BatchAnswer(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    results: list[BatchAdded | ItemProblem] = Field(description="Every text, in the order in which they came.")
-    refused: list[ItemProblem] = Field(description="Those of `results` that are not stored.")
+    results: list[BatchAdded | ItemProblem] = Field(description="The results, in the order of the texts.")
+    refused: list[ItemProblem] = Field(description="The items of `results` that were not stored.")
 
 
 @router.post("", responses=documented(403, 413) | {422: {"model": BatchProblem, "description": MEANINGS[422]}})
@@ -98,14 +97,13 @@ async def add_memories(
         ),
     ],
 ) -> BatchAnswer:
-    """Stores many texts verbatim, in one transaction. Texts that are refused, because of a secret or an invalid field,
-    are reported one by one, and the others are stored. If none can be stored, or with `on_error` `fail` not all of
-    them, nothing is stored; the answer is the error of the first one, with `refused` for each. What the credential may
-    not do refuses the whole batch.
+    """Stores many texts verbatim, in one transaction. A text with a secret or an invalid field is refused and reported,
+    and the others are stored. Nothing is stored if all are refused, or if one is refused and `on_error` is `fail`; the
+    answer is then the error of the first one, and `refused` lists all. If the credential does not allow one of the
+    texts, the whole batch is refused.
 
-    A batch that is sent again stores nothing twice: stored texts are then `NONE`, with the same id.
+    A batch that is sent again stores nothing twice: its texts are then `NONE`, with the same ids.
     """
-    validation.count(batch.memories, "memories", services.settings.limits.batch, "limits.batch")
     caller = await asking.as_new_owner(batch.user_id)
     # In a thread, because a batch may be large.
     items = await asyncio.to_thread(lambda: [_read(entry) for entry in batch.memories])

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Query, Request
 
-from openmemory.access import users
+from openmemory.access.directory import Belonging
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
@@ -53,12 +53,12 @@ class AuthenticatedRequest:
             validation.name(user, field, self.services.settings.limits)
         return await self.services.directory.owner(self.principal, user)
 
-    async def as_owner_of(self, what: users.Belonging, id_: UUID, user: str | None) -> Caller:
+    async def as_owner_of(self, what: Belonging, id_: UUID, user: str | None) -> Caller:
         """Returns the user themself for a request about a memory, a capture or an app. Without a user name, the owner
         of that object is used if the credential speaks for every user; otherwise as in `as_owner`. OpenMemory's UI
         omits the user in some calls."""
         if not user and self.principal.user is None and self.principal.app is None:
-            user = await users.owner_of(self.services.database, what, id_)
+            user = await self.services.directory.owner_of(what, id_)
         return await self.as_owner(user or None)
 
     async def as_new_owner(self, user: str) -> Caller:
@@ -72,7 +72,7 @@ class AuthenticatedRequest:
             return await self.as_owner(user)
         except (NotFound, Forbidden):
             try:
-                name = await users.name_of(self.services.database, UUID(user))
+                name = await self.services.directory.name_of(UUID(user))
             except ValueError:
                 name = None
             if name is None or self.principal.user not in (None, name):

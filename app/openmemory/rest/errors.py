@@ -38,14 +38,14 @@ class Problem(BaseModel):
 
     error: str = Field(description="A stable code for programs.", examples=["memory_not_found"])
     detail: str = Field(description="What happened, for people.", examples=["Memory not found"])
-    hint: str | None = Field(description="What would work, if that is known.")
+    hint: str | None = Field(description="What would work, if known.")
 
 
 class ItemProblem(Problem):
-    """An item of a batch that is not stored, and why. What is wrong with it is never repeated."""
+    """An item of a batch that is not stored, and why. The invalid value is never repeated."""
 
     index: int = Field(description="Its position in the batch, from 0.")
-    field: str = Field(description="Which field of it is refused; `body`: the item is no JSON object.")
+    field: str = Field(description="The refused field; `body`: the item is not a JSON object.")
 
     @classmethod
     def of(cls, index: int, error: Invalid) -> Self:
@@ -56,7 +56,7 @@ class ItemProblem(Problem):
 class BatchProblem(Problem):
     """A batch of which nothing is stored."""
 
-    refused: list[ItemProblem] = Field(default=[], description="The items that are refused, if it is for them.")
+    refused: list[ItemProblem] = Field(default=[], description="The refused items, if they are the reason.")
 
 
 # TooLarge is a subclass of Invalid, so it is checked first.
@@ -80,15 +80,15 @@ _CODES = {
 MEANINGS = {
     400: "The request contradicts itself or is not JSON.",
     401: "The credential is missing, wrong or has ended.",
-    403: "Known, but not allowed: a paused app, a missing scope, another user's credential.",
-    404: "No such thing, or not this user's.",
-    409: "Contradicts the present state.",
-    413: "Over a limit; the detail names its setting.",
+    403: "The credential is valid but does not allow this: a paused app, a missing scope, another user.",
+    404: "It does not exist, or belongs to another user.",
+    409: "The request conflicts with the current state.",
+    413: "Larger than a limit allows; `detail` names the setting.",
     415: "The body is not declared as application/json, or is compressed.",
-    421: "The Host header names no service that is here.",
-    422: "A field cannot be used; the detail names it and says what would be valid.",
-    429: "Too often; `Retry-After` says when there is room again.",
-    503: "Something that is needed does not answer; `Retry-After` says when to try again.",
+    421: "The Host header does not name this service.",
+    422: "A field is invalid; `detail` names it and says what would be valid.",
+    429: "Too many requests; `Retry-After` says when to try again.",
+    503: "A dependency does not answer; `Retry-After` says when to try again.",
 }
 """The meaning of each error status."""
 SHOWN_PROBLEMS = 5

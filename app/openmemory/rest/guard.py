@@ -144,7 +144,7 @@ class Guard:
                 log.exception("request %s failed: %s %s", request_id, scope["method"], route)
                 if exchange.started:
                     raise
-                failure = problem(500, "internal_error", f"The request failed; the log tells why under {request_id}.")
+                failure = problem(500, "internal_error", f"The request failed; the log says why under {request_id}.")
                 await failure(scope, receive, answer)
                 return
             if not isinstance(error, _TooLong):
@@ -186,8 +186,8 @@ class Guard:
                 return problem(
                     403,
                     "origin_not_allowed",
-                    "Cookie: counts only for pages of this service, and of origins that are named",
-                    "Send the key as `Authorization: Bearer KEY`, or add the page's origin to http.cors_origins.",
+                    "Cookie: accepted only from pages of this service and of the origins in http.cors_origins",
+                    "Send the key as `Authorization: Bearer KEY`, or add the origin of the page to http.cors_origins.",
                 )
             key = (cookie,)
         given = PresentedCredentials(

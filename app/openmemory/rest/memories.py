@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -12,12 +10,11 @@ from fastapi import Body, Header, HTTPException, Query, Response
 from openmemory.audit.schemas import AccessLogPage
 from openmemory.capture.models import Status
 from openmemory.capture.schemas import Outcome
-from openmemory.dedup import key_values
 from openmemory.errors import Invalid
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.models import State
-from openmemory.memories.schemas import Event, History, MemoryQuery, MemoryUpdate
+from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryRowAdded, MemoryUpdate
 from openmemory.rest.caller import MemoryId, Owner, OwnerOfMemory, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -27,8 +24,6 @@ from openmemory.rest.schemas import (
     MemoryDetail,
     MemoryFilter,
     MemoryPage,
-    MemoryRow,
-    MemoryRowAdded,
     Message,
     NewMemoryOfUser,
     Seconds,
@@ -37,8 +32,6 @@ from openmemory.rest.schemas import (
     parts,
 )
 from openmemory.stats.schemas import CategoryList
-
-NO_LLM = "Stored verbatim: no language model is configured to extract facts."
 
 router = Router("/api/v1/memories", "memories")
 
@@ -53,10 +46,10 @@ async def list_memories(
     app_id: UUID | None = None,
     from_date: Seconds | None = None,
     to_date: Seconds | None = None,
-    categories: Annotated[str | None, Query(description="Names, separated by commas; any of them.")] = None,
+    categories: Annotated[str | None, Query(description="Names, separated by commas; one must match.")] = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=100)] = 50,
-    search_query: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
+    search_query: Annotated[str | None, Query(description="A part of the text; case is ignored.")] = None,
     sort_column: Annotated[str | None, Query(description="A column; an unknown one is ignored.")] = None,
     sort_direction: Annotated[str | None, Query(description="asc or desc.")] = None,
     namespace: str | None = None,
@@ -65,7 +58,7 @@ async def list_memories(
     state: Annotated[str, Query(description="States, separated by commas: active, paused, archived, deleted.")] = (
         "active"
     ),
-    export: Annotated[bool, Query(description="The logs say that they were exported.")] = False,
+    export: Annotated[bool, Query(description="Record the read as an export in the access log.")] = False,
 ) -> MemoryPage:
     """List a user's memories."""
     sort, descending = _sorting(sort_column, sort_direction)
@@ -87,7 +80,7 @@ async def list_memories(
     return MemoryPage.of(await services.memories.list(caller, query, export=export))
 
 
-_LATER = {"model": Outcome, "description": "Kept; the language model is asked in the background, or again."}
+_LATER = {"model": Outcome, "description": "The text is kept, and facts are extracted from it in the background."}
 
 
 @router.post("", responses=documented(403, 409, 413) | {202: _LATER})
@@ -135,51 +128,29 @@ async def add_memory(
     idempotency_key: Annotated[
         str | None,
         Header(
-            description="Makes it safe to send the request again: with the same key and body it is done once, and has"
-            " the first answer again, for a week. With another body the key is refused."
+            description="Makes a retry safe: for a week, the same key with the same body returns the first answer and"
+            " does nothing else. The same key with another body is refused."
         ),
     ] = None,
 ) -> MemoryRowAdded | Outcome:
-    """Remember one text verbatim: the answer is its row. An identical active one of the same app and namespace is
-    answered instead (`NONE`). `capture.duplicates` tells what becomes of one that says the same in other words, and
-    `capture.pairs` what of `key=value | key=value`: the app's memory with such keys takes the new values (`UPDATE`).
+    """Add one text. The first of these that applies decides what happens:
 
-    With `infer` and a language model, facts are extracted from it, and what is remembered already is completed,
-    superseded or deleted accordingly: the answer lists what was done and what was refused. Where that takes long or
-    fails the status is 202 and the text is kept until it was done; `GET /api/v1/captures/{capture_id}` tells how far it
-    is, `POST /api/v1/captures/{capture_id}/undo` takes it back.
+    1. With `infer` and a language model, facts are extracted from the text, and existing memories are updated,
+       superseded or deleted accordingly. The answer lists what was done and what was refused. If that takes long or
+       fails, the status is 202 and the text is kept: `GET /api/v1/captures/{capture_id}` shows the progress, and
+       `POST /api/v1/captures/{capture_id}/undo` undoes it.
+    2. A text of `key=value | key=value` updates the app's memory that has these keys (`UPDATE`; see `capture.pairs`).
+    3. Any other text is stored verbatim, and the answer is its row. If the same app and namespace has an identical
+       active memory, the answer is that memory (`NONE`). `capture.duplicates` decides about similar ones.
     """
     caller = await asking.as_app(new.user_id, new.app)
-    _check_said(new)
-    captured = bool(new.infer) and await services.captures.possible()
     once = None
     if idempotency_key is not None:
-        request = f"{'capture' if captured else 'memory'} {new.model_dump_json()}"
-        once = IdempotentRequest.of(idempotency_key, request, services.settings.limits)
-    if captured:
-        outcome = await services.captures.add(caller, new.capture(once))
-        response.status_code = 202 if outcome.status in (Status.PENDING, Status.WORKING) else 200
-        return outcome
-    if new.messages:
-        raise Invalid(
-            "messages",
-            "need a language model, with infer=true",
-            code="no_language_model",
-            hint="Choose one (llm.provider in openmemory.toml, or PUT /api/v1/config/mem0/llm), or send texts.",
-        )
-    # The time is set here, so that the row of a new memory is known without reading it back.
-    created_at = new.created_at or datetime.now(UTC)
-    create = services.memories.intake.created(replace(new.create(), created_at=created_at))
-    added = await services.memories.add(caller, create, once)
-    created_at = added.first_at or created_at
-    changed = key_values.told(added.changed) if added.changed else None
-    note = " ".join(part for part in (NO_LLM if new.infer else None, added.note, changed) if part) or None
-    is_new = added.event in (Event.ADD, Event.SUPERSEDE)
-    twin = None if is_new else await services.memories.peek(caller, added.id)
-    if twin is None:
-        # If the caller may not see the existing memory with the same text, the response holds what the caller sent.
-        return MemoryRowAdded.new(caller, added, create, created_at, note)
-    return MemoryRowAdded.of_duplicate(twin, added, note)
+        once = IdempotentRequest.of(idempotency_key, new.model_dump_json(), services.settings.limits)
+    added = await services.adding.add(caller, new.input(once), infer=bool(new.infer))
+    if isinstance(added, Outcome) and added.status in (Status.PENDING, Status.WORKING):
+        response.status_code = 202
+    return added
 
 
 @router.delete("", responses=documented(403, 404, 413))
@@ -258,18 +229,18 @@ async def update_memory(
         ),
     ],
 ) -> MemoryRow:
-    """Change the text, metadata, categories or expiry of one memory; its vector follows, its history keeps the old
-    text."""
+    """Change the text, metadata, categories or expiry of one memory. Its history keeps the old text."""
     update = change.update()
     if update == MemoryUpdate():
-        raise Invalid("memory_content", "must be given, or metadata, categories, expires_at or ttl_days")
+        raise Invalid("memory_content", "is required, or one of metadata, categories, expires_at and ttl_days")
     caller = await asking.as_owner(change.user_id)
-    return MemoryRow.of(await services.memories.update(caller, memory_id, update, field="memory_content"))
+    updated = await services.memories.update(caller, memory_id, update, field="memory_content")
+    return MemoryRow.of(updated.memory)
 
 
 @router.get("/{memory_id}/history", responses=documented(403, 404))
 async def get_history(services: TheServices, caller: OwnerOfMemory, memory_id: MemoryId) -> History:
-    """Show all states and texts that one memory has had, oldest first."""
+    """Show every state and text of one memory, oldest first."""
     return await services.memories.history(caller, memory_id)
 
 
@@ -280,7 +251,7 @@ async def list_related(
     memory_id: MemoryId,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
 ) -> MemoryPage:
-    """List the memories that share categories with one, five on a page, those that share most first."""
+    """List the memories that share categories with one: five on a page, most shared categories first."""
     return MemoryPage.of(await services.memories.related(caller, memory_id, page=page))
 
 
@@ -294,18 +265,9 @@ async def get_access_log(
 ) -> AccessLogPage:
     """Show who accessed one memory, newest first. Times are UTC without an offset.
 
-    A credential for some namespaces is told no query that looked at others: `metadata_` is empty there.
+    A credential for some namespaces does not see queries that searched other namespaces: `metadata_` is empty there.
     """
     return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size)
-
-
-def _check_said(new: NewMemoryOfUser) -> None:
-    if new.messages and new.text:
-        raise Invalid("messages", "must be left out where text is given")
-    if new.messages is not None and not new.messages:
-        raise Invalid("messages", "must hold at least one message")
-    if new.messages is None and "text" not in new.model_fields_set:
-        raise Invalid("text", "is required, or messages")
 
 
 def _states(text: str) -> tuple[State, ...]:
@@ -314,7 +276,7 @@ def _states(text: str) -> tuple[State, ...]:
     except ValueError:
         states = ()
     if not states:
-        raise Invalid("state", f"must be one or more, separated by commas, of {', '.join(State)}")
+        raise Invalid("state", f"must be one or more of {', '.join(State)}, separated by commas")
     return states
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from sqlalchemy import String, Uuid, bindparam, text
 
-from openmemory.database.engine import Tx
+from openmemory.database.engine import Database, Tx
 
 LARGE = 2_000
 """The minimum number of active memories in a scope with statistics."""
@@ -82,3 +82,18 @@ async def refresh(tx: Tx, user: UUID) -> int:
     if not await tx.scalar(_ALONE, {"user": str(user)}):
         return 0
     return (await tx.execute(_REFRESH, {"user": user})).rowcount
+
+
+class StatisticsRefresh:
+    """Keeps the statistics of all users up to date."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def refresh_due(self) -> None:
+        """Recount the terms of the users whose statistics are due, each in its own transaction."""
+        async with self._database.statement() as tx:
+            users = await due(tx)
+        for user in users:
+            async with self._database.transaction() as tx:
+                await refresh(tx, user)

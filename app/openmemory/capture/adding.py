@@ -1,0 +1,61 @@
+"""The use case of adding a text or a conversation: the one place that decides what becomes of it."""
+
+from __future__ import annotations
+
+from openmemory.capture.schemas import CaptureCreate, Outcome
+from openmemory.capture.service import Captures
+from openmemory.capture.waiting import Moved, nobody
+from openmemory.dedup import key_values
+from openmemory.dedup.key_value_merge import KeyValueMerge
+from openmemory.dedup.near_duplicates import Duplicates
+from openmemory.dedup.policy import DedupPolicy
+from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
+from openmemory.memories.schemas import MemoryRowAdded
+from openmemory.memories.service import Memories
+
+NO_LLM = "Stored verbatim: no language model is configured to extract facts."
+
+
+class Adding:
+    """Adds texts and conversations."""
+
+    def __init__(self, memories: Memories, captures: Captures, pairs: KeyValueMerge, duplicates: Duplicates) -> None:
+        self._memories = memories
+        self._captures = captures
+        self._pairs = pairs
+        self._duplicates = duplicates
+
+    async def add(
+        self, caller: Caller, new: CaptureCreate, *, infer: bool, moved: Moved = nobody
+    ) -> MemoryRowAdded | Outcome:
+        """Add a text or a conversation. The first of these that applies decides what happens:
+
+        1. `infer`, and a language model is configured: the text is stored as a capture, from which the model extracts
+           facts. The request waits for them, or they are extracted in the background (`new.wait`).
+        2. A conversation without a language model is refused.
+        3. A text of key-value facts is merged into the memory that has its keys (`capture.pairs`).
+        4. Any other text is stored verbatim, after a comparison with its near duplicates (`capture.duplicates`).
+
+        `moved` is called for every step of a capture while the request waits.
+
+        Raises:
+            Invalid: a field cannot be used, `capture` refuses the text, or the key was given to another request.
+            Forbidden: the app is paused, or the credential may not write there.
+            TooMany: an assistant's app saves too often.
+        """
+        if infer and await self._captures.possible():
+            return await self._captures.add(caller, new, moved)
+        if new.messages:
+            raise Invalid(
+                "messages",
+                "need a language model, with infer=true",
+                code="no_language_model",
+                hint="Choose one (llm.provider in openmemory.toml, or PUT /api/v1/config/mem0/llm), or send texts.",
+            )
+        memory = self._memories.intake.created(new.like)
+        policy: DedupPolicy = self._pairs if self._pairs.concerns(caller, memory) else self._duplicates
+        added = await self._memories.add(caller, memory, policy=policy, once=new.once)
+        changed = key_values.told(added.changed) if added.changed else None
+        note = " ".join(part for part in (NO_LLM if infer else None, added.note, changed) if part)
+        return added.model_copy(update={"note": note or None})

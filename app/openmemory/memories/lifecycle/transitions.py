@@ -1,0 +1,47 @@
+"""The memories that a caller may move to another state, and the words for the move."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, and_, bindparam, or_, select
+
+from openmemory.access.readable import is_visible, readable_by
+from openmemory.audit.access_log import AccessType
+from openmemory.identity.caller import Caller
+from openmemory.memories.models import Memory, MemoryStatusHistory, State
+from openmemory.memories.repository import ALL_STATES
+
+ACCESS = {
+    State.DELETED: AccessType.DELETE,
+    State.ACTIVE: AccessType.RESTORE,
+    State.PAUSED: AccessType.PAUSE,
+    State.ARCHIVED: AccessType.ARCHIVE,
+}
+"""The types of access that the log records."""
+
+DOING = {
+    State.DELETED: "delete memories",
+    State.ACTIVE: "restore memories",
+    State.PAUSED: "pause memories",
+    State.ARCHIVED: "archive memories",
+}
+"""The actions a paused app must not do, as shown in the error message."""
+
+
+def movable(caller: Caller, target: State) -> ColumnElement[bool]:
+    """The memories that a caller may move to `target`: all for the user, for an app what it may read or has archived.
+
+    Nobody can read an expired memory. The user can still restore it by its id.
+    """
+    if caller.owner and target is State.ACTIVE:
+        return and_(Memory.user_id == bindparam("caller_user_id"), is_visible(Memory))
+    if caller.owner or target is not State.ACTIVE:
+        return readable_by(caller, Memory, states=ALL_STATES if caller.owner else (State.ACTIVE,))
+    put_away_by = (
+        select(MemoryStatusHistory.app_id)
+        .where(MemoryStatusHistory.memory_id == Memory.id)
+        .order_by(MemoryStatusHistory.changed_at.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    own = or_(Memory.state == State.ACTIVE, put_away_by == caller.app_id)
+    return and_(readable_by(caller, Memory, states=ALL_STATES), own)

@@ -1,0 +1,36 @@
+"""Adds texts under policies of the test's own."""
+
+from __future__ import annotations
+
+from openmemory.capture.adding import Adding
+from openmemory.capture.schemas import CaptureCreate
+from openmemory.config.settings import CaptureSettings
+from openmemory.dedup.key_value_merge import KeyValueMerge
+from openmemory.dedup.near_duplicates import Duplicates
+from openmemory.identity.caller import Caller
+from openmemory.memories.schemas import MemoryCreate, MemoryRowAdded
+from openmemory.memories.service import Memories
+from openmemory.services import Services
+
+
+def memories_with(services: Services, **capture: object) -> Memories:
+    """The memories of these services, with other settings of `capture`."""
+    return Memories(
+        services.database, services.directory, services.outbox_delivery, limits=services.settings.limits,
+        maintenance=services.maintenance, rates=services.rates, keys=services.keys,
+        capture=CaptureSettings.model_validate(capture),
+    )  # fmt: skip
+
+
+def adding_with(services: Services, **capture: object) -> Adding:
+    """The adding of texts, with other settings of `capture`."""
+    memories, settings = memories_with(services, **capture), CaptureSettings.model_validate(capture)
+    duplicates = Duplicates(services.database, services.spaces, settings, memories.intake)
+    return Adding(memories, services.captures, KeyValueMerge(settings, memories.intake), duplicates)
+
+
+async def add_verbatim(adding: Adding, caller: Caller, new: MemoryCreate) -> MemoryRowAdded:
+    """Adds a text that no language model is asked about."""
+    added = await adding.add(caller, CaptureCreate(new), infer=False)
+    assert isinstance(added, MemoryRowAdded)
+    return added

@@ -1,0 +1,56 @@
+"""The one decision about an added text: with the language model, merged, or verbatim."""
+
+from __future__ import annotations
+
+import pytest
+
+from openmemory.capture.adding import NO_LLM
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import CaptureCreate, Outcome, Turn
+from openmemory.errors import Invalid
+from openmemory.identity.caller import Caller
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryRowAdded
+from openmemory.services import Services
+from tests.capture.conftest import does, operation
+from tests.llm.server import LlmServer
+
+FIGS = CaptureCreate(MemoryCreate(text="I like figs."))
+TALK = CaptureCreate(MemoryCreate(text=""), (Turn("user", "I like figs."),))
+
+
+async def test_the_language_model_is_asked_only_if_the_request_infers(
+    inferring: Services, claude: Caller, model: LlmServer
+) -> None:
+    verbatim = await inferring.adding.add(claude, FIGS, infer=False)
+    assert isinstance(verbatim, MemoryRowAdded)
+    assert (verbatim.content, verbatim.event, verbatim.note) == ("I like figs.", Event.ADD, None)
+    assert model.asked == []
+    model.script = does(operation("ADD", text="Alice likes figs."))
+    outcome = await inferring.adding.add(claude, FIGS, infer=True)
+    assert isinstance(outcome, Outcome)
+    assert (outcome.status, [one.memory for one in outcome.results]) == (Status.DONE, ["Alice likes figs."])
+
+
+async def test_a_conversation_is_not_stored_verbatim(inferring: Services, services: Services, claude: Caller) -> None:
+    for adding, infer in ((inferring.adding, False), (services.adding, True)):
+        with pytest.raises(Invalid) as refused:
+            await adding.add(claude, TALK, infer=infer)
+        assert refused.value.code == "no_language_model"
+
+
+async def test_without_a_language_model_the_answer_says_that_none_was_asked(
+    services: Services, app_caller: Caller
+) -> None:
+    added = await services.adding.add(app_caller, FIGS, infer=True)
+    assert isinstance(added, MemoryRowAdded)
+    assert (added.content, added.note) == ("I like figs.", NO_LLM)
+
+
+async def test_key_value_facts_are_merged_and_other_texts_are_not(services: Services, app_caller: Caller) -> None:
+    texts = ["budget=50K | lead=Ada", "budget=40K", "The budget is 30K."]
+    added = [
+        await services.adding.add(app_caller, CaptureCreate(MemoryCreate(text=text)), infer=False) for text in texts
+    ]
+    rows = [row for row in added if isinstance(row, MemoryRowAdded)]
+    assert [row.event for row in rows] == [Event.ADD, Event.UPDATE, Event.ADD]
+    assert (rows[1].id, rows[1].content) == (rows[0].id, "budget=40K | lead=Ada")
