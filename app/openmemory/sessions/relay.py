@@ -5,12 +5,13 @@ to the session as if it had arrived by HTTP, and reports the status. Only then d
 
 - 202: the session has the message, once, in the order of the client's requests, whichever processes received them. As
   without a relay, the stream may still end before it carries the answer.
-- 404: there is no such session. It is unknown, ended, or another user's, or its process died some seconds ago.
+- 404: there is no such session. It is unknown, ended, or another user's, or its process died half a minute ago.
 - 503 `relay_busy`: the message was not delivered and may be sent again.
 - 503 `relay_uncertain`: the message was delivered once or not at all.
 
 Each process renews its sessions every `TICK` seconds and whenever it reconnects to PostgreSQL, so they outlive an
-outage. Sessions that ended, or whose process died, are not renewed, and any process removes them.
+outage. Sessions that ended, or whose process died, are not renewed, and any process removes them. Until then, messages
+to a process that died get 503.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from uuid import UUID
 
 import psycopg
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import InternalError, OperationalError
 
 from openmemory.database.engine import Database, Tx
 from openmemory.database.pool import driver_of
@@ -128,7 +129,7 @@ class Relay:
             if answer.done():
                 return answer.result()
         finally:
-            del self._waiting[ticket]
+            self._waiting.pop(ticket, None)
         if withdrawn:
             raise _busy("the process that holds the session does not take it")
         raise UncertainDelivery("It is not known whether the session got the message.")
@@ -161,7 +162,7 @@ class Relay:
                 async with self._database.unpooled() as tx:
                     while True:
                         await self._round(tx)
-            except (psycopg.Error, DBAPIError, OSError) as error:
+            except (psycopg.OperationalError, OperationalError, InternalError, OSError) as error:
                 log.debug("relay: the connection to PostgreSQL ended: %s", " ".join(str(error).split()))
             except Exception:
                 log.exception("relay: the connection to PostgreSQL is opened anew")
@@ -180,18 +181,14 @@ class Relay:
         while (left := until - clock()) > 0:
             payloads = {each.payload async for each in driver.notifies(timeout=left, stop_after=1)}
             for payload in payloads - {""}:
-                self._acknowledged(payload)
+                ticket, status = map(int, payload.split(":"))
+                if (answer := self._waiting.pop(ticket, None)) is not None:
+                    answer.set_result(status)
             if "" in payloads:
                 await self._take(tx)
         # By now, others had time to renew theirs, even if PostgreSQL or this machine was away until the round began.
         if removed := await storage.sweep(tx, began - timedelta(seconds=STALE)):
             log.debug("relay: removed %d sessions that ended or whose processes died", removed)
-
-    def _acknowledged(self, payload: str) -> None:
-        ticket, _, status = payload.partition(":")
-        answer = self._waiting.get(int(ticket))
-        if answer is not None and not answer.done():
-            answer.set_result(int(status))
 
     async def _take(self, tx: Tx) -> None:
         """Passes on the messages that wait, one after another, to keep their order."""
