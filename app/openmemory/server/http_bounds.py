@@ -47,8 +47,8 @@ class Bounds:
 
 
 _Part = Literal["start", "head", "body", "end"]
-"""What is expected of the client: the first byte of a request, more of its head, more of its body, or the end of the
-connection, after a refusal."""
+"""The next thing that the client must send: the first byte of a request, more of its head, more of its body, or, after a
+refusal, the end of the connection."""
 
 
 @dataclass(frozen=True, slots=True)
