@@ -11,6 +11,7 @@ from openmemory.cli.apps import apps
 from openmemory.cli.audit import audit
 from openmemory.cli.categories import categories
 from openmemory.cli.config import config
+from openmemory.cli.connect import clients, connect, disconnect
 from openmemory.cli.doctor import doctor
 from openmemory.cli.erase import erase
 from openmemory.cli.export import export
@@ -22,6 +23,7 @@ from openmemory.cli.mcp import mcp
 from openmemory.cli.policies import policies
 from openmemory.cli.search import search
 from openmemory.cli.serve import serve
+from openmemory.cli.service import service
 from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
 from openmemory.cli.usage import usage
@@ -57,6 +59,9 @@ def _options(
 
 cli.command()(serve)
 cli.command()(mcp)
+cli.command()(connect)
+cli.command()(disconnect)
+cli.command()(clients)
 cli.command()(stop)
 cli.command()(add)
 cli.command()(search)
@@ -65,6 +70,7 @@ cli.command("import")(import_)
 cli.command()(export)
 cli.command()(sync)
 cli.command()(doctor)
+cli.add_typer(service, name="service")
 cli.add_typer(apps, name="apps")
 cli.add_typer(grants, name="grants")
 cli.add_typer(keys, name="keys")

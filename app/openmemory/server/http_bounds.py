@@ -47,7 +47,7 @@ class Bounds:
 
 
 _Part = Literal["start", "head", "body", "end"]
-"""The next thing that the client must send: the first byte of a request, more of its head, more of its body, or, after a
+"""The next thing that a client must send: the first byte of a request, more of its head, more of its body, or, after a
 refusal, the end of the connection."""
 
 
