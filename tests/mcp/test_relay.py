@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ from tests.mcp.conftest import ACCEPT, serving
 from tests.mcp.streams import Stream, stream_of, tool
 
 Eventually = Callable[..., Awaitable[None]]
+
+CUT = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = user AND pid <> pg_backend_pid()"
 
 
 @dataclass(frozen=True)
@@ -311,14 +315,44 @@ async def waiting(pair: Pair) -> bool:
     return bool(await pair.rows("SELECT FROM mcp_messages"))
 
 
-CUT = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = user AND pid <> pg_backend_pid()"
-
-
 async def test_sessions_outlive_the_connections_of_the_relay(pair: Pair, new_user: str) -> None:
     async with pair.stream(new_user) as stream:
         await stream.shake_hands()
         assert len(await pair.rows(CUT)) >= 2
         assert listed(await pair.answer(stream, tool("list_memories"))) == []
+
+
+async def test_messages_amid_cut_connections_arrive_once_if_accepted_and_never_if_refused(
+    pair: Pair, new_user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "PATIENCE", 1.0)
+    said: dict[int, str] = {}
+    arrived: Counter[int] = Counter()
+
+    async def ask(numbers: range) -> None:
+        for number in numbers:
+            answer = await pair.post(stream, {"id": number, "method": "ping"})
+            said[number] = "accepted" if answer.status_code == 202 else answer.json()["error"]
+
+    async def hear(expected: set[int]) -> None:
+        while not expected <= arrived.keys():
+            arrived[json.loads((await stream.event())[1])["id"]] += 1
+
+    async with pair.stream(new_user) as stream:
+        await stream.shake_hands()
+        asking = [asyncio.create_task(ask(range(first, 121, 6))) for first in range(1, 7)]
+        while not all(task.done() for task in asking):
+            with suppress(Unavailable):
+                await pair.rows(CUT)
+            await asyncio.wait(asking, timeout=random.uniform(0.3, 1.2))  # how long an undisturbed moment lasts
+        await asyncio.gather(*asking)
+        accepted = {number for number, answer in said.items() if answer == "accepted"}
+        await hear(accepted)
+        assert (await stream.post({"id": 999, "method": "ping"})).status_code == 202
+        await hear({999})
+    assert set(said.values()) <= {"accepted", "relay_busy", "relay_uncertain", "database_unavailable"}
+    assert max(arrived.values()) == 1
+    assert arrived.keys() - accepted - {999} <= {n for n, answer in said.items() if answer == "relay_uncertain"}
 
 
 async def test_a_delivered_message_is_accepted_though_the_process_that_has_it_is_short_of_connections(

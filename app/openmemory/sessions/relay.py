@@ -49,7 +49,7 @@ PATIENCE = 10.0
 GRACE = 2.0
 """Seconds that a message waits while this process reconnects to PostgreSQL."""
 
-_PAUSE = 0.5
+_PAUSE = 0.2
 """Seconds between two attempts to connect."""
 
 Deliver = Callable[[UUID, bytes], Awaitable[int]]
