@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -19,14 +21,15 @@ from openmemory.config.settings import Settings
 from openmemory.database.engine import most_connections
 from openmemory.errors import Unavailable
 from openmemory.services import Services, Stores, open_services, open_stores
-from openmemory.sessions import presence, relay
-from openmemory.sessions.storage import CLASS
+from openmemory.sessions import relay
 from tests.clusters import furnish
 from tests.journeys.service import Service
 from tests.mcp.conftest import ACCEPT, serving
 from tests.mcp.streams import Stream, stream_of, tool
 
 Eventually = Callable[..., Awaitable[None]]
+
+CUT = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = user AND pid <> pg_backend_pid()"
 
 
 @dataclass(frozen=True)
@@ -198,10 +201,9 @@ async def test_a_session_that_ended_is_gone_for_every_process(
         await stream.shake_hands()
 
     async def gone() -> bool:
-        return not await pair.rows("SELECT FROM mcp_sessions WHERE user_name = :user", user=new_user)
+        return refused(await pair.post(stream, tool("list_memories")))
 
     await eventually(gone)
-    assert refused(await pair.post(stream, tool("list_memories")))
 
 
 async def test_sessions_of_a_killed_process_are_not_found_and_removed_in_a_while(
@@ -212,25 +214,22 @@ async def test_sessions_of_a_killed_process_are_not_found_and_removed_in_a_while
     eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(presence, "TICK", 0.5)
     with another_process(stores, short_folder / "killed") as service:
         async with held_at(service, new_user) as stream:
             await shake_hands_elsewhere(pair, stream)
             service.process.kill()
             service.ended(10)
+            monkeypatch.setattr(relay, "PATIENCE", 0.5)
+            answer = await pair.post(stream, tool("list_memories"))
+            assert (answer.status_code, answer.json()["error"]) == (503, "relay_busy")
+            monkeypatch.setattr(relay, "STALE", 0.5)
 
             async def not_found() -> bool:
-                answer = await pair.post(stream, tool("list_memories"))
-                assert refused(answer) or (answer.status_code, answer.json()["error"]) == (503, "relay_busy")
-                return refused(answer)
+                return refused(await pair.post(stream, tool("list_memories")))
 
             await eventually(not_found, within=30)
-
-    async def gone() -> bool:
-        sessions = await pair.rows("SELECT FROM mcp_sessions WHERE user_name = :user", user=new_user)
-        return not sessions and not await pair.rows("SELECT FROM mcp_messages")
-
-    await eventually(gone)
+            assert not await known(pair, new_user)
+            assert not await waiting(pair)
 
 
 async def test_a_dead_process_is_cleaned_up_after_though_nobody_asks_for_its_sessions(
@@ -241,13 +240,13 @@ async def test_a_dead_process_is_cleaned_up_after_though_nobody_asks_for_its_ses
     eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(presence, "TICK", 0.5)
     with another_process(stores, short_folder / "forgotten") as service:
         async with held_at(service, new_user):
             service.process.kill()
+            monkeypatch.setattr(relay, "STALE", 0.5)
 
     async def gone() -> bool:
-        return not await pair.rows("SELECT FROM mcp_sessions WHERE user_name = :user", user=new_user)
+        return not await known(pair, new_user)
 
     await eventually(gone, within=30)
 
@@ -271,11 +270,17 @@ async def test_a_process_that_hangs_never_gets_a_message_that_was_refused(
 
 
 async def test_a_process_that_dies_with_a_message_waiting_leaves_no_accepted_one(
-    pair: Pair, stores: Stores, short_folder: Path, new_user: str, eventually: Eventually
+    pair: Pair,
+    stores: Stores,
+    short_folder: Path,
+    new_user: str,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with another_process(stores, short_folder / "dying") as service:
         async with held_at(service, new_user) as stream:
             await shake_hands_elsewhere(pair, stream)
+            monkeypatch.setattr(relay, "PATIENCE", 2.0)
             service.process.send_signal(signal.SIGSTOP)
             posting = asyncio.create_task(pair.post(stream, tool("list_memories")))
             await eventually(lambda: waiting(pair))
@@ -296,11 +301,11 @@ async def test_a_message_of_unknown_fate_is_not_called_accepted(
     with another_process(stores, short_folder / "silent") as service:
         async with held_at(service, new_user) as stream:
             await shake_hands_elsewhere(pair, stream)
+            monkeypatch.setattr(relay, "PATIENCE", 2.0)
             service.process.send_signal(signal.SIGSTOP)
             posting = asyncio.create_task(pair.post(stream, tool("list_memories")))
             await eventually(lambda: waiting(pair))
             await pair.rows("WITH taken AS (DELETE FROM mcp_messages RETURNING number) SELECT FROM taken")
-            monkeypatch.setattr(relay, "PATIENCE", 0.0)
             answer = await posting
             assert (answer.status_code, answer.json()["error"]) == (503, "relay_uncertain")
             service.process.kill()
@@ -313,12 +318,41 @@ async def waiting(pair: Pair) -> bool:
 async def test_sessions_outlive_the_connections_of_the_relay(pair: Pair, new_user: str) -> None:
     async with pair.stream(new_user) as stream:
         await stream.shake_hands()
-        cut = await pair.rows(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = :class",
-            **{"class": CLASS},
-        )
-        assert len(cut) == 2
+        assert len(await pair.rows(CUT)) >= 2
         assert listed(await pair.answer(stream, tool("list_memories"))) == []
+
+
+async def test_messages_amid_cut_connections_arrive_once_if_accepted_and_never_if_refused(
+    pair: Pair, new_user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "PATIENCE", 1.0)
+    said: dict[int, str] = {}
+    arrived: Counter[int] = Counter()
+
+    async def ask(numbers: range) -> None:
+        for number in numbers:
+            answer = await pair.post(stream, {"id": number, "method": "ping"})
+            said[number] = "accepted" if answer.status_code == 202 else answer.json()["error"]
+
+    async def hear(expected: set[int]) -> None:
+        while not expected <= arrived.keys():
+            arrived[json.loads((await stream.event())[1])["id"]] += 1
+
+    async with pair.stream(new_user) as stream:
+        await stream.shake_hands()
+        asking = [asyncio.create_task(ask(range(first, 121, 6))) for first in range(1, 7)]
+        while not all(task.done() for task in asking):
+            with suppress(Unavailable):
+                await pair.rows(CUT)
+            await asyncio.wait(asking, timeout=random.uniform(0.3, 1.2))  # how long an undisturbed moment lasts
+        await asyncio.gather(*asking)
+        accepted = {number for number, answer in said.items() if answer == "accepted"}
+        await hear(accepted)
+        assert (await stream.post({"id": 999, "method": "ping"})).status_code == 202
+        await hear({999})
+    assert set(said.values()) <= {"accepted", "relay_busy", "relay_uncertain", "database_unavailable"}
+    assert max(arrived.values()) == 1
+    assert arrived.keys() - accepted - {999} <= {n for n, answer in said.items() if answer == "relay_uncertain"}
 
 
 async def test_a_delivered_message_is_accepted_though_the_process_that_has_it_is_short_of_connections(
@@ -344,40 +378,14 @@ async def test_a_delivered_message_is_accepted_though_the_process_that_has_it_is
         await asyncio.gather(*load)
 
 
-async def test_a_session_that_was_taken_for_dead_is_entered_again_when_its_process_has_its_lock(
-    pair: Pair, new_user: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+async def test_a_session_that_was_taken_for_dead_is_entered_again(
+    pair: Pair, new_user: str, eventually: Eventually
 ) -> None:
-    """Another process asks whether we live while we connect anew, and removes our sessions after we entered them."""
-    lock, attempts, gone = presence.Presence._lock, 0, False
-
-    async def of(user: str) -> list[int]:
-        rows = await pair.rows("SELECT holder FROM mcp_sessions WHERE user_name = :user", user=user)
-        return [row[0] for row in rows]
-
     async with pair.stream(new_user) as stream:
         await stream.shake_hands()
-        [holder] = await of(new_user)
-
-        async def disturbed(self: presence.Presence, connection: Any, number: int) -> bool:
-            nonlocal attempts, gone
-            if number == holder:
-                attempts += 1
-                if attempts == 1:
-                    return False
-                await pair.rows("WITH gone AS (DELETE FROM mcp_sessions RETURNING id) SELECT FROM gone")
-                gone = True
-            return await lock(self, connection, number)
-
-        monkeypatch.setattr(presence.Presence, "_lock", disturbed)
-        await pair.rows(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE classid = :class AND objid = :number",
-            **{"class": CLASS, "number": holder},
-        )
-
-        async def entered() -> bool:
-            return gone and await of(new_user) == [holder]
-
-        await eventually(entered)
+        await pair.rows("WITH gone AS (DELETE FROM mcp_sessions RETURNING id) SELECT FROM gone")
+        assert refused(await pair.post(stream, tool("list_memories")))
+        await eventually(lambda: known(pair, new_user))
         assert listed(await pair.answer(stream, tool("list_memories"))) == []
 
 
@@ -386,16 +394,13 @@ async def test_sessions_outlive_a_crash_of_postgresql(pair: Pair, new_user: str,
         await stream.shake_hands()
         # What a crash does: unlogged tables are empty, and every connection is cut.
         await pair.rows("WITH gone AS (DELETE FROM mcp_sessions RETURNING id) SELECT FROM gone")
-        await pair.rows(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND classid = :class",
-            **{"class": CLASS},
-        )
-
-        async def known() -> bool:
-            return bool(await pair.rows("SELECT FROM mcp_sessions WHERE user_name = :user", user=new_user))
-
-        await eventually(known)
+        await pair.rows(CUT)
+        await eventually(lambda: known(pair, new_user))
         assert listed(await pair.answer(stream, tool("list_memories"))) == []
+
+
+async def known(pair: Pair, user: str) -> bool:
+    return bool(await pair.rows("SELECT FROM mcp_sessions WHERE user_name = :user", user=user))
 
 
 async def test_the_built_in_postgresql_has_room_for_the_pools_of_every_worker(pair: Pair) -> None:
@@ -410,8 +415,8 @@ async def test_one_process_on_the_built_in_postgresql_relays_nothing(
     async with stream_of(http, f"/mcp/cursor/sse/{new_user}") as stream, services.database.statement() as tx:
         await stream.shake_hands()
         assert await tx.scalar(text("SELECT count(*) FROM mcp_sessions")) == 0
-        waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = :class"
-        assert await tx.scalar(text(waiting), {"class": CLASS}) == 0
+        relaying = "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'LISTEN|mcp_' AND pid <> pg_backend_pid()"
+        assert await tx.scalar(text(relaying)) == 0
 
 
 async def test_a_client_that_sends_without_reading_is_stopped_whichever_process_it_reaches(

@@ -18,7 +18,7 @@ CREATE UNLOGGED TABLE mcp_sessions (
     principal varchar NOT NULL DEFAULT '',
     bearer boolean NOT NULL DEFAULT false,
     holder integer NOT NULL,
-    opened_at timestamptz NOT NULL DEFAULT now(),
+    seen_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pk_mcp_sessions PRIMARY KEY (id)
 );
 CREATE INDEX ix_mcp_sessions_holder ON mcp_sessions (holder);
@@ -29,7 +29,6 @@ CREATE UNLOGGED TABLE mcp_messages (
     sender integer NOT NULL,
     ticket bigint NOT NULL,
     body bytea NOT NULL,
-    sent_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pk_mcp_messages PRIMARY KEY (number),
     CONSTRAINT fk_mcp_messages_session_id_mcp_sessions FOREIGN KEY (session_id) REFERENCES mcp_sessions (id)
         ON DELETE CASCADE

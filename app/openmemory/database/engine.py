@@ -225,8 +225,18 @@ class Database:
             async with self._planned.connection() as connection:
                 yield connection
 
+    @asynccontextmanager
+    async def unpooled(self) -> AsyncIterator[Tx]:
+        """Like `statement`, with a connection outside the pools, for LISTEN. A failure is not logged.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: PostgreSQL does not answer.
+        """
+        async with self._statements.engine.connect() as connection:
+            yield connection
+
     async def dedicated(self) -> AsyncPgConnection:
-        """A driver connection outside the pools, for connection-scoped features: LISTEN, advisory locks.
+        """A driver connection outside the pools, for connection-scoped features such as advisory locks.
 
         It commits every statement. The caller must close it.
 

@@ -1,14 +1,14 @@
 """The public server's HTTP protocol: uvicorn's, with limits on what a client may send, hold open and leave unread.
 
 The limits are here because the application sees a request only when its head is complete, and an answer only until the
-transport has it. A request that comes in one piece starts no timer.
+transport has it. No connection has timers: the server checks all of them together.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from asyncio import BaseTransport, TimerHandle
+from asyncio import BaseTransport
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -46,8 +46,9 @@ class Bounds:
     connections: int
 
 
-_Part = Literal["start", "head", "body"]
-"""The next expected part of a request: its first byte, more of its head, or more of its body."""
+_Part = Literal["start", "head", "body", "end"]
+"""The next thing that a client must send: the first byte of a request, more of its head, more of its body, or, after a
+refusal, the end of the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +101,16 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unparsed = 0
         self._piece = 0
         self._body = 0
-        self._timed: tuple[int, _Part] | None = None
+        self._expected: tuple[int, _Part | None] = (0, None)
         self._since = 0.0
-        self._reading: TimerHandle | None = None
-        self._writing: TimerHandle | None = None
-        self._unread = 0
+        self._unread: tuple[float, int] | None = None
         self._refusal: _Refusal | None = None
         self._over = False
         self._dropped = 0
         self._answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Waits for a head, or refuses the connection if there are too many."""
+        """Refuses the connection if there are too many."""
         super().connection_made(transport)  # type: ignore[arg-type]
         if len(self.connections) > self.bounds.connections:
             self._refuse(
@@ -123,14 +122,9 @@ class BoundedProtocol(HttpToolsProtocol):
                     {"Retry-After": "5"},
                 )
             )
-        else:
-            self._await()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the timers and notifies the request that is being answered."""
-        for timer in (self._reading, self._writing):
-            if timer is not None:
-                timer.cancel()
+        """Notifies the request that is being answered."""
         super().connection_lost(exc)
         # uvicorn notifies only the last of pipelined requests; an event stream before it would never end.
         _disconnect(self._answering)
@@ -162,8 +156,6 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._unparsed > HEAD:
                 in_target = self._part == "head" and not self.headers and len(self.url) > TARGET
                 self._refuse(_LONG_TARGET if in_target else _LONG_HEAD)
-                return
-        self._await()
 
     def on_message_begin(self) -> None:
         """Starts to count."""
@@ -205,69 +197,50 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._part, self._unparsed = None, 0
 
-    def pause_writing(self) -> None:
-        """Watches a client that reads more slowly than we write."""
-        super().pause_writing()
-        self._watch_writing()
-
-    def resume_writing(self) -> None:
-        """Stops watching a client that reads fast enough again."""
-        super().resume_writing()
-        if self._writing is not None and not self.transport.is_closing():
-            self._writing.cancel()
-            self._writing = None
-
-    def on_response_complete(self) -> None:
-        """Watches a closing connection: the transport may still hold part of the answer."""
-        super().on_response_complete()
-        if self.transport.is_closing():
-            self._watch_writing()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Closes an idle connection."""
-        super().timeout_keep_alive_handler()
-        self._watch_writing()
+    def check(self) -> None:
+        """Ends the connection if its client is too slow. The server calls this several times a second."""
+        now = self.loop.time()
+        self._check_writing(now)
+        before, self._expected = self._expected, (self._messages, self._part)
+        # While a request is answered, we may have paused reading ourselves.
+        answering = self._part in ("start", "head") and self.cycle is not None and not self.cycle.response_complete
+        if before != self._expected or answering:
+            self._since = now
+        elif not self.transport.is_closing():
+            self._check_reading(now - self._since)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _await(self) -> None:
-        """Sets a timer for what is still expected, and none if nothing is."""
-        wanted = None if self._part is None else (self._messages, self._part)
-        if wanted == self._timed:
-            return
-        self._timed = wanted
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
-        if wanted is not None:
-            self._since = self.loop.time()
-            self._wait(self.bounds.body_timeout if self._part == "body" else self.bounds.header_timeout)
-
-    def _wait(self, seconds: float) -> None:
-        self._reading = self.loop.call_later(seconds, self._late)
-
-    def _late(self) -> None:
-        if self.transport.is_closing():
-            return
-        if self._part != "body":
-            seconds = self.bounds.header_timeout
-            if self.cycle is not None and not self.cycle.response_complete:
-                self._wait(seconds)  # we may have paused reading ourselves
-            elif self._part == "head":
-                detail = f"The headers did not come within {seconds:g} seconds (http.header_timeout)."
-                self._refuse(_Refusal(408, "request_timeout", detail))
-            else:
-                self._end()  # no request was begun
-            return
+    def _check_reading(self, waited: float) -> None:
+        seconds = self.bounds.header_timeout
         allowed = self.bounds.body_timeout + self._body / _SLOWEST
-        left = self._since + allowed - self.loop.time()
-        if left > 0 or self.pipeline or self.flow.read_paused:
-            self._wait(max(left, 1.0))
+        if self._part == "start" and waited >= seconds:
+            self.transport.close()  # no request was begun
+        elif self._part == "head" and waited >= seconds:
+            detail = f"The headers did not come within {seconds:g} seconds (http.header_timeout)."
+            self._refuse(_Refusal(408, "request_timeout", detail))
+        elif self._part == "body" and waited >= allowed and not (self.pipeline or self.flow.read_paused):
+            detail = f"The body did not come within {allowed:.0f} seconds: http.body_timeout, and one for each"
+            self._refuse(_Refusal(408, "request_timeout", f"{detail} {_SLOWEST:,} bytes of it."))
+        elif self._part == "end" and waited >= _LINGER_SECONDS:
+            self.transport.abort()
+
+    def _check_writing(self, now: float) -> None:
+        """Aborts if the client reads too slowly. It is watched while the transport is full, and while it closes."""
+        if not (self.flow.write_paused or self.transport.is_closing()):
+            self._unread = None
             return
-        detail = f"The body did not come within {allowed:.0f} seconds: http.body_timeout, and one for each {_SLOWEST:,}"
-        self._refuse(_Refusal(408, "request_timeout", f"{detail} bytes of it."))
+        unread = self.transport.get_write_buffer_size()
+        since, before = self._unread or (now, unread)
+        if now < since + self.bounds.write_timeout:
+            self._unread = since, before
+        elif before - unread >= _SLOWEST * self.bounds.write_timeout:
+            self._unread = now, unread
+        else:
+            log.debug("a client did not read its answer for %g seconds", self.bounds.write_timeout)
+            self.transport.abort()
 
     def _length(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -280,7 +253,6 @@ class BoundedProtocol(HttpToolsProtocol):
         """Answers in place of the application and closes, after pending answers to earlier requests."""
         self._over = True
         self._part = None
-        self._await()
         self._unset_keepalive_if_required()
         cycle = self.cycle
         log.debug("refused: %s", refusal.detail)
@@ -290,33 +262,14 @@ class BoundedProtocol(HttpToolsProtocol):
         if cycle is not None and cycle.more_body:
             # The body of this request is the wrong one.
             if cycle.response_started or self.pipeline:
-                self._end()
+                self.transport.close()
                 return
             _disconnect(cycle)
         self.flow.resume_reading()
         self.transport.write(refusal.to_http())
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._reading = self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
-
-    def _end(self) -> None:
-        self.transport.close()
-        self._watch_writing()
-
-    def _watch_writing(self) -> None:
-        if self._writing is None:
-            self._unread = self.transport.get_write_buffer_size()
-            self._writing = self.loop.call_later(self.bounds.write_timeout, self._stalled)
-
-    def _stalled(self) -> None:
-        """Continues if enough was read since the last check; otherwise aborts."""
-        self._writing = None
-        unread = self.transport.get_write_buffer_size()
-        if self._unread - unread < _SLOWEST * self.bounds.write_timeout:
-            log.debug("a client did not read its answer for %g seconds", self.bounds.write_timeout)
-            self.transport.abort()
-        else:
-            self._watch_writing()
+        self._part = "end"
 
 
 def bounded(bounds: Bounds) -> type[BoundedProtocol]:

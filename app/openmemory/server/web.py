@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,10 @@ from starlette.types import ASGIApp
 
 from openmemory.config.settings import Settings
 from openmemory.server.descriptors import room_for
-from openmemory.server.http_bounds import Bounds, bounded
+from openmemory.server.http_bounds import BoundedProtocol, Bounds, bounded
+
+_CHECKED_EVERY = 5
+"""Ticks of the server, ten a second, from one check of the connections to the next."""
 
 
 def public(app: ASGIApp, settings: Settings, *, patience: int) -> uvicorn.Config:
@@ -50,8 +54,17 @@ def _quiet(app: ASGIApp, patience: int, **more: Any) -> uvicorn.Config:
 
 
 class Server(uvicorn.Server):
-    """A web server that does not handle signals itself."""
+    """A web server that does not handle signals itself, and ends connections of clients that are too slow."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Runs ten times a second. Returns True if the server must stop."""
+        if counter % _CHECKED_EVERY == 0:
+            loop = asyncio.get_running_loop()
+            for connection in self.server_state.connections:
+                if isinstance(connection, BoundedProtocol):
+                    loop.call_soon(connection.check)  # so that an error ends no more than one check
+        return await super().on_tick(counter)

@@ -22,7 +22,7 @@ class McpSession(Base):
     `principal` opened the session. With `bearer`, the session id alone admits messages, because the client sends no
     credential.
 
-    `holder` identifies the process by the advisory lock that it holds while it lives.
+    `holder` is the number of the process that has the stream. It renews `seen_at` as long as the session is open.
     """
 
     __tablename__ = "mcp_sessions"
@@ -34,7 +34,7 @@ class McpSession(Base):
     principal: Mapped[str] = mapped_column(server_default=text("''"))
     bearer: Mapped[bool] = mapped_column(server_default=text("false"))
     holder: Mapped[int]
-    opened_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    seen_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
 
 class McpMessage(Base):
@@ -48,4 +48,3 @@ class McpMessage(Base):
     sender: Mapped[int]
     ticket: Mapped[int] = mapped_column(BigInteger)
     body: Mapped[bytes]
-    sent_at: Mapped[datetime] = mapped_column(server_default=NOW)
