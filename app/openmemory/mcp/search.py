@@ -14,8 +14,7 @@ from openmemory.mcp.pairs import Conflict, conflict
 from openmemory.mcp.tool import Answer, Arguments, Tool
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search import filters
-from openmemory.search.explanation import AnswerExplanation, Explanation
-from openmemory.search.schemas import Method, ScoreParts, SearchQuery
+from openmemory.search.schemas import AnswerExplanation, Explanation, Method, ScoreParts, SearchQuery
 from openmemory.serialization import exact_json
 from openmemory.services import Services
 

@@ -4,6 +4,7 @@ words."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from functools import partial as partial_of
 from typing import Any, NamedTuple
@@ -68,7 +69,7 @@ async def search(
     *,
     enough: int | None = None,
     readable: ColumnElement[bool] | None = None,
-    parameters: dict[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     traced: bool = False,
     kept: bool = True,
 ) -> list[LexicalHit]:
@@ -85,7 +86,7 @@ async def search(
     if not re.search(r"\w", query) or limit < 1 or where.nothing:
         return []
     phrases = quoted(query)
-    binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | (parameters or {})
+    binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | dict(parameters or {})
     shape, best = FilterSet.of(where), _best if kept else _unkept
     terms, many = _MATCHED if traced else None, lexemes(query)
     # Fetch as many of the best as requested, unless another condition may still rank others above them.
