@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from openmemory.index.engine import index
-from openmemory.search import bm25, candidates, fusion, late_interaction, lexical, query_terms, service, threads
+from openmemory.search import bm25, context, fusion, late_interaction, lexical, query_terms, service, threads
 
 
 def forget_statements() -> None:
@@ -31,7 +31,7 @@ ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "no late interaction": lambda: patch.object(late_interaction, "MOST", 0.0),
     "no times": lambda: patch.object(service, "names_a_time", lambda _: False),
     "no windows": lambda: patch.object(index, "best", lambda first, _, limit: list(first)[:limit]),
-    "no floor": lambda: patch.object(candidates, "FLOORS", {}),
+    "no floor": lambda: patch.object(context, "FLOORS", {}),
     "no tilt": lambda: patch.object(fusion, "TILT", 0.0),
     "no proximity": lambda: _constant("NEAR", 0.0),
     "no spelling": lambda: patch.object(lexical, "unknown", lambda _: []),

@@ -19,7 +19,7 @@ from openmemory.index.port import Filter, Hit, Point, Vector, VectorIndex
 from openmemory.index.space import Space, Spaces
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.search import filter_ids, statistics
+from openmemory.search import compiled_filter, statistics
 from openmemory.search.filter_sql import filtering, is_usual, predicate
 from openmemory.search.filters import parsed
 from openmemory.search.schemas import SearchQuery
@@ -191,7 +191,7 @@ async def test_a_filter_shows_nothing_of_another_user_or_of_what_an_app_may_not_
     assert await found(services, claude, {"namespace": "private"}) == set()
 
 
-COUNT = filter_ids.MOST + 1_000
+COUNT = compiled_filter.MOST + 1_000
 RARE = 3
 
 
@@ -304,7 +304,7 @@ async def test_a_filter_that_most_memories_meet_leaves_as_many_as_asked_for(
     some = {"metadata.number": {"gt": 900}}
     for condition, least in (({"metadata.rare": "no"}, RARE), (some, 900), (large, RARE)):
         query = SearchQuery(BY_MEANING, filter=parsed(condition))
-        assert await filter_ids.matching(services.database, owner, query) is None
+        assert await compiled_filter.compiled_filter(owner, query).matching(services.database) is None
         for words in (BY_WORDS, BY_MEANING):
             shown = await found(services, owner, condition, words, limit=20)
             assert len(shown) == 20

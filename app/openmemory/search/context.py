@@ -33,7 +33,7 @@ class SearchResources(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchContext:
-    """What is fixed when a search begins."""
+    """The data of a search that stays the same from its first stage to its last."""
 
     database: Database
     rulebook: RuleCache

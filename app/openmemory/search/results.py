@@ -9,7 +9,8 @@ from uuid import UUID
 
 from openmemory.content_policy.injection import LABEL
 from openmemory.search.conflicts import conflicts
-from openmemory.search.explanation import SearchRound, explained
+from openmemory.search.context import SearchContext
+from openmemory.search.explanation import SearchRound, answer_explanation, explained
 from openmemory.search.fusion import Fused
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.schemas import Arm, Method, ScoreParts, SearchAnswer, SearchResult
@@ -72,15 +73,27 @@ class ReadRows:
 
 
 def search_answer(
-    found: ReadRows, method: Method, best: Sequence[Fused], arms: Mapping[UUID, Arm] | None = None
+    context: SearchContext,
+    found: ReadRows,
+    method: Method,
+    best: Sequence[Fused],
+    *,
+    arms: Mapping[UUID, Arm] | None = None,
+    last: SearchRound | None = None,
+    embedded: str | None = None,
 ) -> SearchAnswer:
-    """The answer with these hits, explained if their rounds are known. `arms` are the terms of the reranker."""
-    results = []
-    for hit in best:
-        results.append(_result(found.rows[hit.id], hit))
-        if (last := found.rounds.get(hit.id)) is not None:
-            results[-1].explanation = explained(hit, last, (arms or {}).get(hit.id))
-    return SearchAnswer(results, method, conflicts=conflicts(results))
+    """The answer with these hits. It is explained if the query asks for it.
+
+    `arms` are the terms of the reranker, `last` is the last round of both arms, `embedded` the text that the model
+    embedded.
+    """
+    answer = SearchAnswer([_result(found.rows[hit.id], hit) for hit in best], method)
+    answer.conflicts = conflicts(answer.results)
+    if context.query.explain:
+        answer.explanation = answer_explanation(context, last, embedded)
+        for hit, result in zip(best, answer.results, strict=True):
+            result.explanation = explained(hit, found.rounds[hit.id], (arms or {}).get(hit.id))
+    return answer
 
 
 def _result(row: Any, hit: Fused) -> SearchResult:

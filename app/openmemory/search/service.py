@@ -16,15 +16,17 @@ from openmemory.config.settings import Settings
 from openmemory.database.engine import Database
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
+from openmemory.index.port import Hit
 from openmemory.index.space import Spaces
 from openmemory.memories import validation
 from openmemory.search import periods
 from openmemory.search.bm25 import SLOTS
 from openmemory.search.candidates import CANDIDATES, Lookups, dense_candidates, lexical_candidates, listed
 from openmemory.search.context import SearchContext, SearchResources, search_context
-from openmemory.search.explanation import SearchRound, answer_explanation
+from openmemory.search.explanation import SearchRound
 from openmemory.search.fusion import Fused, fuse, relevant
 from openmemory.search.late_interaction import add_late_interaction
+from openmemory.search.lexical import LexicalHit
 from openmemory.search.periods import NamedTimes, names_a_time
 from openmemory.search.readback import log_search, read_best
 from openmemory.search.recency import add_times, recency_of
@@ -88,7 +90,9 @@ class Search:
         reached = caller.reached(query.namespaces)
         if reached is None:
             await pace
-            return await self._nothing(search_context(self._resources, caller, query))
+            context = search_context(self._resources, caller, query)
+            await log_search(context)
+            return search_answer(context, ReadRows(0), Method.HYBRID, [])
         query, named = replace(query, namespaces=reached), NamedTimes([], False)
         if names_a_time(query.text):
             reading = asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC))
@@ -101,45 +105,37 @@ class Search:
 
     async def _ranked(self, context: SearchContext, pace: Awaitable[None], notes: Sequence[str]) -> SearchAnswer:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
-        query, limit, reranker = context.query, context.limit, self._reranker
+        limit, reranker = context.limit, self._reranker
         found = ReadRows(limit if reranker is None else max(limit, reranker.top_n))
-        asked, strict = max(CANDIDATES, 3 * limit), False
+        width, strict = max(CANDIDATES, 3 * limit), False
         with closing(Lookups(context)) as lookups:
             while True:
                 dense, words, _ = await asyncio.gather(
-                    dense_candidates(context, lookups, asked),
-                    lexical_candidates(context, lookups, asked, strict=strict),
+                    dense_candidates(context, lookups, width),
+                    lexical_candidates(context, lookups, width, strict=strict),
                     pace,
                 )
                 method = Method.HYBRID if dense.answered else Method.LEXICAL
-                near, said = await listed(context, lookups, dense.hits, words)
-                fused = relevant(fuse(near, said), context.floor)
-                question = (await lookups.question).embedding.tokens if near else None
-                hits, links = await add_threads(context, fused, said, None if question is None else lookups.tokens)
-                scale = hits[0].scale if hits else 1.0
-                hits, written = await add_times(context, hits)
-                hits, late = await add_late_interaction(hits, question, lookups.tokens)
-                last = SearchRound(near, said, fused, links, scale, written, context.times, recency_of(context), late)
-                found.ranked(hits, last if query.explain else None)
+                hits, last = await ranked(context, lookups, dense.hits, words)
+                found.ranked(hits, last if context.query.explain else None)
                 await read_best(context, hits, method, found)
                 below = context.floor is not None and bool(dense.hits) and dense.hits[-1].score < context.floor
-                exhausted = (below or len(dense.hits) < asked) and len(words) < asked
-                sure = asked > FLOOD or not found.doubtful(words, cut=len(words) >= asked)
+                exhausted = (below or len(dense.hits) < width) and len(words) < width
+                sure = width > FLOOD or not found.doubtful(words, cut=len(words) >= width)
                 if (found.enough and sure) or (exhausted and (strict or all(hit.id in found.rows for hit in words))):
                     break
-                asked *= WIDENING
-                strict = True
+                width, strict = width * WIDENING, True
             embedded = (await lookups.question).text if dense.answered else None
         if not found.logged:
             await log_search(context, method)
-        second = await rerank(reranker, query.text, found)
-        answer = search_answer(found, method, second.hits[:limit], second.arms)
+        second = await rerank(reranker, context.query.text, found)
+        answer = search_answer(
+            context, found, method, second.hits[:limit], arms=second.arms, last=last, embedded=embedded
+        )
+        if answer.explanation is not None and reranker is not None and second.note is None:
+            answer.explanation.reranker = RerankedBy(reranker.name, reranker.weight, len(second.arms))
         answer.note = "; ".join(note for note in (dense.note, second.note, *notes) if note) or None
         self.answered[method, dense.note or second.note] += 1
-        if query.explain:
-            answer.explanation = answer_explanation(context, last, embedded)
-            if reranker is not None and second.note is None:
-                answer.explanation.reranker = RerankedBy(reranker.name, reranker.weight, len(second.arms))
         return answer
 
     async def _by_time(self, context: SearchContext) -> SearchAnswer | None:
@@ -159,18 +155,7 @@ class Search:
         if not found.logged:
             await log_search(context, Method.TIME)
         self.answered[Method.TIME, None] += 1
-        answer = search_answer(found, Method.TIME, found.best())
-        if context.query.explain:
-            answer.explanation = answer_explanation(context)
-        return answer
-
-    async def _nothing(self, context: SearchContext) -> SearchAnswer:
-        """The answer for a caller whose credential reaches none of the namespaces."""
-        await log_search(context)
-        answer = SearchAnswer(results=[], search_method=Method.HYBRID)
-        if context.query.explain:
-            answer.explanation = answer_explanation(context)
-        return answer
+        return search_answer(context, found, Method.TIME, found.best())
 
     def _checked(self, query: SearchQuery) -> SearchQuery:
         """The query if it can be used, with its limit. With `as_of`, it is limited to memories created until then."""
@@ -187,3 +172,17 @@ class Search:
             as_of = as_of.astimezone(UTC)
             until = as_of if until is None else min(until, as_of)
         return replace(query, limit=limit, as_of=as_of, created_to=until)
+
+
+async def ranked(
+    context: SearchContext, lookups: Lookups, dense: list[Hit], words: list[LexicalHit]
+) -> tuple[Sequence[Fused], SearchRound]:
+    """The candidates of a round, best first, and the data that explains their scores."""
+    dense, words = await listed(context, lookups, dense, words)
+    fused = relevant(fuse(dense, words), context.floor)
+    question = (await lookups.question).embedding.tokens if dense else None
+    hits, links = await add_threads(context, fused, words, None if question is None else lookups.tokens)
+    scale = hits[0].scale if hits else 1.0
+    hits, written = await add_times(context, hits)
+    hits, late = await add_late_interaction(hits, question, lookups.tokens)
+    return hits, SearchRound(dense, words, fused, links, scale, written, context.times, recency_of(context), late)
