@@ -54,6 +54,25 @@ async def kept(services: Services, new_user: str, owner: Caller) -> dict[str, st
     return {name: str((await services.directory.caller(new_user, name)).app_id) for name in ("claude", "cursor")}
 
 
+async def test_a_search_compiles_its_filter_once(
+    services: Services, owner: Caller, kept: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    compiled = []
+
+    def counted(tree: Any) -> Any:
+        compiled.append(tree)
+        return filtering(tree)
+
+    monkeypatch.setattr(compiled_filter, "filtering", counted)
+    condition = parsed({"NOT": [{"metadata.project": "webshop"}]})
+    # More are wanted than there are, so that the candidates are widened.
+    for as_of in (None, datetime.now(UTC)):
+        query = SearchQuery(BY_WORDS, 50, categories=("food",), filter=condition, as_of=as_of, explain=True)
+        answer = await services.search.search(owner, query)
+        assert {result.memory for result in answer.results} == {"tea 1", "tea 2"}
+    assert len(compiled) == 2
+
+
 @pytest.mark.parametrize("query", [BY_WORDS, BY_MEANING])
 async def test_every_condition_holds_in_both_arms(services: Services, owner: Caller, kept: dict[str, str], query: str):
     cases: list[tuple[Any, set[int]]] = [

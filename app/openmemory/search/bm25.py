@@ -91,7 +91,6 @@ class LexicalFilter:
     apps: tuple[UUID, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
-    excluded: tuple[UUID, ...] = ()
     rules: Rules = ALL
     ids: tuple[UUID, ...] | None = None
 
@@ -111,7 +110,6 @@ class FilterSet:
     apps: bool
     since: bool
     until: bool
-    excluded: bool
     ruled: RuleSets = UNRULED
     listed: bool = False
 
@@ -124,7 +122,6 @@ class FilterSet:
             bool(where.apps),
             where.since is not None,
             where.until is not None,
-            bool(where.excluded),
             sets_of(where.rules),
             where.ids is not None,
         )
@@ -159,7 +156,6 @@ class FilterSet:
             "m.app_id = any(:in_apps)": self.apps,
             "m.created_at >= :in_since": self.since,
             "m.created_at <= :in_until": self.until,
-            "m.id <> all(:in_excluded)": self.excluded,
             self.ruled.condition: self.ruled != UNRULED,
         }
         wanted = (condition for condition, on in parts.items() if on)

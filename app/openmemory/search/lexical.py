@@ -143,7 +143,6 @@ _TYPES: dict[str, Any] = {
     "in_apps": ARRAY(Uuid),
     "in_since": DateTime(timezone=True),
     "in_until": DateTime(timezone=True),
-    "in_excluded": ARRAY(Uuid),
     "needles": ARRAY(Text),
     "found": ARRAY(Uuid),
     "missing": ARRAY(Text),
@@ -201,7 +200,6 @@ def _binds(where: LexicalFilter) -> dict[str, Any]:
         "in_apps": list(where.apps),
         "in_since": where.since,
         "in_until": where.until,
-        "in_excluded": list(where.excluded),
         "in_ids": array_of(where.ids or ()),
         **acl_sql.binds(where.rules),
     }
@@ -215,6 +213,3 @@ def _needles(query: str) -> list[str]:
     if " " in whole and len(whole) <= 40:
         worth.add(whole)
     return sorted(worth, key=lambda word: (-len(word), word))[:16]
-
-
-__all__ = ["LexicalFilter", "LexicalHit", "search"]
