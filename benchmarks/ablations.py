@@ -16,6 +16,10 @@ def forget_statements() -> None:
         made.cache_clear()
 
 
+def _words_alone(_: object, words: object) -> fusion.DenseWeight:
+    return fusion.DenseWeight(0.0 if words else 1.0, 0, 0.0, 0.0, False)
+
+
 @contextmanager
 def _constant(name: str, value: float) -> Iterator[None]:
     with patch.object(bm25, name, value):
@@ -35,7 +39,7 @@ ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "no tilt": lambda: patch.object(fusion, "TILT", 0.0),
     "no proximity": lambda: _constant("NEAR", 0.0),
     "no spelling": lambda: patch.object(lexical, "unknown", lambda _: []),
-    "words only": lambda: patch.object(fusion, "dense_share", lambda _, words: 0.0 if words else 1.0),
+    "words only": lambda: patch.object(fusion, "dense_share", _words_alone),
 }
 """By the name of what is left out: focus (the query without common words for the model), what neighbours and threads
 add, the question's tokens, named times, all windows of a long text but the first, the floor of the model, the tilt of

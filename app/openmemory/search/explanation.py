@@ -22,7 +22,7 @@ from openmemory.search.fusion import (
     DenseWeight,
     Fused,
     between,
-    share,
+    dense_share,
 )
 from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit, Thread
@@ -63,7 +63,7 @@ class SearchRound:
 
     @cached_property
     def share(self) -> DenseWeight:
-        return share(self.dense, self.words)
+        return dense_share(self.dense, self.words)
 
     @cached_property
     def ranks(self) -> tuple[dict[UUID, int], dict[UUID, int]]:
