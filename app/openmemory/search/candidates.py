@@ -126,28 +126,27 @@ async def listed(
     Adds the memories written at a named time. As of a time, the lists are those of that time. If the search explains
     its answer, hits that the caller may not read are removed: a rank reveals how many hits are above it.
     """
-    query, known = context.query, {hit.id for hit in words}
-    if more := [hit for hit in await lookups.written if hit.id not in known]:
-        words = _best_first([*words, *more])
-    if query.as_of is None and not query.explain:
-        return dense, words
+    if written := await lookups.written:
+        known = {hit.id for hit in words}
+        words = _best_first([*words, *(hit for hit in written if hit.id not in known)])
     ids = [hit.id for hit in dense] + [hit.id for hit in words]
-    changed = await lookups.changed
-    async with context.database.statement() as tx:
-        if query.as_of is None:
+    if context.query.as_of is not None:
+        changed = await lookups.changed
+        async with context.database.statement() as tx:
+            there = await unchanged_since(tx, context.caller, ids, context.query.as_of)
+        near, said = ({hit.id for hit in hits} for hits in changed)
+        # The stored tokens of a rewritten memory belong to another text.
+        lookups.tokens.keep(said - near)
+        # The index may still contain a memory that was archived a moment ago.
+        there -= near | said
+        dense = [*(hit for hit in dense if hit.id in there), *changed.dense]
+        words = [*(hit for hit in words if hit.id in there), *changed.words]
+        return sorted(dense, key=lambda hit: -hit.score), _best_first(words)
+    if context.query.explain:
+        async with context.database.statement() as tx:
             there = await readable(tx, context.caller, ids)
-        else:
-            there = await unchanged_since(tx, context.caller, ids, query.as_of)
-    if query.as_of is None:
         return [hit for hit in dense if hit.id in there], [hit for hit in words if hit.id in there]
-    near, said = ({hit.id for hit in hits} for hits in changed)
-    # The stored tokens of a rewritten memory belong to another text.
-    lookups.tokens.keep(said - near)
-    # The index may still contain a memory that was archived a moment ago.
-    there -= near | said
-    dense = [*(hit for hit in dense if hit.id in there), *changed.dense]
-    words = [*(hit for hit in words if hit.id in there), *changed.words]
-    return sorted(dense, key=lambda hit: -hit.score), _best_first(words)
+    return dense, words
 
 
 def _best_first(words: list[LexicalHit]) -> list[LexicalHit]:
