@@ -65,11 +65,12 @@ class Lookups:
         # Started first, since it takes longest: a thread embeds while PostgreSQL works.
         space, text = context.space, context.query.text
         whole = _started(space.query(text)) if space.embedder.tokenwise else None
-        self.scope = _started(_scope(context))
+        self.guess = _cached_scope(context)
+        self.scope = _started(_scope(context, self.guess))
         self.question = _started(_question(context, self.scope, whole))
-        self.written = _started(_written(context, self.scope))
+        self.written = _started(_written(context, self.scope)) if len(context.times) == 1 else None
         """The memories written at the time that the question names, with a word of it."""
-        self.changed = _started(_changed(context, self.question))
+        self.changed = None if context.query.as_of is None else _started(_changed(context, self.question))
         """The memories that were changed since the time as of which the search answers."""
         self.tokens = TokenReader(context)
         self._tasks = [task for task in (whole, self.scope, self.question, self.written, self.changed) if task]
@@ -110,7 +111,7 @@ async def lexical_candidates(
     Conditions beyond the rules and the filters of the lexical statement are applied in the database only if `strict`,
     or if a filter would let few memories through. Read-back applies them in any case.
     """
-    if not lookups.scope.done() and (guess := _cached_scope(context)) is not None:
+    if not lookups.scope.done() and (guess := lookups.guess) is not None:
         # Rules seldom change: the search uses the cached ones until the current ones are known.
         hits = await _by_words(context, guess, limit, strict=strict)
         if (await lookups.scope).rules is guess.rules:
@@ -126,11 +127,11 @@ async def listed(
     Adds the memories written at a named time. As of a time, the lists are those of that time. If the search explains
     its answer, hits that the caller may not read are removed: a rank reveals how many hits are above it.
     """
-    if written := await lookups.written:
+    if lookups.written is not None and (written := await lookups.written):
         known = {hit.id for hit in words}
         words = _best_first([*words, *(hit for hit in written if hit.id not in known)])
     ids = [hit.id for hit in dense] + [hit.id for hit in words]
-    if context.query.as_of is not None:
+    if context.query.as_of is not None and lookups.changed is not None:
         changed = await lookups.changed
         async with context.database.statement() as tx:
             there = await unchanged_since(tx, context.caller, ids, context.query.as_of)
@@ -171,18 +172,18 @@ async def _by_words(context: SearchContext, scope: SearchScope, limit: int, *, s
         )
 
 
-async def _scope(context: SearchContext) -> SearchScope:
+async def _scope(context: SearchContext, guess: SearchScope | None) -> SearchScope:
     """The rules of the app, and the ids that match the query's filters if these are few and the index cannot apply
     them."""
     text, caller = context.query.text, context.caller
-    if (guess := _cached_scope(context)) is not None and may_have_common_words(text, guess.lexical):
+    if guess is not None and may_have_common_words(text, guess.lexical):
         # The text for the model depends on the rules. One lookup gets both, on the assumption that the rules did not
         # change.
         async with context.database.statement() as tx:
             app = None if caller.owner else caller.app_id
             look = await without_common_words_for(tx, text, guess.lexical, app)
         if caller.owner or context.rulebook.still(caller, look.revision) is guess.rules:
-            return replace(guess, meant=look.text)
+            return SearchScope(guess.lexical, guess.index, look.text)
     return context.filter.within(*await asyncio.gather(_rules(context), context.filter.matching(context.database)))
 
 
@@ -225,8 +226,6 @@ async def _question(
 
 async def _written(context: SearchContext, scoped: Awaitable[SearchScope]) -> list[LexicalHit]:
     """The memories written at a time that contain a word of the query, also those that are not among the best."""
-    if len(context.times) != 1:
-        return []
     [then], where = context.times, (await scoped).lexical
     where = replace(where, since=where.since or then.start, until=where.until or then.end)
     async with context.database.statement() as tx:
@@ -234,8 +233,6 @@ async def _written(context: SearchContext, scoped: Awaitable[SearchScope]) -> li
 
 
 async def _changed(context: SearchContext, asked: Awaitable[Question]) -> ChangedMemories:
-    if context.query.as_of is None:
-        return ChangedMemories([], [])
     try:
         vector = (await asked).embedding.vector
     except EmbedderUnavailable:

@@ -65,6 +65,8 @@ class CompiledFilter:
 
     def within(self, rules: Rules, ids: tuple[UUID, ...] | None = None) -> SearchScope:
         """The scope under these rules, limited to these memories."""
+        if rules is ALL and ids is None:
+            return SearchScope(self.lexical, self.index)
         return SearchScope(replace(self.lexical, rules=rules, ids=ids), replace(self.index, rules=rules, ids=ids))
 
     async def matching(self, database: Database) -> tuple[UUID, ...] | None:

@@ -85,15 +85,15 @@ class Search:
             Unavailable: Postgres does not answer.
         """
         caller.may_read()
-        query = self._checked(query)
-        pace = asyncio.ensure_future(self._rates.search(caller))
         reached = caller.reached(query.namespaces)
+        query = self._checked(query, query.namespaces if reached is None else reached)
+        pace = asyncio.ensure_future(self._rates.search(caller))
         if reached is None:
             await pace
             context = search_context(self._resources, caller, query)
             await log_search(context)
             return search_answer(context, ReadRows(0), Method.HYBRID, [])
-        query, named = replace(query, namespaces=reached), NamedTimes([], False)
+        named = NamedTimes([], False)
         if names_a_time(query.text):
             reading = asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC))
             named, _ = await asyncio.gather(reading, pace)
@@ -157,8 +157,9 @@ class Search:
         self.answered[Method.TIME, None] += 1
         return search_answer(context, found, Method.TIME, found.best())
 
-    def _checked(self, query: SearchQuery) -> SearchQuery:
-        """The query if it can be used, with its limit. With `as_of`, it is limited to memories created until then."""
+    def _checked(self, query: SearchQuery, namespaces: tuple[str, ...]) -> SearchQuery:
+        """The query if it can be used, with its limit, in these namespaces. With `as_of`, it is limited to memories
+        created until then."""
         limits, search = self._settings.limits, self._settings.search
         validation.text(query.text, "query", limits.query, "limits.query")
         validation.narrowing(query, limits)
@@ -171,7 +172,7 @@ class Search:
                 raise Invalid("as_of", "must lie between 1970 and now")
             as_of = as_of.astimezone(UTC)
             until = as_of if until is None else min(until, as_of)
-        return replace(query, limit=limit, as_of=as_of, created_to=until)
+        return replace(query, namespaces=namespaces, limit=limit, as_of=as_of, created_to=until)
 
 
 async def ranked(
