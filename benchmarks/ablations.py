@@ -7,13 +7,17 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from openmemory.index.engine import index
-from openmemory.search import bm25, candidates, fusion, late_interaction, lexical, query_terms, service, threads
+from openmemory.search import bm25, context, fusion, late_interaction, lexical, query_terms, service, threads
 
 
 def forget_statements() -> None:
     """Statements are made of constants once; after a change of these they are made again."""
     for made in (bm25.bm25, lexical._candidates, lexical._best):
         made.cache_clear()
+
+
+def _words_alone(_: object, words: object) -> fusion.DenseWeight:
+    return fusion.DenseWeight(0.0 if words else 1.0, 0, 0.0, 0.0, False)
 
 
 @contextmanager
@@ -31,11 +35,11 @@ ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "no late interaction": lambda: patch.object(late_interaction, "MOST", 0.0),
     "no times": lambda: patch.object(service, "names_a_time", lambda _: False),
     "no windows": lambda: patch.object(index, "best", lambda first, _, limit: list(first)[:limit]),
-    "no floor": lambda: patch.object(candidates, "FLOORS", {}),
+    "no floor": lambda: patch.object(context, "FLOORS", {}),
     "no tilt": lambda: patch.object(fusion, "TILT", 0.0),
     "no proximity": lambda: _constant("NEAR", 0.0),
     "no spelling": lambda: patch.object(lexical, "unknown", lambda _: []),
-    "words only": lambda: patch.object(fusion, "dense_share", lambda _, words: 0.0 if words else 1.0),
+    "words only": lambda: patch.object(fusion, "dense_share", _words_alone),
 }
 """By the name of what is left out: focus (the query without common words for the model), what neighbours and threads
 add, the question's tokens, named times, all windows of a long text but the first, the floor of the model, the tilt of

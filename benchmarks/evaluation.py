@@ -33,7 +33,7 @@ from openmemory.identity.caller import Caller
 from openmemory.index.port import Filter
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import fusion, lexical, statistics
-from openmemory.search.lexical import LexicalFilter
+from openmemory.search.bm25 import LexicalFilter
 from openmemory.search.schemas import Method, SearchQuery
 from openmemory.search.service import MANY_WORDS
 from openmemory.services import Services, open_services

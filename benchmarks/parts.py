@@ -11,11 +11,12 @@ from benchmarks.seed import USER
 from openmemory.access.rule_cache import RuleCache
 from openmemory.config.settings import Settings
 from openmemory.index.port import Filter
-from openmemory.search.candidates import CANDIDATES, Retrieval, SearchResources
+from openmemory.search.candidates import CANDIDATES, Lookups, lexical_candidates
+from openmemory.search.context import SearchResources, search_context
 from openmemory.search.fusion import fuse
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.readback import readback
-from openmemory.search.schemas import SearchQuery
+from openmemory.search.schemas import Method, SearchQuery
 from openmemory.services import open_services
 
 COUNT = 100
@@ -25,14 +26,15 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
     """Print p50 and p95 of each part, in milliseconds."""
     async with open_services(Settings(data_dir=str(folder), port=0)) as services:
         caller = await services.directory.caller(USER, "bench")
-        search, index, database = services.search, services.index, services.database
-        means = SearchResources(database, services.spaces, services.settings, RuleCache())
+        search, index = services.search, services.index
+        means = SearchResources(services.database, services.spaces, services.settings, RuleCache())
         queries = [SearchQuery(next(inputs)) for _ in range(COUNT)]
         vectors = [(await services.embedder.query(query.text)).vector for query in queries]
+        contexts = [search_context(means, caller, query) for query in queries]
         where = Filter(caller.user_id)
 
         async def lexical(at: int) -> list[LexicalHit]:
-            return await Retrieval(means, caller, queries[at]).words(CANDIDATES, enough=10, strict=False)
+            return await lexical_candidates(contexts[at], Lookups(contexts[at]), CANDIDATES)
 
         words = [await lexical(at) for at in range(COUNT)]
         dense = [await index.search(vector, where, CANDIDATES) for vector in vectors]
@@ -40,8 +42,7 @@ async def parts(folder: Path, inputs: Iterator[str]) -> None:
 
         async def read(at: int) -> None:
             candidates = [(hit.id, hit.score) for hit in fused[at]]
-            async with database.statement() as tx:
-                await readback(tx, caller, queries[at], candidates, limit=10, method="hybrid")
+            await readback(contexts[at], candidates, limit=10, method=Method.HYBRID)
 
         async def fusing(at: int) -> None:
             fuse(dense[at], words[at])

@@ -53,7 +53,7 @@ def without(*, rules: bool = False, audit: bool = False) -> Any:
     """Compiles the statement of a search without these parts while the block runs."""
     with (
         patch.object(as_of, "readable_by", _mine if rules else as_of.readable_by),
-        patch.object(readback.journal, "inserted", _silent if audit else readback.journal.inserted),
+        patch.object(readback.audit_log, "inserted", _silent if audit else readback.audit_log.inserted),
         patch.object(readback, "_statement", by_shape(readback._statement.__wrapped__)),  # type: ignore[attr-defined]
     ):
         yield

@@ -125,7 +125,8 @@ def test_it_holds_the_package_the_migrations_and_the_model_and_nothing_else(whee
     files = (file for ending in ("py", "sql") for file in (ROOT / "alembic").rglob(f"*.{ending}"))
     versions = {f"openmemory/migrations/{file.relative_to(ROOT / 'alembic').as_posix()}" for file in files}
     data = {f"openmemory/embeddings/data/{name}" for name in ("model.onnx", "model.onnx.sha256", "tokenizer.json")}
-    assert held > versions | data | {"openmemory/py.typed", "openmemory/migrations/env.py"}
+    statements = {file.relative_to(ROOT / "app").as_posix() for file in (ROOT / "app").rglob("*.sql")}
+    assert held > versions | data | statements | {"openmemory/py.typed", "openmemory/migrations/env.py"}
 
 
 def test_it_serves_migrates_adds_searches_passes_doctor_and_stops(commands: Path, home: Path, user: str) -> None:

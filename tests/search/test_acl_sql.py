@@ -26,7 +26,8 @@ from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search import late_interaction
 from openmemory.search.bm25 import K1, NEAR, READ, B
-from openmemory.search.candidates import CANDIDATES, FLOORS
+from openmemory.search.candidates import CANDIDATES
+from openmemory.search.context import FLOORS
 from openmemory.search.fusion import fuse, relevant
 from openmemory.search.lexical import LexicalHit
 from openmemory.search.query_terms import FEWEST, MOST, RATE, SAMPLE

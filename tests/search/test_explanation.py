@@ -22,13 +22,13 @@ from openmemory.index.port import Hit
 from openmemory.index.space import Space, Spaces
 from openmemory.index.tokens import StoredTokens
 from openmemory.memories.schemas import MemoryCreate
-from openmemory.search.explanation import Beside, Explanation, SearchRound, explained, left_out
+from openmemory.search.explanation import SearchRound, explained, left_out
 from openmemory.search.fusion import FLAGGED_SHARE, fuse, relevant
 from openmemory.search.late_interaction import compared
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.periods import Period
 from openmemory.search.recency import FRESH, Recency, add_recency
-from openmemory.search.schemas import SearchAnswer, SearchQuery, SearchResult
+from openmemory.search.schemas import Beside, Explanation, SearchAnswer, SearchQuery, SearchResult
 from openmemory.search.service import Search
 from openmemory.search.threads import THREAD, ThreadNeighbour, heard
 from openmemory.services import Services

@@ -19,7 +19,7 @@ from openmemory.index.port import Filter, Hit, Point, Vector, VectorIndex
 from openmemory.index.space import Space, Spaces
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.search import filter_ids, statistics
+from openmemory.search import compiled_filter, statistics
 from openmemory.search.filter_sql import filtering, is_usual, predicate
 from openmemory.search.filters import parsed
 from openmemory.search.schemas import SearchQuery
@@ -52,6 +52,25 @@ async def kept(services: Services, new_user: str, owner: Caller) -> dict[str, st
     await services.memories.add_many(owner, [MemoryCreate(text=f"tea {n}", **row) for n, row in enumerate(rows)])
     await services.outbox_delivery.drain()
     return {name: str((await services.directory.caller(new_user, name)).app_id) for name in ("claude", "cursor")}
+
+
+async def test_a_search_compiles_its_filter_once(
+    services: Services, owner: Caller, kept: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    compiled = []
+
+    def counted(tree: Any) -> Any:
+        compiled.append(tree)
+        return filtering(tree)
+
+    monkeypatch.setattr(compiled_filter, "filtering", counted)
+    condition = parsed({"NOT": [{"metadata.project": "webshop"}]})
+    # More are wanted than there are, so that the candidates are widened.
+    for as_of in (None, datetime.now(UTC)):
+        query = SearchQuery(BY_WORDS, 50, categories=("food",), filter=condition, as_of=as_of, explain=True)
+        answer = await services.search.search(owner, query)
+        assert {result.memory for result in answer.results} == {"tea 1", "tea 2"}
+    assert len(compiled) == 2
 
 
 @pytest.mark.parametrize("query", [BY_WORDS, BY_MEANING])
@@ -191,7 +210,7 @@ async def test_a_filter_shows_nothing_of_another_user_or_of_what_an_app_may_not_
     assert await found(services, claude, {"namespace": "private"}) == set()
 
 
-COUNT = filter_ids.MOST + 1_000
+COUNT = compiled_filter.MOST + 1_000
 RARE = 3
 
 
@@ -304,7 +323,7 @@ async def test_a_filter_that_most_memories_meet_leaves_as_many_as_asked_for(
     some = {"metadata.number": {"gt": 900}}
     for condition, least in (({"metadata.rare": "no"}, RARE), (some, 900), (large, RARE)):
         query = SearchQuery(BY_MEANING, filter=parsed(condition))
-        assert await filter_ids.matching(services.database, owner, query) is None
+        assert await compiled_filter.compiled_filter(owner, query).matching(services.database) is None
         for words in (BY_WORDS, BY_MEANING):
             shown = await found(services, owner, condition, words, limit=20)
             assert len(shown) == 20

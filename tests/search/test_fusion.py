@@ -77,13 +77,15 @@ def test_the_share_of_the_dense_arm_follows_who_stands_out_more_within_bounds():
     even = [5.0, 4.0, 3.0]
     words, vectors = lexical(A=5.0, B=4.0, C=3.0), dense(A=0.5, B=0.4, C=0.3)
     of_three = 3 / (3 + FEW)
-    assert dense_share(vectors, words) == pytest.approx(DENSE_WEIGHT * of_three)
+    assert dense_share(vectors, words).weight == pytest.approx(DENSE_WEIGHT * of_three)
     assert stands_out(even) == pytest.approx(stands_out([0.5, 0.4, 0.3]))
     spike = [LexicalHit(UUID(int=n), 100.0 if n == 0 else 1.0) for n in range(50)]
-    assert dense_share(vectors, spike) == pytest.approx(BOUNDS[0] * of_three)
-    assert (dense_share([], words), dense_share(vectors, [])) == (0, 1)
+    assert dense_share(vectors, spike).weight == pytest.approx(BOUNDS[0] * of_three)
+    assert (dense_share([], words).weight, dense_share(vectors, []).weight) == (0, 1)
     parts = [hit._replace(partial=True) for hit in spike]
-    assert dense_share(vectors, parts) == pytest.approx(of_three * (DENSE_WEIGHT + TILT * stands_out([0.5, 0.4, 0.3])))
+    assert dense_share(vectors, parts).weight == pytest.approx(
+        of_three * (DENSE_WEIGHT + TILT * stands_out([0.5, 0.4, 0.3]))
+    )
 
 
 def test_the_only_vector_does_not_outvote_the_words():

@@ -24,7 +24,7 @@ from openmemory.index import tokens
 from openmemory.index.space import Space, Spaces
 from openmemory.index.tokens import StoredTokens
 from openmemory.memories.schemas import MemoryUpdate
-from openmemory.search import candidates
+from openmemory.search import late_interaction
 from openmemory.search.fusion import Fused
 from openmemory.search.late_interaction import BLOCK, CLEAR, EQUAL, LONG, MOST, READ, blended, compared, maxsims
 from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
@@ -300,7 +300,7 @@ async def test_what_takes_long_is_compared_in_another_thread_and_as_ever(
     query = SearchQuery("who steers the island ferry?", explain=True)
     answer = await services.search.search(owner, query)
     assert all(result.explanation.late is not None for result in sound(answer))
-    monkeypatch.setattr(candidates, "HEAVY", 0)
+    monkeypatch.setattr(late_interaction, "HEAVY", 0)
     assert await services.search.search(owner, query) == answer
 
 

@@ -16,8 +16,8 @@ from openmemory.identity.caller import Caller
 from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import statistics
-from openmemory.search.bm25 import K1, NEAR, NEWEST, POOL, B
-from openmemory.search.lexical import LexicalFilter, LexicalHit, search
+from openmemory.search.bm25 import K1, NEAR, NEWEST, POOL, B, LexicalFilter
+from openmemory.search.lexical import LexicalHit, search
 from openmemory.search.spelling import STOP_WORDS
 from openmemory.services import Services
 
@@ -134,7 +134,6 @@ async def test_filters_leave_only_what_matches_them(services: Services, app_call
     assert await found(since=now - timedelta(days=2)) == {thread, kind, app}
     assert await found(until=now - timedelta(days=2)) == {plain, thread}
     assert await found(until=now - timedelta(days=2, microseconds=1)) == {plain}
-    assert await found(excluded=(plain, app)) == {thread, kind}
     assert await found(ids=(plain, kind)) == {plain, kind}
     assert await found(ids=(plain, kind), kinds=("note",)) == {kind}
     assert await found(ids=()) == set()

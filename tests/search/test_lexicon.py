@@ -15,7 +15,8 @@ from openmemory.errors import SetupError
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import lexicon
-from openmemory.search.lexical import LexicalFilter, search
+from openmemory.search.bm25 import LexicalFilter
+from openmemory.search.lexical import search
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
 

@@ -13,7 +13,7 @@ from openmemory.access.grants import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.fusion import Fused
-from openmemory.search.periods import AROUND, HALF_LIFE, MOST, YEARS, NamedTimes, Period, _parser, periods, read
+from openmemory.search.periods import AROUND, HALF_LIFE, MOST, YEARS, NamedTimes, Period, _parser, read
 from openmemory.search.recency import FRESH, THEN, Recency, add_recency
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
@@ -52,7 +52,7 @@ def day(text: str | None) -> datetime | None:
     ],
 )
 def test_a_time_is_as_long_as_its_words_say(question: str, start: str | None, end: str | None):
-    assert periods(question, NOW) == [Period(day(start), day(end))]
+    assert read(question, NOW).times == [Period(day(start), day(end))]
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_a_time_is_as_long_as_its_words_say(question: str, start: str | None, en
     ],
 )  # fmt: skip
 def test_what_names_no_time_has_none(question: str):
-    assert periods(question, NOW) == []
+    assert read(question, NOW).times == []
 
 
 def test_a_month_without_a_year_is_that_of_each_of_the_last_years():
-    found = periods("How many days did I spend on my trip in May?", NOW)
+    found = read("How many days did I spend on my trip in May?", NOW).times
     assert [period.start for period in found] == [day(f"{2026 - ago}-05-01") for ago in range(YEARS)]
-    assert periods("what will we do in December", NOW)[0] == Period(day("2025-12-01"), day("2026-01-01"))
+    assert read("what will we do in December", NOW).times[0] == Period(day("2025-12-01"), day("2026-01-01"))
 
 
 def test_several_times_are_each_meant():
-    found = periods("in 2023 and 2024", NOW)
+    found = read("in 2023 and 2024", NOW).times
     assert [period.start for period in found] == [day("2023-01-01"), day("2024-01-01")]
 
 
@@ -90,7 +90,7 @@ def test_of_many_dates_only_the_first_are_read(monkeypatch: pytest.MonkeyPatch, 
     question = ("we met on " + "x" * 300 + " " + " and ".join([day] * 1_000))[:4_000]
     found = read(question, NOW)
     assert (found.cut, found.alone) == (True, False)
-    assert set(found.times) == set(periods(f"we met on {day}", NOW))
+    assert set(found.times) == set(read(f"we met on {day}", NOW).times)
     assert sum(map(len, given)) < MOST * (len(day) + 2 * AROUND)
 
 
@@ -108,7 +108,7 @@ def test_any_space_is_a_space(space: str):
 
 @given(text=st.text(max_size=60) | st.from_regex(r"(in|on|since|between) [0-9]{1,4}[-/ ]?(feb|may|2024|99)[ 0-9a-z,]*"))
 def test_no_text_is_too_strange(text: str):
-    for period in periods(text, NOW):
+    for period in read(text, NOW).times:
         assert period.start is None or period.end is None or period.start < period.end
 
 

@@ -9,7 +9,8 @@ from sqlalchemy import text
 
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
-from openmemory.search.lexical import LexicalFilter, LexicalHit, search
+from openmemory.search.bm25 import LexicalFilter
+from openmemory.search.lexical import LexicalHit, search
 from openmemory.search.spelling import lexemes
 from openmemory.services import Services
 

@@ -13,8 +13,7 @@ from openmemory.mcp.pairs import Conflict, conflict
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, absent
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.search import filters
-from openmemory.search.explanation import AnswerExplanation, Explanation
-from openmemory.search.schemas import Method, ScoreParts, SearchQuery, SearchResult
+from openmemory.search.schemas import AnswerExplanation, Explanation, Method, ScoreParts, SearchQuery, SearchResult
 from openmemory.services import Services
 
 

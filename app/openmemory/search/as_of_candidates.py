@@ -28,17 +28,15 @@ from sqlalchemy.dialects.postgresql import ARRAY, aggregate_order_by
 
 from openmemory.access.readable import readable_by
 from openmemory.database.compiled import CompiledStatement
-from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.index.models import Embedding
 from openmemory.index.port import Hit, Vector
 from openmemory.memories.models import Memory
 from openmemory.search.as_of import AS_OF, as_of_state, join_state, states
 from openmemory.search.bm25 import K1, B
-from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual
+from openmemory.search.context import SearchContext
+from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.lexical import LexicalHit
-from openmemory.search.readback import conditions, parameters
-from openmemory.search.schemas import SearchQuery
 
 _ACTIVE: Any = literal_column("'active'::memory_state")
 
@@ -74,27 +72,26 @@ class ChangedMemories(NamedTuple):
     words: list[LexicalHit]
 
 
-async def changed_memories(
-    tx: Tx, caller: Caller, query: SearchQuery, vector: Vector | None, model: str
-) -> ChangedMemories:
-    """The memories that existed at `query.as_of` and were changed since.
+async def changed_memories(context: SearchContext, vector: Vector | None) -> ChangedMemories:
+    """The memories that existed at the time as of which the search answers and were changed since.
 
     They are found by their words of that time and, if they were archived and still have vectors, by those.
     """
-    words = await _WORDS.rows(tx, {"query": query.text.replace("\x00", " "), "user": caller.user_id})
-    idf = {
-        lexeme: math.log(1 + (max(documents - holding, 0.0) + 0.5) / (holding + 0.5))
-        for lexeme, holding, documents, _ in words
-    }
-    bound = {
-        **caller.parameters,
-        **parameters(query),
-        "as_of": query.as_of,
-        "lexemes": list(idf),
-        "model": model,
-        "with_vectors": vector is not None,
-    }
-    rows = await _statement(caller.owner, caller.default, filtering(query.filter).shape).rows(tx, bound)
+    caller, query = context.caller, context.query
+    async with context.database.statement() as tx:
+        words = await _WORDS.rows(tx, {"query": query.text.replace("\x00", " "), "user": caller.user_id})
+        idf = {
+            lexeme: math.log(1 + (max(documents - holding, 0.0) + 0.5) / (holding + 0.5))
+            for lexeme, holding, documents, _ in words
+        }
+        bound = {
+            **context.filter.parameters,
+            "as_of": query.as_of,
+            "lexemes": list(idf),
+            "model": context.space.model,
+            "with_vectors": vector is not None,
+        }
+        rows = await _statement(caller.owner, caller.default, context.filter.shape).rows(tx, bound)
     mean = max(words[0][3] or 1.0, 1.0) if words else 1.0
     return await asyncio.to_thread(_listed, rows, idf, mean, vector)
 
@@ -156,7 +153,7 @@ def _statement(owner: bool, default: Default, shape: Shape) -> CompiledStatement
             or_(Memory.state != _ACTIVE, ~parts.same),
             parts.there,
             readable_by(caller, Memory, states=states(owner)),
-            conditions(shape),
+            predicate(shape),
         )
         .cte("found")
         .prefix_with("MATERIALIZED")

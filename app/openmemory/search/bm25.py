@@ -1,4 +1,6 @@
-"""The SQL of lexical retrieval: BM25 over a user's memories in one statement, and what stemming misses in another.
+"""The statements of lexical retrieval: BM25 over a user's memories in one, and what stemming misses in others.
+
+Their texts stand in `sql/`. This module fills in the filters and one column for each lexeme.
 
 A search takes a few milliseconds among 100,000 memories of one user, for these reasons:
 
@@ -36,6 +38,7 @@ from functools import lru_cache
 from uuid import UUID
 
 from openmemory.access.rules import ALL, Rules
+from openmemory.database.sql_files import sql_template
 from openmemory.search.acl_sql import UNRULED, RuleSets, sets_of
 
 K1 = 0.9
@@ -86,7 +89,6 @@ class LexicalFilter:
     apps: tuple[UUID, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
-    excluded: tuple[UUID, ...] = ()
     rules: Rules = ALL
     ids: tuple[UUID, ...] | None = None
 
@@ -106,7 +108,6 @@ class FilterSet:
     apps: bool
     since: bool
     until: bool
-    excluded: bool
     ruled: RuleSets = UNRULED
     listed: bool = False
 
@@ -119,7 +120,6 @@ class FilterSet:
             bool(where.apps),
             where.since is not None,
             where.until is not None,
-            bool(where.excluded),
             sets_of(where.rules),
             where.ids is not None,
         )
@@ -154,7 +154,6 @@ class FilterSet:
             "m.app_id = any(:in_apps)": self.apps,
             "m.created_at >= :in_since": self.since,
             "m.created_at <= :in_until": self.until,
-            "m.id <> all(:in_excluded)": self.excluded,
             self.ruled.condition: self.ruled != UNRULED,
         }
         wanted = (condition for condition, on in parts.items() if on)
@@ -196,142 +195,60 @@ def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False
     candidates, not only slightly more than the limit.
     """
     ids = range(1, slots + 1)
-    keys = "lexical_keys(m.user_id, m.namespace, m.words)"
-    frequencies = ", ".join(f"ts_rank(m.plain, q{i}) as r{i}" for i in ids)
+
+    def each(column: str, separator: str = ", ") -> str:
+        return separator.join(column.format(i=i) for i in ids)
+
     # The words of a long memory are compressed: unpacked once per row here rather than once per lexeme.
     plain = "case when pg_column_size(m.words) > 1000 then m.words || ''::tsvector else m.words end as plain"
-    plain += ", coalesce(m.word_count, length(m.words)) as length"
-    words, rates = (", ".join(f"{name}{i}" for i in ids) for name in "qr")
-    found = "table chosen union all table paired" + (" union all table quoted" if quoted else "")
+    keys = "lexical_keys(m.user_id, m.namespace, m.words)"
+    row = {"plain": f"{plain}, coalesce(m.word_count, length(m.words)) as length", "keys": keys}
+    holding, choosing = ("m.words @@", "every") if shape.listed else (f"{keys} &&", "rare")
     factor = f"(case when f{{i}} then {SPELT * (K1 + 1)} else {K1 + 1} end)" if spelt else f"{K1 + 1}"
-    guesses = ", ".join(f"bool_or(lexeme = any(:spelt)) filter (where slot = {i}) as f{i}" for i in ids)
-    guessed = f", {guesses}" if spelt else ""
-    held = ""
-    carried = ", plain" if quoted else ""
-    phrases = ""
-    if quoted:
-        phrases = f""", phrase as materialized (
-  select lexical_phrase(form::regconfig, said) as query, array(
-           select hashtextextended(w.lexeme, seed) from unnest(lexical_words(form::regconfig, said)) w
-           where w.positions is not null) as keys, seed
-  from (select language as form from lexicon offset 0) x, unnest(:phrases) said, unnest({shape.seeds}) seed
-), quoted as materialized (
-  select distinct on (m.id) m.id, m.plain, m.length, m.namespace, m.thread_id
-  from (select * from phrase where query is not null offset 0) p cross join lateral (
-    select m.*, {plain} from {shape.rows} where m.state = 'active' and {keys} @> p.keys offset 0) m
-  where {shape.filters} and m.plain @@ p.query
-    and m.id <> all(array(select id from (table chosen union all table paired) found))
-)"""  # noqa: S608 - as below
-        held = (
-            """ + (select count(*) * (select sum(weight) from weighed) from phrase where pool.plain @@ phrase.query)"""
-        )
     idf = "ln(1 + (greatest(scope.documents - greatest(d{i}, n{i}), 0.0) + 0.5) / (greatest(d{i}, n{i}) + 0.5))"
     tf = "round(1.0::float8 / greatest(1.6449340668 - 16.449340668 * r{i}, 1e-4) - 0.5)"
-    holding, choosing = ("m.words @@", "every") if shape.listed else (f"{keys} &&", "rare")
-    gain = f"case when r{{i}} > 0 then w{{i}} * (1.0::float8 - k / (k + {tf})) else 0 end"
-    said = ", ".join(f"count(*) filter (where r{i} > 0)::float8 as t{i}" for i in ids)
-    together = " + ".join(f"coalesce(w{i}, 0) * t{i} / ({K1}::float8 + t{i})" for i in ids)
-    return f"""
-with {shape.sets}scope as materialized (
-  select coalesce(known.documents, (select count(*)::float8 from (
-           select from memories m where {shape.counted} and m.state = 'active' limit 5000) m)) as documents,
-         coalesce(known.words / known.documents, (select avg(length)::float8 from (
-           select coalesce(m.word_count, length(m.words)) as length from memories m
-           where {shape.counted} and m.state = 'active' order by m.created_at desc limit 200) m), 1.0::float8) as length
-  from (select sum(s.documents)::float8 as documents, sum(s.words)::float8 as words from lexical_statistics s
-        where s.user_id = :in_user and s.namespace = any({shape.scopes}) and s.term = '' offset 0) known
-), spoken as materialized (
-  select {words_of(":query")} as words, newest from {FORMS}
-), lexeme as materialized (
-  select l.lexeme, array(select hashtextextended(l.lexeme, seed) from unnest({shape.seeds}) seed) as keys,
-         (select coalesce(sum(s.documents), 0)::float8 from lexical_statistics s
-          where s.user_id = :in_user and s.namespace = any({shape.scopes}) and s.term = l.lexeme) as documents
-  from (select w.lexeme from spoken, unnest(words) w{" union all select unnest(:spelt)" if spelt else ""}) l
-  group by l.lexeme
-), term as materialized (
-  select t.*, ('''' || replace(replace(lexeme, '\\', '\\\\'), '''', '''''') || '''')::tsquery as word,
-         row_number() over up as slot,
-         sum(documents) over up > {POOL} as common,
-         sum(documents) over (up rows between unbounded preceding and 1 preceding) as before,
-         sum(documents) over (up rows between 1 following and unbounded following) as after
-  from (select * from lexeme order by documents, length(lexeme) desc, lexeme limit {slots}) t
-  window up as (order by documents, lexeme)
-), choice as materialized (
-  select array_agg(keys) filter (where not common) as rare,
-         array_agg(keys) filter (where pair = 1) as first, array_agg(keys) filter (where pair > 1) as with_first,
-         array_agg(keys) filter (where pair = 2 and fits) as second,
-         array_agg(keys) filter (where pair > 2) as with_second,
-         string_agg(word::text, ' | ')::tsquery as every, bool_or(common) as some_common,
-         string_agg(word::text, ' | ') filter (where not common)::tsquery as choosing,
-         {", ".join(f"max(word::text) filter (where slot = {i})::tsquery as q{i}" for i in ids)},
-         {", ".join(f"max(documents) filter (where slot = {i}) as d{i}" for i in ids)}{guessed}
-  from (select t.*, slot - (select count(*) from term where not common) as pair,
-               coalesce(t.before, 0) + t.documents * least(1.0, t.after / scope.documents) <= {2 * POOL} as fits
-        from term t, scope) t
-), chosen as materialized (
-  select m.id, m.plain, m.length, m.namespace, m.thread_id
-  from (select m.*, {plain} from {shape.rows}
-        where m.state = 'active' and {holding} (select {choosing} from choice) offset 0) m
-  where {shape.filters}
-), paired as materialized (
-  select m.id, m.plain, m.length, m.namespace, m.thread_id
-  from (select choosing from choice where some_common{shape.elsewhere} offset 0) q, (
-    select m.*, {plain} from memories m
-    where m.state = 'active'
-      and (({keys} && (select first from choice) and {keys} && (select with_first from choice))
-           or ({keys} && (select second from choice) and {keys} && (select with_second from choice)))
-    offset 0) m
-  where {shape.filters} and (m.plain @@ q.choosing) is not true
-  limit {2 * POOL}
-){phrases}, newest as materialized (
-  select m.id, m.plain, m.length, m.namespace, m.thread_id
-  from (select every from choice where some_common{shape.elsewhere}
-          and (select count(*) from (select from ({found}) found limit :limit) enough) < :limit offset 0) q
-  cross join lateral (
-    select m.*, {plain} from {shape.newest} limit {NEWEST} offset 0) m
-  where m.plain @@ q.every and m.id <> all(array(select id from ({found}) found))
-), pool as materialized (
-  select id, namespace, thread_id{carried}, {frequencies},
-         {K1}::float8 * ({1 - B}::float8 + {B}::float8 * m.length / scope.mean) as k
-  from (select {words}, scope.length as mean from choice, scope offset 0) scope, ({found} union all table newest) m
-), weight as materialized (
-  select {", ".join(f"{idf.format(i=i)} * {factor.format(i=i)}::float8 as w{i}, n{i}" for i in ids)}
-  from scope, choice, (select {", ".join(f"count(*) filter (where r{i} > 0) as n{i}" for i in ids)} from pool) found
-), weighed as materialized (
-  select t.slot, t.lexeme, t.word, t.documents = 0 and w.found = 0 as missing, w.weight
-  from weight, unnest(array[{", ".join(f"w{i}" for i in ids)}], array[{", ".join(f"n{i}" for i in ids)}])
-       with ordinality w(weight, found, slot) join term t using (slot)
-), near as materialized (
-  select concat(a.word, '<', gap, '>', b.word)::tsquery as pair, {NEAR}::float8 * least(a.weight, b.weight) as gain,
-         a.slot as first, b.slot as second
-  from (
-    select distinct lexeme, next, gap from (
-      select w.lexeme, lead(w.lexeme) over along as next, lead(place) over along - place as gap
-      from spoken, unnest(words) w, unnest(w.positions) place where newest window along as (order by place)) following
-    where gap <= {GAP} limit {2 * slots}) pair
-    join weighed a using (lexeme) join weighed b on b.lexeme = pair.next
-), scored as {"" if every else "not "}materialized (
-  select id, namespace, thread_id{carried}, {rates}, {" + ".join(gain.format(i=i) for i in ids)} as score
-  from weight, pool
-), best as materialized (
-  select id, namespace, thread_id, score, array[{rates}] as rates
-  from (select * from scored order by score desc, id limit greatest({READ}, :limit)) s
-), raised as materialized (
-  select m.id, sum(near.gain order by near.gain) as gain
-  from (select m.id, best.rates, {plain} from best join memories m using (id) where exists (
-          select from near where best.rates[near.first] > 0 and best.rates[near.second] > 0) offset 0) m
-  join near on case when m.rates[near.first] > 0 and m.rates[near.second] > 0 then m.plain @@ near.pair end
-  group by m.id
-)
-select pool.id, pool.score + coalesce(raised.gain, 0){held} as score,
-       (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together,
-       (select array_agg(lexeme) from weighed where missing) as missing
-from {"scored" if every else "best"} pool left join raised using (id) left join (
-  select namespace, thread_id, {together} as together
-  from weight, (select namespace, thread_id, {said} from pool where thread_id is not null group by 1, 2) of_thread
-) thread using (namespace, thread_id)
-order by score desc, id
-"""  # noqa: S608 - only names and constants of this module are put in
+    guessed = "bool_or(lexeme = any(:spelt)) filter (where slot = {i}) as f{i}"
+    held = " + (select count(*) * (select sum(weight) from weighed) from phrase where pool.plain @@ phrase.query)"
+    return _filled(
+        "bm25",
+        shape,
+        **row,
+        k1=K1,
+        b=B,
+        rest_of_b=1 - B,
+        pool=POOL,
+        twice_pool=2 * POOL,
+        newest_read=NEWEST,
+        read=READ,
+        near=NEAR,
+        gap=GAP,
+        slots=slots,
+        twice_slots=2 * slots,
+        forms=FORMS,
+        query_words=words_of(":query"),
+        spelt=" union all select unnest(:spelt)" if spelt else "",
+        holding=holding,
+        choosing=choosing,
+        found="table chosen union all table paired" + (" union all table quoted" if quoted else ""),
+        phrases=_filled("phrases", shape, **row) if quoted else "",
+        held=held if quoted else "",
+        carried=", plain" if quoted else "",
+        slot_words=each("max(word::text) filter (where slot = {i})::tsquery as q{i}"),
+        slot_documents=each("max(documents) filter (where slot = {i}) as d{i}"),
+        guessed=f", {each(guessed)}" if spelt else "",
+        slot_queries=each("q{i}"),
+        frequencies=each("ts_rank(m.plain, q{i}) as r{i}"),
+        holding_counts=each("count(*) filter (where r{i} > 0) as n{i}"),
+        slot_weights=each(f"{idf} * {factor}::float8 as w{{i}}, n{{i}}"),
+        weights=each("w{i}"),
+        counts=each("n{i}"),
+        rates=each("r{i}"),
+        gains=each(f"case when r{{i}} > 0 then w{{i}} * (1.0::float8 - k / (k + {tf})) else 0 end", " + "),
+        thread_counts=each("count(*) filter (where r{i} > 0)::float8 as t{i}"),
+        together=each(f"coalesce(w{{i}}, 0) * t{{i}} / ({K1}::float8 + t{{i}})", " + "),
+        not_every="" if every else "not ",
+        answered="scored" if every else "best",
+    )
 
 
 @lru_cache(maxsize=256)
@@ -344,75 +261,25 @@ def alike(shape: FilterSet) -> str:
     exists.
     """
     holding = "m.words @@ n.words" if shape.listed else "lexical_keys(m.user_id, m.namespace, m.words) && n.keys"
-    return f"""
-with {shape.sets}needle as materialized (
-  select needle, w.lexeme as said, form::regconfig as form
-  from (select language as form from lexicon offset 0) x, unnest(:needles) needle,
-       unnest(lexical_words(form::regconfig, needle)) w
-  where :missing is null or w.lexeme = any(:missing)
-  order by length(needle) desc, needle limit {MISSPELT}
-), swapped as materialized (
-  select needle, said,
-         string_agg('''' || lexeme || '''', ' | ')::tsquery as words,
-         array_agg(hashtextextended(lexeme, seed)) as keys
-  from needle, generate_series(1, length(needle) - 1) i,
-       unnest(to_tsvector(form, overlay(needle placing reverse(substr(needle, i, 2)) from i))),
-       unnest({shape.seeds}) seed
-  group by 1, 2
-), near as materialized (
-  select n.needle, n.said, m.words
-  from swapped n cross join lateral (
-    select m.words from {shape.rows}
-    where {holding} and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0) m
-), alike as materialized (
-  select n.needle, n.said, m.words
-  from (select * from needle where needle not in (select needle from near) offset 0) n cross join lateral (
-    select m.words from {shape.rows}
-    where n.needle <% m.content and {shape.filters} and m.state = 'active' limit {ALIKE} offset 0) m
-)
-select n.needle, n.said, w.lexeme, count(*)
-from (table near union all table alike) n, unnest(n.words) w
-where w.lexeme <> n.said and abs(length(w.lexeme) - length(n.said)) <= 2 and left(w.lexeme, 1) = left(n.said, 1)
-group by 1, 2, 3
-"""  # noqa: S608 - only names and constants of this module are put in
+    return _filled("similar_spellings", shape, holding=holding, misspelt=MISSPELT, alike_read=ALIKE)
 
 
 @lru_cache(maxsize=256)
 def partial(shape: FilterSet) -> str:
     """Memories that contain a part of a word or a similarly spelt word. Binds needles, found and the filters."""
-    return f"""
-with {shape.sets}said as materialized (
-  select array_agg(distinct w.lexeme) as words from memories m, unnest(m.words) w where m.id = any(:found)
-), needle as materialized (
-  select needle, '%' || replace(replace(replace(needle, '\\', '\\\\'), '%', '\\%'), '_', '\\_') || '%' as pattern
-  from (select needle, {words_of("needle")} as words
-        from unnest(:needles) needle, (select language as form from lexicon offset 0) x) n
-  where not tsvector_to_array(words) && coalesce((select words from said), array[]::text[])
-    and (length(words) > 0 or needle = lower(btrim(:query)))
-  order by length(needle) desc, needle limit 4
-), part as materialized (
-  select n.needle, m.id, 1.0::float8 as similarity
-  from (select * from needle where length(needle) > 2 offset 0) n cross join lateral (
-    select m.id from {shape.rows} where m.content ilike n.pattern and {shape.filters} and m.state = 'active'
-      and m.id <> all(:found) limit 200 offset 0) m
-  union all
-  select n.needle, m.id, 1.0::float8
-  from (select * from needle where length(needle) <= 2 offset 0) n cross join lateral (
-    select m.id, m.content from {shape.newest} limit {NEWEST} offset 0) m
-  where m.id <> all(:found) and m.content ilike n.pattern
-), alike as materialized (
-  select n.needle, m.id, m.similarity
-  from (select needle from needle n where length(needle) > 4 and needle !~ '\\s'
-          and not exists (select from part where part.needle = n.needle) offset 0) n
-  cross join lateral (
-    select m.id, word_similarity(n.needle, m.content)::float8 as similarity from {shape.rows}
-    where n.needle <% m.content and {shape.filters} and m.state = 'active' and m.id <> all(:found)
-    limit 200 offset 0) m
-), pool as (table part union all table alike)
-select id, sum(similarity * ln(1 + 1000.0::float8 / (0.5 + documents))) as score,
-       array_agg(needle order by needle) as terms,
-       null::text as namespace, null::text as thread_id, null::float8 as together, null::text[] as missing
-from (select *, count(*) over (partition by needle) as documents from pool) pool
-group by id
-order by score desc, id
-"""  # noqa: S608 - only names and constants of this module are put in
+    return _filled("partial_matches", shape, needle_words=words_of("needle"), newest_read=NEWEST)
+
+
+def _filled(name: str, shape: FilterSet, **parts: object) -> str:
+    """A statement of `sql/` for memories that pass the filters."""
+    filters = {
+        "sets": shape.sets,
+        "rows": shape.rows,
+        "filters": shape.filters,
+        "counted": shape.counted,
+        "elsewhere": shape.elsewhere,
+        "newest": shape.newest,
+        "scopes": shape.scopes,
+        "seeds": shape.seeds,
+    }
+    return sql_template("openmemory.search", name).substitute(filters | parts)

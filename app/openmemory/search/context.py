@@ -1,43 +1,78 @@
-"""Reads the context of the best hits: their neighbours in their threads, and the tokens of their texts."""
+"""The context of one search: the request, the caller and the settings, as all stages see them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
-from uuid import UUID
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
-from sqlalchemy import LargeBinary, literal_column, select, union_all
+from openmemory.access.rule_cache import RuleCache
+from openmemory.config.settings import Settings
+from openmemory.database.engine import Database
+from openmemory.embeddings.port import PACKAGED
+from openmemory.identity.caller import Caller
+from openmemory.index.space import Space, Spaces
+from openmemory.search.compiled_filter import CompiledFilter, compiled_filter
+from openmemory.search.periods import Period
+from openmemory.search.schemas import SearchQuery
 
-from openmemory.database.compiled import CompiledStatement
-from openmemory.database.engine import Tx
-from openmemory.identity.caller import Caller, Default
-from openmemory.index import tokens
-from openmemory.index.sync.entries import array_of
-from openmemory.index.tokens import StoredTokens
-from openmemory.search.threads import ThreadNeighbour, link, linked
-
-
-async def thread_context(
-    tx: Tx, caller: Caller, hits: Sequence[UUID], model: str, best: Sequence[UUID]
-) -> tuple[list[ThreadNeighbour], StoredTokens]:
-    """Combines `threads.links` of the hits and `tokens.of_memories` of the best in one statement.
-
-    Either takes less time than the overhead of a statement.
-    """
-    values = {**caller.parameters, "hits": array_of(hits), **tokens.wanted(caller.user_id, model, best)}
-    rows = await _around(caller.owner, caller.default).rows(tx, values)
-    [(heads, packed)] = [row[-2:] for row in rows if row[0] is None]
-    return [link(row[:-2]) for row in rows if row[0] is not None], tokens.unpacked(best, heads, packed)
+FLOORS = {PACKAGED: 0.2}
+"""Cosines below which a model's vectors are meaningless. The packaged model's are 0.05 on average for unrelated
+sentences, with a deviation of 0.07. An answer without any word of the question has 0.22 in nineteen of twenty cases."""
 
 
-@cache
-def _around(owner: bool, default: Default) -> CompiledStatement:
-    near = linked(owner, default).subquery()
-    kept = tokens.PACKED.columns(heads=LargeBinary, tokens=LargeBinary).subquery()
-    none: Any = literal_column("NULL")
-    return CompiledStatement(
-        union_all(select(*near.c, none, none), select(*(none for _ in near.c), kept.c.heads, kept.c.tokens)),
-        plain=True,
-        binary=True,
+class SearchResources(NamedTuple):
+    """The resources that all searches share."""
+
+    database: Database
+    spaces: Spaces
+    settings: Settings
+    rulebook: RuleCache
+
+
+@dataclass(frozen=True, slots=True)
+class SearchContext:
+    """The data of a search that stays the same from its first stage to its last."""
+
+    database: Database
+    rulebook: RuleCache
+    space: Space
+    """The model and the index that served when the search began."""
+    caller: Caller
+    query: SearchQuery
+    filter: CompiledFilter
+    limit: int
+    """The number of results to answer with."""
+    times: Sequence[Period]
+    """The times that the query names."""
+    half_life: timedelta | None
+    """The time in which the recency of a memory halves. None: newer memories are not preferred."""
+    hour: datetime
+    """The time of the search, rounded down to the hour, so that equal searches have equal scores."""
+    floor: float | None
+    """The minimum cosine for a memory that shares no word with the query."""
+    flags: bool
+    """Texts with prompt injections are flagged."""
+
+
+def search_context(
+    resources: SearchResources, caller: Caller, query: SearchQuery, times: Sequence[Period] = ()
+) -> SearchContext:
+    """The context of a search, with its filter compiled."""
+    settings, space = resources.settings, resources.spaces.serving
+    days, floor = settings.search.recency, settings.search.floor
+    return SearchContext(
+        resources.database,
+        resources.rulebook,
+        space,
+        caller,
+        query,
+        compiled_filter(caller, query),
+        limit=settings.search.limit if query.limit is None else query.limit,
+        times=times,
+        half_life=timedelta(days=days) if days else None,
+        hour=(query.as_of or datetime.now(UTC)).replace(minute=0, second=0, microsecond=0),
+        floor=FLOORS.get(space.model) if floor == "auto" else floor,
+        flags=settings.capture.injection != "store",
     )

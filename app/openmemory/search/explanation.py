@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field
-
 from openmemory.index.port import Hit
+from openmemory.search.context import SearchContext
 from openmemory.search.fusion import (
     BOUNDS,
     DENSE_WEIGHT,
@@ -24,126 +22,23 @@ from openmemory.search.fusion import (
     DenseWeight,
     Fused,
     between,
-    share,
+    dense_share,
 )
 from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.periods import Period
 from openmemory.search.recency import FRESH, THEN, Recency
+from openmemory.search.schemas import (
+    AnswerExplanation,
+    Arm,
+    Beside,
+    DenseShare,
+    Explanation,
+    Lender,
+    Term,
+    TimeRead,
+)
 from openmemory.search.threads import BESIDE, THREAD, ThreadNeighbour
-
-
-@dataclass(slots=True)
-class Term:
-    """One part of a score. `adds` is the product of the other three."""
-
-    adds: Annotated[float, Field(description="What it adds to the score.")]
-    weight: float
-    value: Annotated[float, Field(description="What was found, normalised.")]
-    scale: Annotated[float, Field(description="What everything was multiplied by so that no score is above 1.")]
-
-
-@dataclass(slots=True)
-class Arm(Term):
-    """The score of a memory from one retrieval method."""
-
-    rank: Annotated[int | None, Field(description="Place in its list, from 1; null: it did not find the memory.")]
-    score: Annotated[float | None, Field(description="As it gave it: BM25, a cosine, MaxSim, or what a reranker says.")]
-
-
-@dataclass(slots=True)
-class Lender:
-    """A memory nearby in the same thread, which adds a share of its own score."""
-
-    id: UUID
-    distance: Annotated[int, Field(description="How many memories of the thread it stands away.")]
-    share: float
-    score: Annotated[float, Field(description="The lender's, of words and meaning alone.")]
-
-
-@dataclass(slots=True)
-class Beside(Term):
-    """The sum that neighbours add, which is its value."""
-
-    lenders: list[Lender]
-
-
-@dataclass(slots=True)
-class Explanation:
-    """The explanation of a result's score: the sum of the terms, less the penalty."""
-
-    formula: Annotated[str, Field(description="The sum with its numbers: weight·value·scale of each term.")]
-    words: Arm
-    meaning: Arm
-    beside: Beside
-    thread: Annotated[Term, Field(description="Its thread holds the words.")]
-    time: Annotated[Term, Field(description="It was written at a time that the query names.")]
-    recency: Annotated[Term, Field(description="It is new (search.recency).")]
-    late: Annotated[
-        Arm | None,
-        Field(
-            description="What the question's words say, each as the model understands it (search.late_interaction): on "
-            "the scale of the scores, and as MaxSim; null: not compared."
-        ),
-    ]
-    reranker: Annotated[Arm | None, Field(description="What the second stage says; null: it was not asked.")]
-    penalty: Annotated[float, Field(description="Taken off because the memory reads like orders to an assistant.")]
-
-
-@dataclass(slots=True)
-class DenseShare:
-    """The weight of meaning against words in this search, and its reasons."""
-
-    weight: float
-    vectors: Annotated[int, Field(description="Neighbours by meaning that were looked at, 50 at most.")]
-    meaning_stands_out: Annotated[
-        float, Field(description="By how many standard deviations the best cosine lies above the mean of its list.")
-    ]
-    words_stand_out: Annotated[float, Field(description="The same of BM25.")]
-    bounded: Annotated[bool, Field(description="It would lie outside of the bounds.")]
-    formula: str
-
-
-@dataclass(slots=True)
-class TimeRead:
-    """A time that the query names, up to but not including its end. null: open at that end."""
-
-    start: datetime | None
-    end: datetime | None
-
-
-@dataclass(slots=True)
-class RerankedBy:
-    """The second stage: its share of the scores, and the number of results that it read."""
-
-    name: str
-    weight: float
-    read: int
-
-
-@dataclass(slots=True)
-class AnswerExplanation:
-    """The interpretation of the question, and the weights that were used."""
-
-    embedded: Annotated[
-        str | None, Field(description="What the model was asked; null: it was not asked, or did not answer.")
-    ]
-    left_out: Annotated[
-        list[str], Field(description="Words that most of the memories hold, so that the model is not asked for them.")
-    ]
-    dense_share: Annotated[DenseShare | None, Field(description="null: nothing was ranked.")]
-    floor: Annotated[
-        float | None,
-        Field(description="Cosine below which a memory that holds no word is dropped; null: none, or not applied."),
-    ]
-    times: list[TimeRead]
-    candidates: Annotated[
-        dict[str, int],
-        Field(description="How many memories each arm found that the caller may read, in the last round."),
-    ]
-    recency: Annotated[float | None, Field(description="Half-life of the recency in days; null: it is off.")]
-    as_of: Annotated[datetime | None, Field(description="The time as of which it was answered; null: now.")] = None
-    reranker: Annotated[RerankedBy | None, Field(description="null: there is none, or it did not answer.")] = None
 
 
 @dataclass
@@ -168,7 +63,7 @@ class SearchRound:
 
     @cached_property
     def share(self) -> DenseWeight:
-        return share(self.dense, self.words)
+        return dense_share(self.dense, self.words)
 
     @cached_property
     def ranks(self) -> tuple[dict[UUID, int], dict[UUID, int]]:
@@ -292,6 +187,19 @@ def left_out(query: str, embedded: str) -> list[str]:
     return missing
 
 
-def times_read(times: Sequence[Period]) -> list[TimeRead]:
-    """The times in the format of an answer."""
-    return [TimeRead(time.start, time.end) for time in times]
+def answer_explanation(
+    context: SearchContext, last: SearchRound | None = None, embedded: str | None = None
+) -> AnswerExplanation:
+    """Explains how a question was understood. `last` is the last round, None if no arm ran. `embedded` is the text that
+    the model embedded, None if the model or the index did not answer."""
+    ranked = last is not None and bool(last.dense or last.words)
+    return AnswerExplanation(
+        embedded=embedded,
+        left_out=[] if embedded is None else left_out(context.query.text, embedded),
+        dense_share=shared(last) if last is not None and ranked else None,
+        floor=None if last is None else context.floor,
+        times=[TimeRead(time.start, time.end) for time in context.times],
+        candidates={"words": len(last.words) if last else 0, "meaning": len(last.dense) if last else 0},
+        recency=None if last is None or context.half_life is None else context.half_life / timedelta(days=1),
+        as_of=context.query.as_of,
+    )

@@ -105,7 +105,8 @@ class _Leaf(NamedTuple):
     def looked_up(self) -> bool:
         """Returns True if an index of the metadata may answer it: each value of a longer list would need its own
         lookup."""
-        return self.operator is Operator.EQ or (self.operator is Operator.IN and self.values <= FEW)
+        few = self.operator is Operator.EQ or (self.operator is Operator.IN and self.values <= FEW)
+        return few and self.field == "metadata"
 
 
 def filtering(tree: Node | None) -> Filtering:
@@ -149,7 +150,7 @@ def _leaf(test: Comparison, name: str) -> _Leaf:
     of = "text" if isinstance(first, str) else "time" if isinstance(first, datetime) else "other"
     leaf = _Leaf(name, test.field, test.operator, len(test.values), len(test.path), of)
     # A list that is one parameter has the same shape at any length.
-    return leaf if leaf.field == "metadata" and leaf.looked_up else leaf._replace(values=FEW + 1)
+    return leaf if leaf.looked_up else leaf._replace(values=FEW + 1)
 
 
 # The memory's own fields.

@@ -125,12 +125,7 @@ class DenseWeight(NamedTuple):
     bounded: bool
 
 
-def dense_share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> float:
-    """The weight of the dense arm for this query; see `share`."""
-    return share(dense, lexical).weight
-
-
-def share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> DenseWeight:
+def dense_share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> DenseWeight:
     """The weight of the dense arm for this query, and its reasons. An arm gets all of it if the other is empty.
 
         share = n / (n + FEW) · (DENSE_WEIGHT + TILT · (stands_out(cosines) - stands_out(BM25 scores)))
@@ -168,7 +163,7 @@ def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float |
         ValueError: `weight` is not in [0, 1].
     """
     if weight is None:
-        weight = dense_share(dense, lexical)
+        weight = dense_share(dense, lexical).weight
     elif not 0 <= weight <= 1:
         raise ValueError(f"weight: {weight} is not in [0, 1]")
     elif not lexical:

@@ -1,4 +1,4 @@
-"""Late interaction: compares the best hits with the question word by word. Has no side effects.
+"""Late interaction: compares the best hits with the question word by word.
 
 One vector for a text describes its average topic. The same network computes a vector for each token in its context. The
 nearest token in a memory for each token of a question shows whether the memory says *that*, not only something similar.
@@ -7,7 +7,8 @@ This is MaxSim of ColBERT (Khattab and Zaharia 2020), applied only to the best o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -16,7 +17,9 @@ import numpy.typing as npt
 
 from openmemory.embeddings.port import Tokens
 from openmemory.embeddings.tokens import cosines
+from openmemory.index import tokens
 from openmemory.index.tokens import StoredTokens
+from openmemory.search.context import SearchContext
 from openmemory.search.fusion import Fused
 
 READ = 30
@@ -65,6 +68,46 @@ class BlendWeights(NamedTuple):
 
     weight: float
     values: list[float]
+
+
+class TokenReader:
+    """Reads the stored tokens of the best hits of a search, of each memory once, in however many rounds."""
+
+    def __init__(self, context: SearchContext) -> None:
+        self._context = context
+        self._settled: set[UUID] = set()
+        """The memories whose tokens need no lookup: they were read, or belong to another text."""
+        self._kept = tokens.NONE
+
+    def unread(self, hits: Sequence[Fused]) -> list[UUID]:
+        """Those of the best hits whose tokens are not read yet."""
+        return [hit.id for hit in hits[:READ] if hit.id not in self._settled]
+
+    def keep(self, ids: Iterable[UUID], found: StoredTokens = tokens.NONE) -> None:
+        """Keeps what was read for these memories."""
+        self._settled.update(ids)
+        self._kept = self._kept.joined(found)
+
+    async def read(self, hits: Sequence[Fused]) -> StoredTokens:
+        """The tokens of the best hits, and of all that were read before."""
+        if unread := self.unread(hits):
+            context = self._context
+            async with context.database.statement() as tx:
+                found = await tokens.of_memories(tx, context.caller.user_id, context.space.model, unread)
+            self.keep(unread, found)
+        return self._kept
+
+
+async def add_late_interaction(
+    hits: Sequence[Fused], question: Tokens | None, reader: TokenReader
+) -> tuple[Sequence[Fused], dict[UUID, LateScore]]:
+    """`compared` with the stored tokens of the best hits. None: the model computed no tokens of the question."""
+    if question is None or not hits:
+        return hits, {}
+    kept = await reader.read(hits)
+    if len(kept.tokens) < HEAVY:
+        return compared(hits, question, kept)
+    return await asyncio.to_thread(compared, hits, question, kept)
 
 
 def maxsims(question: Tokens, kept: StoredTokens) -> list[float]:

@@ -4,6 +4,7 @@ words."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from functools import partial as partial_of
 from typing import Any, NamedTuple
@@ -68,7 +69,7 @@ async def search(
     *,
     enough: int | None = None,
     readable: ColumnElement[bool] | None = None,
-    parameters: dict[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     traced: bool = False,
     kept: bool = True,
 ) -> list[LexicalHit]:
@@ -85,7 +86,7 @@ async def search(
     if not re.search(r"\w", query) or limit < 1 or where.nothing:
         return []
     phrases = quoted(query)
-    binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | (parameters or {})
+    binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | dict(parameters or {})
     shape, best = FilterSet.of(where), _best if kept else _unkept
     terms, many = _MATCHED if traced else None, lexemes(query)
     # Fetch as many of the best as requested, unless another condition may still rank others above them.
@@ -142,7 +143,6 @@ _TYPES: dict[str, Any] = {
     "in_apps": ARRAY(Uuid),
     "in_since": DateTime(timezone=True),
     "in_until": DateTime(timezone=True),
-    "in_excluded": ARRAY(Uuid),
     "needles": ARRAY(Text),
     "found": ARRAY(Uuid),
     "missing": ARRAY(Text),
@@ -200,7 +200,6 @@ def _binds(where: LexicalFilter) -> dict[str, Any]:
         "in_apps": list(where.apps),
         "in_since": where.since,
         "in_until": where.until,
-        "in_excluded": list(where.excluded),
         "in_ids": array_of(where.ids or ()),
         **acl_sql.binds(where.rules),
     }
@@ -214,6 +213,3 @@ def _needles(query: str) -> list[str]:
     if " " in whole and len(whole) <= 40:
         worth.add(whole)
     return sorted(worth, key=lambda word: (-len(word), word))[:16]
-
-
-__all__ = ["LexicalFilter", "LexicalHit", "search"]

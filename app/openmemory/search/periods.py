@@ -121,11 +121,6 @@ def read(question: str, now: datetime) -> NamedTimes:
     return NamedTimes(found, alone and not cut, cut)
 
 
-def periods(question: str, now: datetime) -> list[Period]:
-    """The times that a question names, as `read` finds them."""
-    return read(question, now).times
-
-
 def _windows(question: str, named: Sequence[tuple[int, int]], end: int) -> list[slice]:
     """The parts of a question up to `end` that the parser reads: whole words within `AROUND` characters of the named
     ones."""

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import (
-    ColumnElement,
-    Float,
-    Integer,
-    Text,
-    and_,
-    bindparam,
-    cast,
-    column,
-    func,
-    literal_column,
-    or_,
-    select,
-)
+from sqlalchemy import Float, Integer, Text, bindparam, cast, column, func, literal_column, select
 from sqlalchemy.dialects.postgresql import ARRAY, DOUBLE_PRECISION
 from sqlalchemy.dialects.postgresql import UUID as PgUUID
 
@@ -29,61 +17,26 @@ from openmemory.access.readable import readable_by
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
+from openmemory.content_policy.injection import LABEL, anywhere, instructs
 from openmemory.content_policy.secrets import redacted
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
+from openmemory.database.retry import retry_on_conflict
 from openmemory.identity.caller import Caller, Default
 from openmemory.index.sync.entries import array_of
-from openmemory.memories.models import Category, Memory, MemoryCategory
+from openmemory.memories.models import Memory
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.search.as_of import as_of_state, findable
-from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
-from openmemory.search.schemas import SearchQuery
+from openmemory.search.context import SearchContext
+from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
+from openmemory.search.fusion import Fused
+from openmemory.search.results import ReadRows
+from openmemory.search.schemas import Method
+
+SPARE = 5
+"""Extra candidates in the first read-back, in place of those that the caller may not read."""
 
 _IDS: Any = ARRAY(PgUUID(as_uuid=True))
-
-
-def parameters(query: SearchQuery) -> dict[str, Any]:
-    """The parameters of `conditions`. None turns a condition off, so that one statement serves every combination."""
-    return {
-        "namespaces": list(query.namespaces) or None,
-        "threads": list(query.threads) or None,
-        "kinds": list(query.kinds) or None,
-        "app_ids": list(query.app_ids) or None,
-        "categories": list(query.categories) or None,
-        "created_from": query.created_from,
-        "created_to": query.created_to,
-        **filtering(query.filter).binds,
-    }
-
-
-def conditions(shape: Shape) -> ColumnElement[bool]:
-    """The conditions of a query with a filter of this shape, other than its words."""
-    filed = (
-        select(MemoryCategory.memory_id)
-        .join(Category, Category.id == MemoryCategory.category_id)
-        .where(MemoryCategory.memory_id == Memory.id, Category.name == func.any(_texts("categories")))
-        .correlate(Memory)
-        .exists()
-    )
-    return and_(
-        or_(_texts("namespaces").is_(None), Memory.namespace == func.any(_texts("namespaces"))),
-        or_(_texts("threads").is_(None), Memory.thread_id == func.any(_texts("threads"))),
-        or_(_texts("kinds").is_(None), Memory.kind == func.any(_texts("kinds"))),
-        or_(bindparam("app_ids", type_=_IDS).is_(None), Memory.app_id == func.any(bindparam("app_ids", type_=_IDS))),
-        or_(_texts("categories").is_(None), filed),
-        or_(_time("created_from").is_(None), Memory.created_at >= _time("created_from")),
-        or_(_time("created_to").is_(None), Memory.created_at <= _time("created_to")),
-        predicate(shape),
-    )
-
-
-def _texts(name: str) -> Any:
-    return bindparam(name, type_=ARRAY(Text))
-
-
-def _time(name: str) -> Any:
-    return bindparam(name, type_=Memory.created_at.type)
 
 
 async def readable(tx: Tx, caller: Caller, ids: Sequence[UUID]) -> set[UUID]:
@@ -99,30 +52,61 @@ def _may_read(owner: bool, default: Default) -> CompiledStatement:
     return CompiledStatement(select(Memory.id).where(asked, readable_by(caller, Memory)), plain=True)
 
 
+async def read_best(context: SearchContext, ranked: Sequence[Fused], method: Method, found: ReadRows) -> None:
+    """Reads back hits that were not tried yet, best first, until none of the rest can be among the best."""
+    hits = [(hit.id, hit.score) for hit in ranked if hit.id not in found.tried]
+    start, count = 0, found.limit + SPARE
+    while start < len(hits) and (wanted := found.wanted(hits[start][1])):
+        some = hits[start : start + count]
+        rows = await readback(context, some, limit=wanted, method=method)
+        found.logged = True
+        if context.query.as_of is not None:
+            rows = await asyncio.to_thread(_labelled, rows, context.flags)
+        found.rows |= {row.id: row for row in rows}
+        # The statement stopped as soon as it had the requested number of rows.
+        tried = rows[-1].position if len(rows) == wanted else len(some)
+        found.tried.update(id_ for id_, _ in some[:tried])
+        start, count = start + tried, len(hits)
+
+
+def _labelled(rows: Sequence[Any], flags: bool) -> list[Any]:
+    """Labels rows whose text may be an earlier version. The stored labels belong to the current text."""
+    flagged = (flags and (instructs(row.content) or anywhere(row.metadata_)) for row in rows)
+    return [row._replace(labels=[LABEL] if found else []) for row, found in zip(rows, flagged, strict=True)]
+
+
+async def log_search(context: SearchContext, method: Method | None = None) -> None:
+    """Logs a search that read nothing. A search that read something was logged with the read."""
+    detail = None if method is None else {"method": method}
+    async with context.database.statement() as tx:
+        await audit_log.record(tx, context.caller, AuditAction.MEMORY_SEARCH, detail=detail)
+
+
+@retry_on_conflict
 async def readback(
-    tx: Tx, caller: Caller, query: SearchQuery, candidates: Sequence[tuple[UUID, float]], *, limit: int, method: str
+    context: SearchContext, candidates: Sequence[tuple[UUID, float]], *, limit: int, method: Method
 ) -> list[Any]:
     """The best `limit` of the candidates (id and score, best first) that the caller may read, as rows, in order.
 
     One statement returns the rows that match the query's filters and `readable_by`, writes an access log entry for each
     of them, and writes an event of the audit log. The entries never contain a secret from the query.
     """
-    shape = filtering(query.filter).shape
-    return await _statement(caller.owner, caller.default, query.as_of is not None, shape).rows(
-        tx,
-        {
-            **caller.parameters,
-            **parameters(query),
-            "as_of": query.as_of,
-            "ids": array_of(id_ for id_, _ in candidates),
-            "scores": f"{{{','.join([str(score) for _, score in candidates])}}}",
-            "limit": limit,
-            "query": redacted(query.text),
-            "method": method,
-            **access_log.parameters(caller, AccessType.SEARCH),
-            **audit_log.parameters(caller, AuditAction.MEMORY_SEARCH, detail={"method": method}),
-        },
-    )
+    caller, query = context.caller, context.query
+    statement = _statement(caller.owner, caller.default, query.as_of is not None, context.filter.shape)
+    values = {
+        **context.filter.parameters,
+        "as_of": query.as_of,
+        "ids": array_of(id_ for id_, _ in candidates),
+        "scores": f"{{{','.join([str(score) for _, score in candidates])}}}",
+        "limit": limit,
+        "query": redacted(query.text),
+        "namespaces": list(query.namespaces) or None,
+        "method": method,
+        **access_log.parameters(caller, AccessType.SEARCH),
+        **audit_log.parameters(caller, AuditAction.MEMORY_SEARCH, detail={"method": method}),
+    }
+    async with context.database.statement() as tx:
+        return await statement.rows(tx, values)
 
 
 @by_shape
@@ -161,7 +145,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
         .select_from(source)
         .join(found, found.c.id == Memory.id)
         .join(App, App.id == Memory.app_id)
-        .where(may_find, conditions(shape))
+        .where(may_find, predicate(shape))
         .order_by(found.c.position)
         .limit(bindparam("limit", type_=Integer))
         .cte("readable")
@@ -177,6 +161,9 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
         literal_column("'search_method'"),
         bindparam("method", type_=Text),
     )
-    logs = access_log.inserted(readable, metadata, _texts("namespaces")), audit_log.inserted(readable)
+    logs = (
+        access_log.inserted(readable, metadata, bindparam("namespaces", type_=ARRAY(Text))),
+        audit_log.inserted(readable),
+    )
     statement = select(readable).add_cte(*logs).order_by(readable.c.position)
     return CompiledStatement(statement, kept=is_usual(shape))

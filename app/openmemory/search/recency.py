@@ -11,8 +11,8 @@ from sqlalchemy import Uuid, bindparam, func, select
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from openmemory.database.compiled import CompiledStatement
-from openmemory.database.engine import Tx
 from openmemory.memories.models import Memory
+from openmemory.search.context import SearchContext
 from openmemory.search.fusion import Fused, within_one
 from openmemory.search.periods import Period
 
@@ -66,6 +66,16 @@ def add_recency(
     return within_one(raised)
 
 
-async def moments(tx: Tx, user: UUID, ids: Sequence[UUID]) -> dict[UUID, datetime]:
-    """The creation times of those of a user's memories that exist."""
-    return dict(await _WRITTEN.rows(tx, {"user": user, "ids": list(ids)}))
+async def add_times(context: SearchContext, hits: Sequence[Fused]) -> tuple[Sequence[Fused], dict[UUID, datetime]]:
+    """The hits with the scores for the times that the query names and for recency, and when they were written."""
+    recency = recency_of(context)
+    if not hits or not (context.times or recency):
+        return hits, {}
+    async with context.database.statement() as tx:
+        rows = await _WRITTEN.rows(tx, {"user": context.caller.user_id, "ids": [hit.id for hit in hits]})
+    return add_recency(hits, written := dict(rows), context.times, recency), written
+
+
+def recency_of(context: SearchContext) -> Recency | None:
+    """The recency that a search adds, if any."""
+    return None if context.half_life is None else Recency(context.half_life, context.hour)

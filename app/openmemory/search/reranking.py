@@ -21,8 +21,9 @@ from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.errors import SetupError
 from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen
-from openmemory.search.explanation import Arm
 from openmemory.search.fusion import Fused, between
+from openmemory.search.results import ReadRows
+from openmemory.search.schemas import Arm
 
 log = logging.getLogger(__name__)
 
@@ -177,10 +178,26 @@ class HttpReranker:
 
 
 class Reranked(NamedTuple):
-    """The result of the second stage: the hits in their new order, and its score for each that it read."""
+    """The result of the second stage: the hits in their new order, and its score for each that it read. The `note` says
+    why there is none."""
 
     hits: list[Fused]
     arms: Mapping[UUID, Arm]
+    note: str | None = None
+
+
+async def rerank(reranker: Reranker | None, query: str, found: ReadRows) -> Reranked:
+    """The best of the rows in the order of the reranker if there is one and it answers, otherwise in their own."""
+    hits = found.best()
+    if reranker is None or not hits:
+        return Reranked(hits, {})
+    try:
+        scores = await reranker.scores(query, [found.rows[hit.id].content for hit in hits[: reranker.top_n]])
+    except RerankerUnavailable as error:
+        log.debug("not reranked: %s", error)
+        return Reranked(hits, {}, NO_RERANKER)
+    flagged = (hit.id for hit in hits if hit.penalty)
+    return reranked([found.fused[hit.id] for hit in hits], scores, reranker.weight, flagged)
 
 
 def reranked(hits: Sequence[Fused], scores: Sequence[float], weight: float, flagged: Iterable[UUID]) -> Reranked:

@@ -1,15 +1,19 @@
-"""The state of a running search, and the checks that decide whether it is complete."""
+"""The rows that a search has read, the checks that decide whether these are enough, and the answer made of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from openmemory.content_policy.injection import LABEL
-from openmemory.search.explanation import SearchRound
+from openmemory.search.conflicts import conflicts
+from openmemory.search.context import SearchContext
+from openmemory.search.explanation import SearchRound, answer_explanation, explained
 from openmemory.search.fusion import Fused
 from openmemory.search.lexical import LexicalHit
+from openmemory.search.schemas import Arm, Method, ScoreParts, SearchAnswer, SearchResult
 
 
 @dataclass(slots=True)
@@ -28,7 +32,7 @@ class ReadRows:
     rounds: dict[UUID, SearchRound] = field(default_factory=dict)
     """The round of each score, if scores are to be explained."""
 
-    def ranked(self, hits: list[Fused], of: SearchRound | None) -> None:
+    def ranked(self, hits: Sequence[Fused], of: SearchRound | None) -> None:
         """Adds the hits of a round. Scores are relative to the lists of a round, so those of the last round replace
         earlier ones."""
         self.fused |= {hit.id: hit for hit in hits}
@@ -66,3 +70,59 @@ class ReadRows:
             # Unlisted memories were not compared token by token, which takes a part of the words' share.
             unlisted = min(hit.lexical / hit.scale for hit in listed) * max(hit.scale for hit in listed)
         return len(lowered) == self.limit or lowered[-1].score < unlisted
+
+
+def search_answer(
+    context: SearchContext,
+    found: ReadRows,
+    method: Method,
+    best: Sequence[Fused],
+    *,
+    arms: Mapping[UUID, Arm] | None = None,
+    last: SearchRound | None = None,
+    embedded: str | None = None,
+) -> SearchAnswer:
+    """The answer with these hits. It is explained if the query asks for it.
+
+    `arms` are the terms of the reranker, `last` is the last round of both arms, `embedded` the text that the model
+    embedded.
+    """
+    answer = SearchAnswer([_result(found.rows[hit.id], hit) for hit in best], method)
+    answer.conflicts = conflicts(answer.results)
+    if context.query.explain:
+        answer.explanation = answer_explanation(context, last, embedded)
+        for hit, result in zip(best, answer.results, strict=True):
+            result.explanation = explained(hit, found.rounds[hit.id], (arms or {}).get(hit.id))
+    return answer
+
+
+def _result(row: Any, hit: Fused) -> SearchResult:
+    """Converts a row that was read back to a result. The database has already validated it."""
+    return SearchResult(
+        id=row.id,
+        memory=row.content,
+        hash=row.hash,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        score=hit.score,
+        parts=ScoreParts(
+            dense=hit.dense,
+            lexical=hit.lexical,
+            beside=hit.beside,
+            thread=hit.thread,
+            time=hit.time,
+            cosine=hit.cosine,
+            bm25=hit.bm25,
+            penalty=hit.penalty,
+            recency=hit.recency,
+            reranked=hit.reranked,
+            late=hit.late,
+        ),
+        metadata=row.metadata_,
+        categories=row.categories,
+        namespace=row.namespace,
+        thread_id=row.thread_id,
+        kind=row.kind,
+        app_name=row.app_name,
+        labels=row.labels,
+    )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
+    LargeBinary,
     Select,
     Text,
     Uuid,
@@ -35,9 +36,14 @@ from openmemory.content_policy.injection import LABEL
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
+from openmemory.index import tokens
 from openmemory.index.sync.entries import array_of
+from openmemory.index.tokens import StoredTokens
 from openmemory.memories.models import Memory
+from openmemory.search.as_of import unchanged_since
+from openmemory.search.context import SearchContext
 from openmemory.search.fusion import Fused, within_one
+from openmemory.search.late_interaction import TokenReader
 from openmemory.search.lexical import LexicalHit, Thread
 
 BESIDE = (0.3, 0.15)
@@ -92,24 +98,72 @@ def heard(ranked: Sequence[Fused], links: Iterable[ThreadNeighbour], words: Iter
     return within_one(raised)
 
 
+async def add_threads(
+    context: SearchContext, hits: Sequence[Fused], words: Iterable[LexicalHit], reader: TokenReader | None
+) -> tuple[Sequence[Fused], list[ThreadNeighbour]]:
+    """The hits and their neighbours with the scores from their threads, and these neighbours.
+
+    With a `reader`, the same statement reads the tokens of the best hits. Most of them are still the best afterwards.
+    """
+    if not hits:
+        return hits, []
+    caller, as_of = context.caller, context.query.as_of
+    near_to = [hit.id for hit in hits[:HEARD]]
+    async with context.database.statement() as tx:
+        if reader is not None and (unread := reader.unread(hits)):
+            near, found = await links_and_tokens(tx, caller, near_to, context.space.model, unread)
+            reader.keep(unread, found)
+        else:
+            near = await links(tx, caller, near_to)
+        if as_of is not None:
+            others = [link.neighbour for link in near if link.neighbour is not None]
+            there = {None, *(await unchanged_since(tx, caller, others, as_of))}
+            near = [link for link in near if link.neighbour in there]
+    return heard(hits, near, words), near
+
+
 async def links(tx: Tx, caller: Caller, hits: Sequence[UUID]) -> list[ThreadNeighbour]:
     """Returns the thread neighbours of the hits. The caller must be able to read both."""
     rows = await _links(caller.owner, caller.default).rows(tx, {**caller.parameters, "hits": array_of(hits)})
-    return [link(row) for row in rows]
+    return [_link(row) for row in rows]
 
 
-def link(row: Sequence[Any]) -> ThreadNeighbour:
-    """Converts a row of `linked` to a `ThreadNeighbour`."""
+async def links_and_tokens(
+    tx: Tx, caller: Caller, hits: Sequence[UUID], model: str, best: Sequence[UUID]
+) -> tuple[list[ThreadNeighbour], StoredTokens]:
+    """Combines `links` of the hits and `tokens.of_memories` of the best in one statement.
+
+    Either takes less time than the overhead of a statement.
+    """
+    values = {**caller.parameters, "hits": array_of(hits), **tokens.wanted(caller.user_id, model, best)}
+    rows = await _links_and_tokens(caller.owner, caller.default).rows(tx, values)
+    [(heads, packed)] = [row[-2:] for row in rows if row[0] is None]
+    return [_link(row[:-2]) for row in rows if row[0] is not None], tokens.unpacked(best, heads, packed)
+
+
+def _link(row: Sequence[Any]) -> ThreadNeighbour:
     hit, namespace, thread, labels, neighbour, step = row
     return ThreadNeighbour(hit, Thread(namespace, thread), LABEL in labels, neighbour, step or 0)
 
 
 @cache
 def _links(owner: bool, default: Default) -> CompiledStatement:
-    return CompiledStatement(linked(owner, default), plain=True)
+    return CompiledStatement(_linked(owner, default), plain=True)
 
 
-def linked(owner: bool, default: Default) -> Select[Any]:
+@cache
+def _links_and_tokens(owner: bool, default: Default) -> CompiledStatement:
+    near = _linked(owner, default).subquery()
+    kept = tokens.PACKED.columns(heads=LargeBinary, tokens=LargeBinary).subquery()
+    none: Any = literal_column("NULL")
+    return CompiledStatement(
+        union_all(select(*near.c, none, none), select(*(none for _ in near.c), kept.c.heads, kept.c.tokens)),
+        plain=True,
+        binary=True,
+    )
+
+
+def _linked(owner: bool, default: Default) -> Select[Any]:
     """Selects the columns of `ThreadNeighbour` for the ids bound as `hits`, and the labels. Namespace and thread
     are separate."""
     caller = Caller.anyone(owner=owner, default=default)

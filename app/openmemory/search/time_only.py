@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -16,10 +15,8 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller, Default
 from openmemory.memories.models import Memory
 from openmemory.search.as_of import as_of_state, findable
-from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual
-from openmemory.search.periods import Period
-from openmemory.search.readback import conditions, parameters
-from openmemory.search.schemas import SearchQuery
+from openmemory.search.context import SearchContext
+from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 
 _TIMES: Any = ARRAY(DateTime(timezone=True))
 
@@ -31,33 +28,29 @@ class TimedMemory(NamedTuple):
     at: datetime
 
 
-async def memories_written_at(
-    tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int
-) -> list[TimedMemory]:
-    """The memories written at one of the times that match the filters and that the caller may read, newest first, at
-    most `limit`.
+async def memories_written_at(context: SearchContext) -> list[TimedMemory]:
+    """The memories written at one of the times that the query names, which match its filters and which the caller may
+    read, newest first, at most as many as requested.
 
     Flagged prompt injections come last, no matter how new, and displace nothing.
     """
-    plain = await _written(tx, caller, query, times, limit, flagged=False)
-    if len(plain) == limit:
-        return plain
-    return plain + await _written(tx, caller, query, times, limit - len(plain), flagged=True)
+    async with context.database.statement() as tx:
+        found = await _written(tx, context, context.limit, flagged=False)
+        if len(found) < context.limit:
+            found += await _written(tx, context, context.limit - len(found), flagged=True)
+    return found
 
 
-async def _written(
-    tx: Tx, caller: Caller, query: SearchQuery, times: Sequence[Period], limit: int, *, flagged: bool
-) -> list[TimedMemory]:
-    shape = filtering(query.filter).shape
-    rows = await _statement(caller.owner, caller.default, query.as_of is not None, shape).rows(
+async def _written(tx: Tx, context: SearchContext, limit: int, *, flagged: bool) -> list[TimedMemory]:
+    caller, as_of = context.caller, context.query.as_of
+    rows = await _statement(caller.owner, caller.default, as_of is not None, context.filter.shape).rows(
         tx,
         {
-            **caller.parameters,
-            **parameters(query),
-            "starts": [time.start for time in times],
-            "ends": [time.end for time in times],
+            **context.filter.parameters,
+            "starts": [time.start for time in context.times],
+            "ends": [time.end for time in context.times],
             "flagged": flagged,
-            "as_of": query.as_of,
+            "as_of": as_of,
             "limit": limit,
         },
     )
@@ -86,7 +79,7 @@ def _statement(owner: bool, default: Default, as_then: bool, shape: Shape) -> Co
             Memory.created_at < func.coalesce(times.c.until, literal_column("'infinity'::timestamptz")),
             label == bindparam("flagged", type_=Boolean()),
             may_find,
-            conditions(shape),
+            predicate(shape),
         )
         .order_by(Memory.created_at.desc(), Memory.id.desc())
         .limit(bindparam("limit", type_=Integer()))

@@ -1,0 +1,145 @@
+"""The filter of one search, compiled once for all of its stages.
+
+Filtering after ranking would find a rare match late or never, because it is as likely to be among the nearest as any
+other memory. If the index cannot apply the filter, both retrieval arms get a small set of matching ids and rank only
+those. If there are many matches, enough of them are among the nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Integer, Uuid, bindparam, case, func, literal_column, select
+
+from openmemory.access.rules import ALL, Rules
+from openmemory.database.compiled import CompiledStatement
+from openmemory.database.engine import Database
+from openmemory.identity.caller import Caller
+from openmemory.index.port import Filter
+from openmemory.memories.models import IS_ACTIVE, Memory
+from openmemory.search.bm25 import LexicalFilter
+from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
+from openmemory.search.filters import All, Comparison, Node, Operator
+from openmemory.search.schemas import SearchQuery
+
+MOST = 5_000
+"""The maximum number of matches for the arms. If there are more, the nearest of all memories contain enough matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchScope:
+    """The memories that the arms of a search look at: those that its filter and the app's rules allow.
+
+    `meant` is the query without its common words, if it was computed along with the rules.
+    """
+
+    lexical: LexicalFilter
+    index: Filter
+    meant: str | None = None
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the app."""
+        return self.lexical.rules
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFilter:
+    """The conditions of one search in the forms that its stages need.
+
+    `predicate(shape)` with the `parameters` is all of them in SQL; the parameters are also those of `readable_by`.
+    `lexical` and `index` are the conditions that the statement of the words and the index can apply themselves.
+    """
+
+    shape: Shape
+    parameters: Mapping[str, Any]
+    lexical: LexicalFilter
+    index: Filter
+    beyond_index: bool
+    """The index cannot apply all of the conditions."""
+    beyond_words: bool
+    """The statement of the words cannot apply all of the conditions."""
+
+    def within(self, rules: Rules, ids: tuple[UUID, ...] | None = None) -> SearchScope:
+        """The scope under these rules, limited to these memories."""
+        if rules is ALL and ids is None:
+            return SearchScope(self.lexical, self.index)
+        return SearchScope(replace(self.lexical, rules=rules, ids=ids), replace(self.index, rules=rules, ids=ids))
+
+    async def matching(self, database: Database) -> tuple[UUID, ...] | None:
+        """The ids of the user's active memories that meet the conditions, in no order.
+
+        Returns None if the ids are not needed: the index applies all conditions, or there are more than `MOST` matches.
+        Does not check what the caller may read.
+
+        Raises:
+            Unavailable: Postgres does not answer.
+        """
+        if not self.beyond_index:
+            return None
+        async with database.planned() as tx:
+            [(found,)] = await _matching(self.shape).rows(tx, {**self.parameters, "most": MOST})
+        return None if found is None else tuple(found)
+
+
+def compiled_filter(caller: Caller, query: SearchQuery) -> CompiledFilter:
+    """Compiles the filters of a query by a caller."""
+    shape, binds = filtering(_tree(query))
+    user, spaces, kinds, apps = caller.user_id, query.namespaces, query.kinds, query.app_ids
+    return CompiledFilter(
+        shape,
+        caller.parameters | binds,
+        LexicalFilter(
+            user,
+            namespaces=spaces,
+            thread=query.threads[0] if len(query.threads) == 1 else None,
+            kinds=kinds,
+            apps=apps,
+            since=query.created_from,
+            until=query.created_to,
+        ),
+        Filter(user, namespaces=spaces, kinds=kinds, apps=apps, rules=ALL),
+        beyond_index=bool(query.filter or query.threads or query.categories or query.created_from or query.created_to),
+        beyond_words=bool(query.filter or query.categories or len(query.threads) > 1),
+    )
+
+
+def _tree(query: SearchQuery) -> Node | None:
+    """All filters of a query as one."""
+    lists = (
+        ("namespace", query.namespaces),
+        ("thread_id", query.threads),
+        ("kind", query.kinds),
+        ("app_id", query.app_ids),
+        ("category", query.categories),
+    )
+    parts: list[Node] = [Comparison(field, Operator.IN, values) for field, values in lists if values]
+    for operator, moment in ((Operator.GTE, query.created_from), (Operator.LTE, query.created_to)):
+        if moment is not None:
+            parts.append(Comparison("created_at", operator, (moment,)))
+    if query.filter is not None:
+        parts.append(query.filter)
+    return All(tuple(parts)) if parts else None
+
+
+@by_shape
+def _matching(shape: Shape) -> CompiledStatement:
+    """An array of all ids. Null if there are more than `most`, so that none of these are sent."""
+    most = bindparam("most", type_=Integer)
+    found = (
+        select(Memory.id)
+        .where(
+            Memory.user_id == bindparam("caller_user_id", type_=Uuid()),
+            IS_ACTIVE,
+            predicate(shape),
+        )
+        .limit(most + 1)
+        .subquery("found")
+    )
+    ids = func.coalesce(func.array_agg(found.c.id), literal_column("'{}'::uuid[]"))
+    return CompiledStatement(
+        select(case((func.count() <= most, ids))).select_from(found), plain=True, kept=is_usual(shape)
+    )
