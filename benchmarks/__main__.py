@@ -7,7 +7,7 @@ import sys
 
 BENCHMARKS = {
     "latency": "add and search over REST, streamable HTTP and SSE, at several sizes and numbers of clients",
-    "versions": "searches beside those of another checkout of this service, in turns",
+    "versions": "searches, adds, start and memory beside those of another checkout of this service, in turns",
     "sync": "the cost of comparing, repairing and rebuilding the index, and of searches and writes while Qdrant hangs",
     "security": "what authentication, access rules, the audit log and limits cost a search",
     "backup": "archives out and in: seconds, the service's memory, and whether both sides are the same",

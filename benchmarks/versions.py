@@ -1,11 +1,11 @@
-"""The latency of searches beside that of another version of this service, in one run.
+"""Latency of searches and adds, start time and memory beside those of another version of this service, in one run.
 
     git worktree add ../before v1 && make -C ../before .venv/.dev
     python -m benchmarks versions ../before [--sizes 10000,100000] [--rounds 24]
 
-Both versions fill a folder of their own with the same texts, and answer the same questions over REST, a round the one
-and a round the other: a machine's speed differs by more within minutes than two versions do. The other version runs
-in the virtual environment of its checkout (`make .venv/.dev` makes it).
+Each version fills its own folder with the same texts. Both then answer the same questions and store the same texts over
+REST in turns, because the speed of a machine changes more within minutes than two versions differ. The other version
+runs in the virtual environment of its checkout (`make .venv/.dev` makes it).
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ import asyncio
 import statistics
 import subprocess
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
+from benchmarks.latency import memory
 from benchmarks.load import Rest
-from benchmarks.seed import USER, questions
+from benchmarks.seed import USER, questions, texts
 from benchmarks.service import HERE, idle, python_of, running_service, temporary_folder
 
 ASKED = 60
 """Questions of a round."""
-LATER = {"OPENMEMORY_CATEGORIES_ASSIGN": "off"}
-"""Settings that an older version may not know: jobs of this one that would work in the background meanwhile."""
+ADDED = 10
+"""Texts added in a round."""
+STARTS = 5
+"""Starts of each version; the first one fills caches and does not count."""
+QUIET = {"OPENMEMORY_CATEGORIES_ASSIGN": "off"}
+"""Turns off the work that would go on in the background after an add."""
 
 
 def seeded(checkout: Path, folder: Path, size: int) -> None:
@@ -35,32 +41,57 @@ def seeded(checkout: Path, folder: Path, size: int) -> None:
     subprocess.run([python_of(checkout), "-c", code], cwd=checkout, check=True)
 
 
-async def asked(client: Rest, texts: list[str]) -> list[float]:
-    """How long each of these searches took, in milliseconds."""
+async def timed(call: Callable[[str], Awaitable[None]], texts: list[str]) -> list[float]:
+    """The milliseconds of each of these calls."""
     took = []
     for text in texts:
         started = time.perf_counter()
-        await client.search(text)
+        await call(text)
         took.append((time.perf_counter() - started) * 1e3)
     return took
 
 
-async def compare(urls: list[str], rounds: int) -> list[list[float]]:
-    """The milliseconds of every search of every service, which take turns; who begins changes too."""
+async def compare(urls: list[str], rounds: int) -> tuple[list[list[float]], list[list[float]]]:
+    """The milliseconds of every search and of every add of each service. They take turns, and so does who begins."""
     clients = [Rest(url, USER) for url in urls]
-    took: list[list[float]] = [[] for _ in clients]
-    source = questions(31)
+    searches: list[list[float]] = [[] for _ in clients]
+    adds: list[list[float]] = [[] for _ in clients]
+    asked, added = questions(31), texts(37)
     for url, client in zip(urls, clients, strict=True):
         await idle(url)
         await client.open()
-        await asked(client, list(islice(source, ASKED)))
+        await timed(client.search, list(islice(asked, ASKED)))
     for number in range(rounds):
-        texts = list(islice(source, ASKED))
-        for place in sorted(range(len(clients)), reverse=bool(number % 2)):
-            took[place] += await asked(clients[place], texts)
+        queries, news = list(islice(asked, ASKED)), list(islice(added, ADDED))
+        order = sorted(range(len(clients)), reverse=bool(number % 2))
+        for place in order:
+            searches[place] += await timed(clients[place].search, queries)
+        for place in order:
+            adds[place] += await timed(clients[place].add, news)
+            await idle(urls[place])
     for client in clients:
         await client.close()
-    return took
+    return searches, adds
+
+
+def starts(folder: Path, checkout: Path) -> list[float]:
+    """Seconds from starting `openmemory serve` on a filled folder until it answers that it is ready."""
+    took = []
+    for _ in range(STARTS):
+        started = time.perf_counter()
+        with running_service(folder, checkout, **QUIET):
+            took.append(time.perf_counter() - started)
+    return took[1:]
+
+
+def told(name: str, unit: str, before: list[float], now: list[float]) -> None:
+    """Prints the medians of both versions, their ratio, and the 95th percentiles."""
+    first, second = (statistics.quantiles(took, n=20) for took in (before, now))
+    print(
+        f"  {name} ({len(now):,}): p50 before {first[9]:.2f} {unit}, now {second[9]:.2f} {unit}, "
+        f"ratio {second[9] / first[9]:.3f}; p95 before {first[18]:.2f}, now {second[18]:.2f}",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -68,25 +99,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="a checkout of the other version")
     parser.add_argument("--sizes", default="10000,100000")
-    parser.add_argument("--rounds", type=int, default=24, help=f"rounds of {ASKED} questions")
+    parser.add_argument("--rounds", type=int, default=24, help=f"rounds of {ASKED} searches and {ADDED} adds")
     parser.add_argument("--data", type=Path, help="keep the folders here, filled for the next run")
     arguments = parser.parse_args()
     with ExitStack() as stack:
         data = arguments.data or stack.enter_context(temporary_folder("versions"))
         for size in map(int, arguments.sizes.split(",")):
+            print(f"{size:,} memories", flush=True)
+            folders = [data / f"{name}-{size}" / "data" for name in ("before", "now")]
+            checkouts = [arguments.before.resolve(), HERE]
             with ExitStack() as services:
                 urls = []
-                for name, checkout in (("before", arguments.before.resolve()), ("now", HERE)):
-                    folder = data / f"{name}-{size}" / "data"
+                for folder, checkout in zip(folders, checkouts, strict=True):
                     folder.parent.mkdir(parents=True, exist_ok=True)
                     seeded(checkout, folder, size)
-                    settings = LATER if checkout == HERE else {}
-                    urls.append(services.enter_context(running_service(folder, checkout, **settings)))
-                before, now = asyncio.run(compare(urls, arguments.rounds))
-            first, second = (statistics.quantiles(took, n=20) for took in (before, now))
+                    urls.append(services.enter_context(running_service(folder, checkout, **QUIET)))
+                idle_before, idle_now = (memory(folder)[1] for folder in folders)
+                searches, adds = asyncio.run(compare(urls, arguments.rounds))
+                after_before, after_now = (memory(folder)[1] for folder in folders)
+            told("searches", "ms", *searches)
+            told("adds", "ms", *adds)
+            told("starts", "s", *(starts(*one) for one in zip(folders, checkouts, strict=True)))
             print(
-                f"{size:>9,} memories, {len(now):,} searches: p50 before {first[9]:.2f} ms, now {second[9]:.2f} ms, "
-                f"ratio {second[9] / first[9]:.3f}; p95 before {first[18]:.2f}, now {second[18]:.2f}",
+                f"  PSS of all processes: idle before {idle_before:.0f} MB, now {idle_now:.0f} MB; "
+                f"after these calls before {after_before:.0f} MB, now {after_now:.0f} MB",
                 flush=True,
             )
 

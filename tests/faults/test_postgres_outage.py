@@ -424,7 +424,7 @@ async def test_background_work_goes_on_after_an_outage_and_the_log_tells_of_it_i
         assert served(answer), answer.text
         said = stage.service.err.strip().splitlines()
         assert [line for line in said if "Traceback" in line] == []
-        about = [line for line in said if "PostgreSQL" in line]
+        about = [line for line in said if "PostgreSQL does not answer" in line or "PostgreSQL answers again" in line]
         assert len(about) == 2, said
         assert "PostgreSQL does not answer: " in about[0]
         assert "PostgreSQL answers again, after " in about[1]

@@ -166,14 +166,14 @@ def where_to(config: Any, data_dir: Any, url: str | None) -> Settings:
     return load_settings(config, data_dir=data_dir)
 
 
-def checked_url(url: str) -> str:
+def checked_url(url: str, option: str = "--url") -> str:
     """The URL of a service, unchanged.
 
     Raises:
         SetupError: it is not an HTTP URL.
     """
     if not url.startswith(("http://", "https://")):
-        raise SetupError(f"--url: {url!r} must begin with http:// or https://")
+        raise SetupError(f"{option}: {url!r} must begin with http:// or https://")
     return url
 
 

@@ -11,6 +11,7 @@ from openmemory.cli.apps import apps
 from openmemory.cli.audit import audit
 from openmemory.cli.categories import categories
 from openmemory.cli.config import config
+from openmemory.cli.connect import clients, connect, disconnect
 from openmemory.cli.doctor import doctor
 from openmemory.cli.erase import erase
 from openmemory.cli.export import export
@@ -57,6 +58,9 @@ def _options(
 
 cli.command()(serve)
 cli.command()(mcp)
+cli.command()(connect)
+cli.command()(disconnect)
+cli.command()(clients)
 cli.command()(stop)
 cli.command()(add)
 cli.command()(search)

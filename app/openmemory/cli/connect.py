@@ -1,0 +1,260 @@
+"""`openmemory connect`, `disconnect` and `clients`: the assistants of this machine."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmemory.cli.client import Client, checked_url, connected
+from openmemory.cli.options import ConfigFile, DataDir, Json, User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from openmemory.connect.clients import AssistantClient, ServerAddress
+    from openmemory.connect.connections import FileChange
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[CLIENT]...", help="Such as cursor; default: all that are installed.", show_default=False),
+]
+Project = Annotated[bool, typer.Option("--project", help="Write into this folder's project files instead.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes and make none.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def connect(
+    names: Names = None,
+    *,
+    remote: Annotated[
+        str | None, typer.Option(metavar="URL", help="Connect to a service elsewhere.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", envvar="OPENMEMORY_API_KEY", help="A key of that service.", show_default=False),
+    ] = None,
+    user: User = None,
+    project: Project = False,
+    links: Annotated[bool, typer.Option("--links", help="Print links that add the server when opened.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+    json: Json = False,
+) -> None:
+    """Connect the assistants of this machine to the memory.
+
+    Adds one entry to the configuration file of each assistant. Comments and all other settings stay, and a backup is
+    kept beside the file. Each assistant starts `openmemory mcp`, which starts the service if none runs.
+    """
+    from openmemory.connect import connections
+    from openmemory.connect.links import link
+    from openmemory.errors import Invalid
+
+    if project and remote and key:
+        raise Invalid("--key", "does not belong into a project's files, which others read; leave it out")
+    chosen = _chosen(names, project)
+    more = ["--user", user] if user else []
+    if remote is None:
+        more += ["--data-dir", str(Path(data_dir).expanduser().absolute())] if data_dir else []
+        more += ["--config", str(config.absolute())] if config else []
+    url = None if remote is None else checked_url(remote, "--remote").rstrip("/")
+    program = "openmemory" if project else _program()
+    servers = {it.app: _server(it, [program, "mcp", *more], url, key=key, user=user) for it in chosen}
+    if links:
+        found = {it.app: address for it in chosen if (address := link(it, servers[it.app]))}
+        _print_links(found, json)
+        return
+    _change(
+        [(it, partial(connections.connecting, it, servers[it.app], _file(it, project))) for it in chosen],
+        dry_run=dry_run,
+        yes=yes,
+        json=json,
+        secret=key,
+    )
+
+
+def disconnect(
+    names: Names = None, project: Project = False, dry_run: DryRun = False, yes: Yes = False, json: Json = False
+) -> None:
+    """Take out what `connect` has added, and nothing else."""
+    from openmemory.connect import connections
+
+    chosen = [it for it in _chosen(names, project) if names or _file(it, project).exists()]
+    _change(
+        [(it, partial(connections.disconnecting, it, _file(it, project))) for it in chosen],
+        dry_run=dry_run,
+        yes=yes,
+        json=json,
+        secret=None,
+    )
+
+
+@connected
+async def clients(client: Client, user: User = None, json: Json = False) -> None:
+    """List the assistants of this machine: which are connected, and how each uses the memory."""
+    from openmemory.cli.output import as_json, local_time, table
+    from openmemory.connect.clients import assistants
+    from openmemory.connect.connections import entry
+    from openmemory.errors import Invalid
+
+    owner = client.user(user)
+    apps: dict[str, dict[str, Any]] = {}
+    for app in await client.apps(owner):
+        detail = await client.call("GET", f"/api/v1/apps/{app['id']}", params={"user_id": owner})
+        apps[app["name"]] = app | {"last_call": detail["last_accessed"]}
+    rows: list[dict[str, Any]] = []
+    for it in assistants():
+        try:
+            is_connected = entry(it, it.file) is not None
+        except Invalid:
+            is_connected = False
+        app = apps.pop(it.app, {})
+        if it.installed or app:
+            rows.append(_row(it.app, it.title, str(it.file), is_connected, app))
+    rows += [_row(name, name, "", False, app) for name, app in apps.items()]
+    if json:
+        as_json(rows)
+        return
+    table(
+        ["client", "connected", "written", "read", "last call", "file"],
+        [
+            (
+                row["title"],
+                "yes" if row["connected"] else "",
+                row["memories_written"],
+                row["memories_read"],
+                local_time(row["last_call"]) or "never",
+                row["file"],
+            )
+            for row in rows
+        ],
+        wide="file",
+    )
+
+
+def _row(app: str, title: str, file: str, is_connected: bool, found: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "client": app,
+        "title": title,
+        "file": file,
+        "connected": is_connected,
+        "memories_written": found.get("total_memories_created", 0),
+        "memories_read": found.get("total_memories_accessed", 0),
+        "last_call": found.get("last_call"),
+    }
+
+
+def _chosen(names: list[str] | None, project: bool) -> list[AssistantClient]:
+    from openmemory.connect.clients import assistants
+    from openmemory.errors import Invalid, NotFound
+
+    known = {it.app: it for it in assistants() if it.project or not project}
+    if names:
+        for name in names:
+            if name not in known:
+                raise Invalid("CLIENT", f"{name!r} is not known here; valid are {', '.join(known)}")
+        return [known[name] for name in dict.fromkeys(names)]
+    found = [it for it in known.values() if it.installed]
+    if not found:
+        raise NotFound(
+            "no assistant was found for this account", code="no_client", hint=f"name one: {', '.join(known)}"
+        )
+    return found
+
+
+def _file(client: AssistantClient, project: bool) -> Path:
+    return Path.cwd() / client.project if project else client.file
+
+
+def _program() -> str:
+    """The command that assistants start. Those with a window do not have the PATH of a shell."""
+    import shutil
+    import sys
+
+    own = Path(sys.executable).with_name("openmemory")
+    return str(own) if own.exists() else shutil.which("openmemory") or "openmemory"
+
+
+def _server(
+    client: AssistantClient, command: list[str], url: str | None, *, key: str | None, user: str | None
+) -> ServerAddress:
+    """The way of this assistant to the service, under its own name."""
+    from urllib.parse import quote
+
+    from openmemory.connect.clients import ServerAddress
+
+    command = [*command, "--client", client.app]
+    if url is None:
+        return ServerAddress(command=tuple(command))
+    if client.remote is None:
+        return ServerAddress(command=(*command, "--url", url), env={"OPENMEMORY_API_KEY": key} if key else {})
+    path = f"/mcp/{quote(client.app, safe='')}/http/{quote(user, safe='')}" if user else "/mcp"
+    return ServerAddress(url=url + path, headers={"Authorization": f"Bearer {key}"} if key else {})
+
+
+def _change(
+    plans: list[tuple[AssistantClient, Callable[[], FileChange]]],
+    *,
+    dry_run: bool,
+    yes: bool,
+    json: bool,
+    secret: str | None,
+) -> None:
+    """Shows the planned changes, and makes those that are possible. Fails at the end if any was not."""
+    import sys
+
+    from openmemory.cli.exits import Exit
+    from openmemory.cli.output import as_json, note
+    from openmemory.connect.connections import apply
+    from openmemory.errors import Invalid
+
+    changes: list[tuple[FileChange, dict[str, str]]] = []
+    results: list[dict[str, str]] = []
+    for client, plan in plans:
+        result = {"client": client.app, "status": "unchanged"}
+        results.append(result)
+        try:
+            change = plan()
+        except Invalid as error:
+            result |= {"status": "failed", "detail": error.message}
+            continue
+        result["file"] = str(change.file)
+        if change.needed:
+            result["status"] = "planned"
+            changes.append((change, result))
+        if not json:
+            diff = change.diff() or f"{client.title}: nothing to change in {change.file}"
+            print(diff.replace(secret, "***") if secret else diff)
+    if changes and not (dry_run or yes or json) and sys.stdin.isatty():
+        question = "Change this file?" if len(changes) == 1 else "Change these files?"
+        typer.confirm(question, default=True, abort=True, err=True)
+    for change, result in [] if dry_run else changes:
+        try:
+            apply(change)
+        except Invalid as error:
+            result |= {"status": "failed", "detail": error.message}
+            continue
+        result["status"] = "changed"
+        if not json:
+            print(f"{change.client.title}: changed {change.file}. {change.client.then}")
+    if json:
+        as_json(results)
+    failed = [result["detail"] for result in results if result["status"] == "failed"]
+    for detail in failed:
+        note(f"error: {detail}")
+    if failed:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _print_links(found: dict[str, str], json: bool) -> None:
+    from openmemory.cli.output import as_json
+
+    if json:
+        as_json(found)
+        return
+    for app, address in found.items():
+        print(f"{app}\t{address}")

@@ -1,0 +1,185 @@
+"""Connects assistants and disconnects them: one entry in one file each, with a backup beside it."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from openmemory.connect.clients import AssistantClient, ServerAddress
+from openmemory.connect.formats import FormatError, edited
+from openmemory.errors import Invalid
+
+_BACKUP = ".before-openmemory"
+_LARGEST = 50_000_000
+
+Action = Literal["connect", "disconnect"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A change of one assistant's configuration. None as a text means that there is no file."""
+
+    client: AssistantClient
+    file: Path
+    before: str | None
+    after: str | None
+
+    @property
+    def needed(self) -> bool:
+        """Returns True if the change makes a difference."""
+        return self.before != self.after
+
+    def diff(self) -> str:
+        """The change as a unified diff, with secrets masked."""
+        before, after = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
+        lines = difflib.unified_diff(before, after, str(self.file), str(self.file), n=2)
+        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def connecting(client: AssistantClient, server: ServerAddress, file: Path) -> FileChange:
+    """Plans to add our entry to the file, or to replace it.
+
+    Raises:
+        Invalid: the assistant cannot use this server, or its file cannot be edited safely.
+    """
+    if server.url and client.remote is None:
+        raise Invalid(client.app, f"{client.title} reaches no service by URL")
+    before = _read(client, file)
+    return FileChange(client, file, before, _edited(client, file, before or "", server))
+
+
+def disconnecting(client: AssistantClient, file: Path) -> FileChange:
+    """Plans to take our entry out. A file that did not change since it was connected becomes what it was before.
+
+    Raises:
+        Invalid: the file cannot be edited safely.
+    """
+    before = _read(client, file)
+    if before is None or _entry(client, file, before) is None:
+        return FileChange(client, file, before, before)
+    original = _read(client, _backup(file))
+    for candidate in (original, None):
+        if _connected_from(client, file, candidate or "", before):
+            return FileChange(client, file, before, candidate)
+    after = _edited(client, file, before, None)
+    section = client.path[0]
+    if client.kind.loads(after).get(section) == {} and section not in (client.kind.loads(original or "") or {}):
+        after = _without_section(client, after)
+    return FileChange(client, file, before, after)
+
+
+def entry(client: AssistantClient, file: Path) -> dict[str, object] | None:
+    """Our entry in a file, or None.
+
+    Raises:
+        Invalid: the file cannot be read.
+    """
+    text = _read(client, file)
+    return None if text is None else _entry(client, file, text)
+
+
+def apply(change: FileChange) -> None:
+    """Writes a change. The file is replaced as a whole, and its first state is kept beside it until disconnecting.
+
+    Raises:
+        Invalid: the file changed since it was read, or cannot be written.
+    """
+    if _read(change.client, change.file) != change.before:
+        raise Invalid(change.client.app, f"{change.file} has changed meanwhile; try again")
+    target = change.file.resolve()  # a link to a file elsewhere stays a link
+    connecting_now = change.after is not None and _entry(change.client, change.file, change.after) is not None
+    try:
+        # Root could write it, but whoever made it read-only did not want that.
+        if target.exists() and not (os.access(target, os.W_OK) and target.stat().st_mode & stat.S_IWUSR):
+            raise PermissionError(errno.EACCES, "it is read-only")
+        if change.after is None:
+            target.unlink()
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if connecting_now and change.before is not None and not _held_ours(change):
+                _write(_backup(change.file), change.before, like=target)
+            _write(target, change.after, like=target)
+        if not connecting_now:
+            _backup(change.file).unlink(missing_ok=True)
+    except OSError as error:
+        raise Invalid(change.client.app, f"{change.file} cannot be written: {error.strerror}") from error
+
+
+def _held_ours(change: FileChange) -> bool:
+    return change.before is not None and _entry(change.client, change.file, change.before) is not None
+
+
+def _connected_from(client: AssistantClient, file: Path, original: str, now: str) -> bool:
+    """Returns True if connecting the original text gives exactly the present one."""
+    ours = _entry(client, file, now)
+    try:
+        return ours is not None and edited(client.kind, original, client.path, ours) == now
+    except FormatError:
+        return False
+
+
+def _without_section(client: AssistantClient, text: str) -> str:
+    try:
+        return edited(client.kind, text, client.path[:1], None)
+    except FormatError:
+        return text  # an empty section does no harm
+
+
+def _edited(client: AssistantClient, file: Path, text: str, server: ServerAddress | None) -> str:
+    try:
+        return edited(client.kind, text, client.path, None if server is None else client.entry(server))
+    except FormatError as error:
+        raise Invalid(client.app, f"{file} is left as it is: {error}") from error
+
+
+def _entry(client: AssistantClient, file: Path, text: str) -> dict[str, object] | None:
+    try:
+        found = client.kind.loads(text)
+    except Exception as error:
+        raise Invalid(client.app, f"{file} is left as it is: {' '.join(str(error).split())}") from error
+    for key in client.path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _backup(file: Path) -> Path:
+    return file.with_name(file.name + _BACKUP)
+
+
+def _read(client: AssistantClient, file: Path) -> str | None:
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise Invalid(client.app, f"{file} has more than {_LARGEST:,} bytes")
+        return file.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise Invalid(client.app, f"{file} is left as it is: it is not UTF-8") from error
+    except OSError as error:
+        raise Invalid(client.app, f"{file} cannot be read: {error.strerror}") from error
+
+
+def _write(file: Path, text: str, *, like: Path) -> None:
+    """Replaces a file atomically. It keeps the mode and owner of `like`; a new one is for its owner alone."""
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as written:
+            written.write(text.encode())
+            written.flush()
+            os.fsync(written.fileno())
+        if like.exists():
+            found = like.stat()
+            draft.chmod(stat.S_IMODE(found.st_mode))
+            if hasattr(os, "chown") and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+                os.chown(draft, found.st_uid, found.st_gid)
+        draft.replace(file)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

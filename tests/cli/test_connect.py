@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home in which Cursor and Codex are installed, and Cursor has a server already."""
+    home = tmp_path / "home"
+    (home / ".cursor").mkdir(parents=True)
+    (home / ".codex").mkdir()
+    (home / ".cursor" / "mcp.json").write_text('{\n  "mcpServers": {\n    "other": {"command": "x"}\n  }\n}\n')
+    return home
+
+
+def at(home: Path) -> dict[str, str]:
+    return {"HOME": str(home), "XDG_CONFIG_HOME": str(home / ".config")}
+
+
+def test_the_installed_assistants_are_connected_and_disconnected(run: Run, home: Path) -> None:
+    cursor, codex = home / ".cursor" / "mcp.json", home / ".codex" / "config.toml"
+    before = cursor.read_bytes()
+    shown = run("connect", "--dry-run", **at(home))
+    assert shown.returncode == 0, shown.stderr
+    assert '+    "openmemory": {' in shown.stdout
+    assert cursor.read_bytes() == before
+    done = run("connect", **at(home))
+    assert done.returncode == 0, done.stderr
+    assert f"Cursor: changed {cursor}. Switch the server on in Settings, Tools & MCP.\n" in done.stdout
+    entry = json.loads(cursor.read_text())["mcpServers"]["openmemory"]
+    assert Path(entry["command"]).is_absolute()
+    assert entry["args"] == ["mcp", "--client", "cursor"]
+    assert codex.exists()
+    again = run("connect", "--json", **at(home))
+    assert {one["client"]: one["status"] for one in json.loads(again.stdout)} == {
+        "cursor": "unchanged",
+        "codex": "unchanged",
+    }
+    gone = run("disconnect", **at(home))
+    assert gone.returncode == 0, gone.stderr
+    assert cursor.read_bytes() == before
+    assert not codex.exists()
+
+
+def test_what_an_assistant_is_told_to_start_speaks_for_the_memory(run: Run, home: Path, served: Path) -> None:
+    run("connect", "cursor", "--user", "bob", "--data-dir", str(served), **at(home))
+    entry = json.loads((home / ".cursor" / "mcp.json").read_text())["mcpServers"]["openmemory"]
+    opening = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+    }
+    adding = {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "add_memories", "arguments": {"text": "Cursor was connected"}},
+    }
+    lines = [opening, {"jsonrpc": "2.0", "method": "notifications/initialized"}, adding]
+    answered = subprocess.run(
+        [entry["command"], *entry["args"]],
+        check=True,
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Cursor was connected" in answered.stdout
+    listed = run("clients", "--user", "bob", "--json", "--data-dir", str(served), **at(home))
+    rows = {row["client"]: row for row in json.loads(listed.stdout)}
+    assert rows["cursor"] | {"last_call": None} == {
+        "client": "cursor",
+        "title": "Cursor",
+        "file": str(home / ".cursor" / "mcp.json"),
+        "connected": True,
+        "memories_written": 1,
+        "memories_read": 0,
+        "last_call": None,
+    }
+    assert not rows["codex"]["connected"]
+    assert "claude-code" not in rows, "it is not installed"
+
+
+def test_a_service_elsewhere_is_written_down_with_its_key(run: Run, home: Path) -> None:
+    done = run(
+        "connect", "cursor", "claude-desktop", "--remote", "https://memory.example.org/",
+        **at(home) | {"OPENMEMORY_API_KEY": "om_0123456789"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "om_0123456789" not in done.stdout
+    entry = json.loads((home / ".cursor" / "mcp.json").read_text())["mcpServers"]["openmemory"]
+    assert entry == {
+        "url": "https://memory.example.org/mcp",
+        "headers": {"Authorization": "Bearer om_0123456789"},
+    }
+    desktop = json.loads((home / ".config/Claude/claude_desktop_config.json").read_text())["mcpServers"]["openmemory"]
+    assert desktop["args"] == ["mcp", "--client", "claude-desktop", "--url", "https://memory.example.org"]
+    assert desktop["env"] == {"OPENMEMORY_API_KEY": "om_0123456789"}
+
+
+def test_a_projects_files_name_no_path_of_this_machine_and_hold_no_key(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = run("connect", "cursor", "--project", "--remote", "http://a", "--key", "secret", **at(home))
+    assert (refused.returncode, "--key" in refused.stderr) == (2, True)
+    done = run("connect", "cursor", "--project", **at(home))
+    assert done.returncode == 0, done.stderr
+    entry = json.loads((tmp_path / ".cursor" / "mcp.json").read_text())["mcpServers"]["openmemory"]
+    assert entry["command"] == "openmemory"
+
+
+def test_links_hold_the_entry(run: Run, home: Path) -> None:
+    told = run("connect", "cursor", "vscode", "lm-studio", "--links", "--json", **at(home))
+    links = json.loads(told.stdout)
+    parts = parse_qs(urlsplit(links["cursor"]).query)
+    assert json.loads(base64.b64decode(parts["config"][0]))["args"] == ["mcp", "--client", "cursor"]
+    assert json.loads(unquote(links["vscode"].partition("?")[2]))["name"] == "openmemory"
+    assert links["lm-studio"].startswith("lmstudio://add_mcp?name=openmemory&config=")
+
+
+def test_one_that_cannot_be_connected_does_not_hold_up_the_others(run: Run, home: Path) -> None:
+    (home / ".cursor" / "mcp.json").write_text('{"mcpServers": ')
+    done = run("connect", "--json", **at(home))
+    assert done.returncode == 1
+    assert {one["client"]: one["status"] for one in json.loads(done.stdout)} == {"cursor": "failed", "codex": "changed"}
+    assert "line 1 is not JSON" in done.stderr
+    assert (home / ".cursor" / "mcp.json").read_text() == '{"mcpServers": '
+
+
+def test_an_unknown_name_is_told_which_are_known(run: Run, home: Path) -> None:
+    done = run("connect", "emacs", **at(home))
+    assert done.returncode == 2
+    assert "'emacs' is not known here; valid are claude-code, claude-desktop, cursor" in done.stderr
+    none = run("connect", **at(home.parent))
+    assert (none.returncode, "no assistant was found" in none.stderr) == (1, True)

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomlkit
+import yaml
+
+from openmemory.connect import connections, jsonc
+from openmemory.connect.clients import AssistantClient, ServerAddress, assistants
+from openmemory.connect.formats import JSON, TOML, YAML
+from openmemory.errors import Invalid
+
+LOCAL = ServerAddress(command=("/opt/open memory/bin/openmemory", "mcp", "--client", "someone"))
+REMOTE = ServerAddress(url="https://memory.example.org/mcp", headers={"Authorization": "Bearer om_key"})
+
+HOME = Path("/somebody")
+EVERY = {it.app: it for it in assistants(HOME, HOME / ".config")}
+
+JSON_FILES = {
+    "nothing": "",
+    "an empty object": "{}",
+    "an empty object with a line break": "{}\n",
+    "an object of two lines": "{\n}\n",
+    "one line": '{"theme": "dark"}',
+    "one line with an empty section": '{"SECTION": {}}',
+    "one line with another server": '{"SECTION": {"other": {"command": "x"}}}\n',
+    "other settings": '{\n  "theme": "dark",\n  "list": [1, 2, {"a": []}]\n}\n',
+    "an empty section": '{\n  "SECTION": {},\n  "theme": "dark"\n}\n',
+    "another server": '{\n    "SECTION": {\n        "other": {\n            "command": "x"\n        }\n    }\n}\n',
+    "tabs": '{\n\t"SECTION": {\n\t\t"other": {"command": "x"}\n\t}\n}',
+    "windows": '{\r\n  "SECTION": {\r\n    "other": {"command": "x"}\r\n  }\r\n}\r\n',
+    "comments": (
+        '// first\n{\n  // about the theme\n  "theme": "dark", // why: "eyes"\n'
+        '  "SECTION": { // ours\n    "other": {"command": "x"} // the only one, so far\n'
+        "    /* more later */\n  }\n}\n// last\n"
+    ),
+    "only a comment inside": '{\n  "SECTION": {\n    // none yet\n  }\n}\n',
+    "trailing commas": '{\n  "SECTION": {\n    "other": {"command": "x",}, // here\n  },\n}\n',
+    "hard strings": '{"a": "// no comment, \\" } {", "b": "/*", "SECTION": {"o{": {"command": "}"}}}',
+    "unicode": '{\n  "größe": "漢字 \\ud83d\\ude00"\n}\n',
+}
+TOML_FILES = {
+    "nothing": "",
+    "other settings": 'model = "o5"  # the best\n\n[tui]\ntheme = "dark"\n',
+    "another server": (
+        '[mcp_servers.other]\ncommand = "x"\nargs = ["[mcp_servers.openmemory]"]\n\n[tui]\ntheme = "dark" # so\n'
+    ),
+    "a table of servers": '[mcp_servers]\n[mcp_servers.other]\ncommand = "x"\n',
+    "no line break at the end": "[profiles.fast]\nmodel = 'small'",
+    "a text of several lines": 'a = """\n[mcp_servers.openmemory]\n"""\n',
+}
+YAML_FILES = {
+    "nothing": "",
+    "other settings": "GOOSE_MODEL: best  # mine\nGOOSE_MODE: auto\n",
+    "an empty section": "extensions:\nGOOSE_MODE: auto\n",
+    "an empty mapping": "extensions: {}\nGOOSE_MODE: auto\n",
+    "another extension": (
+        "# mine\nextensions:\n  developer:  # always\n    enabled: true\n    args: [a, b]\n"
+        "    # more\n  memory:\n    enabled: false\nGOOSE_MODE: auto\n"
+    ),
+    "wide indentation at the end": "GOOSE_MODE: auto\nextensions:\n    developer:\n        enabled: true",
+}
+FILES = {id(JSON): JSON_FILES, id(TOML): TOML_FILES, id(YAML): YAML_FILES}
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(app, text.replace("SECTION", it.path[0]), id=f"{app}-{name}")
+        for app, it in EVERY.items()
+        for name, text in FILES[id(it.kind)].items()
+    ]
+
+
+def client_at(app: str, folder: Path) -> tuple[AssistantClient, Path]:
+    client = EVERY[app]
+    return client, folder / client.file.name
+
+
+def value_at(client: AssistantClient, text: str) -> Any:
+    found = client.kind.loads(text)
+    for key in client.path:
+        found = found[key]
+    return found
+
+
+@pytest.mark.parametrize(("app", "text"), cases())
+def test_connecting_and_disconnecting_gives_the_same_bytes(app: str, text: str, tmp_path: Path) -> None:
+    client, file = client_at(app, tmp_path)
+    for server in (LOCAL,) if client.remote is None else (LOCAL, REMOTE):
+        round_trip(client, file, text, server)
+
+
+def round_trip(client: AssistantClient, file: Path, text: str, server: ServerAddress) -> None:
+    file.write_bytes(text.encode())
+    connections.apply(connections.connecting(client, server, file))
+    connected = file.read_bytes().decode()
+    assert value_at(client, connected) == client.entry(server)
+    remaining = client.kind.loads(connected)
+    section = remaining[client.path[0]]
+    del section[client.path[1]]
+    before = client.kind.loads(text)
+    if client.path[0] not in before or before[client.path[0]] is None:
+        del remaining[client.path[0]]
+        before.pop(client.path[0], None)
+    assert remaining == before
+    assert not connections.connecting(client, server, file).needed, "connecting again changes nothing"
+    connections.apply(connections.disconnecting(client, file))
+    assert file.read_bytes() == text.encode()
+    assert [it.name for it in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("app", EVERY)
+def test_a_file_that_connecting_made_is_gone_afterwards(app: str, tmp_path: Path) -> None:
+    client, _ = client_at(app, tmp_path)
+    file = tmp_path / "deeper" / client.file.name
+    connections.apply(connections.connecting(client, LOCAL, file))
+    assert value_at(client, file.read_text()) == client.entry(LOCAL)
+    assert file.stat().st_mode & 0o777 == 0o600
+    connections.apply(connections.disconnecting(client, file))
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(("app", "text"), cases())
+def test_the_entry_alone_goes_from_a_file_that_changed_since(app: str, text: str, tmp_path: Path) -> None:
+    client, file = client_at(app, tmp_path)
+    file.write_bytes(text.encode())
+    connections.apply(connections.connecting(client, LOCAL, file))
+    connected = client.kind.insert(file.read_bytes().decode(), (client.path[0], "newcomer"), {"command": "y"})
+    file.write_bytes(connected.encode())
+    connections.apply(connections.disconnecting(client, file))
+    expected = client.kind.loads(connected)
+    del expected[client.path[0]][client.path[1]]
+    assert client.kind.loads(file.read_bytes().decode()) == expected
+
+
+@pytest.mark.parametrize(("app", "text"), cases())
+def test_another_server_replaces_the_entry_and_the_first_state_is_still_known(
+    app: str, text: str, tmp_path: Path
+) -> None:
+    client, file = client_at(app, tmp_path)
+    file.write_bytes(text.encode())
+    other = ServerAddress(command=("openmemory", "mcp", "--client", "other", "--user", "ä"))
+    for server in (LOCAL, other):
+        connections.apply(connections.connecting(client, server, file))
+    assert value_at(client, file.read_bytes().decode()) == client.entry(other)
+    connections.apply(connections.disconnecting(client, file))
+    assert client.kind.loads(file.read_bytes().decode()) == client.kind.loads(text)
+
+
+BROKEN = {
+    id(JSON): [
+        "{",
+        '{"a": }',
+        '{"a": 1} x',
+        "[1]",
+        '{"SECTION": []}',
+        '{"SECTION": {"a" 1}}',
+        "{'a': 1}",
+        '{"a": "\n"}',
+    ],
+    id(TOML): ["[", "a = ", "mcp_servers = 1", "a = 1\na = 2"],
+    id(YAML): ["a: [", "\tb: 1", "extensions: [a]", "extensions: {a: 1}", "- 1"],
+}
+
+
+@pytest.mark.parametrize(
+    ("app", "text"),
+    [(app, text.replace("SECTION", it.path[0])) for app, it in EVERY.items() for text in BROKEN[id(it.kind)]],
+)
+def test_a_broken_file_is_refused_and_stays(app: str, text: str, tmp_path: Path) -> None:
+    client, file = client_at(app, tmp_path)
+    file.write_bytes(text.encode())
+    with pytest.raises(Invalid, match=str(file)):
+        connections.apply(connections.connecting(client, LOCAL, file))
+    assert file.read_bytes() == text.encode()
+    assert [it.name for it in tmp_path.iterdir()] == [file.name]
+
+
+def test_a_file_that_is_not_utf_8_is_refused_and_stays(tmp_path: Path) -> None:
+    client, file = client_at("cursor", tmp_path)
+    file.write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(Invalid, match="not UTF-8"):
+        connections.connecting(client, LOCAL, file)
+    assert file.read_bytes() == b'{"a": "\xff"}'
+
+
+def test_a_read_only_file_is_refused_and_stays(tmp_path: Path) -> None:
+    client, file = client_at("cursor", tmp_path)
+    file.write_text("{}")
+    file.chmod(0o400)
+    with pytest.raises(Invalid, match="cannot be written: it is read-only"):
+        connections.apply(connections.connecting(client, LOCAL, file))
+    assert file.read_text() == "{}"
+    assert [it.name for it in tmp_path.iterdir()] == [file.name]
+
+
+def test_a_file_that_changes_in_between_is_refused_and_stays(tmp_path: Path) -> None:
+    client, file = client_at("cursor", tmp_path)
+    file.write_text("{}")
+    change = connections.connecting(client, LOCAL, file)
+    file.write_text('{"a": 1}')
+    with pytest.raises(Invalid, match="has changed meanwhile"):
+        connections.apply(change)
+    assert file.read_text() == '{"a": 1}'
+
+
+def test_mode_and_link_of_a_file_are_kept(tmp_path: Path) -> None:
+    client, link = client_at("cursor", tmp_path)
+    file = tmp_path / "dotfiles.json"
+    file.write_text("{}")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    connections.apply(connections.connecting(client, LOCAL, link))
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert value_at(client, file.read_text()) == client.entry(LOCAL)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are POSIX's")
+def test_the_backup_of_a_private_file_is_private(tmp_path: Path) -> None:
+    client, file = client_at("cursor", tmp_path)
+    file.write_text('{"secret": 1}')
+    file.chmod(0o600)
+    connections.apply(connections.connecting(client, LOCAL, file))
+    [backup] = [it for it in tmp_path.iterdir() if it != file]
+    assert backup.read_text() == '{"secret": 1}'
+    assert backup.stat().st_mode & 0o777 == 0o600
+
+
+def test_who_starts_servers_only_is_given_no_url(tmp_path: Path) -> None:
+    client, file = client_at("claude-desktop", tmp_path)
+    with pytest.raises(Invalid, match="Claude Desktop reaches no service by URL"):
+        connections.connecting(client, REMOTE, file)
+
+
+def test_what_is_not_there_is_not_taken_out(tmp_path: Path) -> None:
+    for client in EVERY.values():
+        file = tmp_path / client.file.name
+        assert not connections.disconnecting(client, file).needed
+    file.write_text('{"mcpServers": {"other": {}}}')
+    assert not connections.disconnecting(EVERY["cursor"], file).needed
+
+
+@pytest.mark.parametrize("app", EVERY)
+def test_each_client_has_a_name_of_its_own_and_an_entry_that_its_format_can_hold(app: str) -> None:
+    client = EVERY[app]
+    for server in (LOCAL, REMOTE):
+        if server.url and client.remote is None:
+            continue
+        entry = client.entry(server)
+        for text in (json.dumps(entry), tomlkit.dumps(entry), yaml.safe_dump(entry)):
+            assert ("https://memory.example.org/mcp" in text) is bool(server.url)
+            assert "someone" in text or server.url
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a": 1, "b": [1, 2,], /* c */ "c": null}', "{}", "", "// only\n", '{"a": {"b": true}} // end', "[1e5, -2]"],
+)
+def test_json_with_comments_is_read(text: str) -> None:
+    plain = {
+        '{"a": 1, "b": [1, 2,], /* c */ "c": null}': {"a": 1, "b": [1, 2], "c": None},
+        '{"a": {"b": true}} // end': {"a": {"b": True}},
+        "[1e5, -2]": [1e5, -2],
+    }
+    assert jsonc.loads(text) == plain.get(text, {})
