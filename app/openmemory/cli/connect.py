@@ -10,6 +10,7 @@ import typer
 
 from openmemory.cli.client import Client, checked_url, connected
 from openmemory.cli.options import ConfigFile, DataDir, Json, User
+from openmemory.cli.output import Answer, Table, local_time, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from openmemory.connect.connections import FileChange
 
 Names = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[CLIENT]...", help="Such as cursor; default: all that are installed.", show_default=False),
+    list[str] | None, typer.Argument(metavar="[CLIENT]...", help="Such as cursor; default: all that are installed.")
 ]
 Project = Annotated[bool, typer.Option("--project", help="Write into this folder's project files instead.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes and make none.")]
@@ -29,12 +29,9 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def connect(
     names: Names = None,
     *,
-    remote: Annotated[
-        str | None, typer.Option(metavar="URL", help="Connect to a service elsewhere.", show_default=False)
-    ] = None,
+    remote: Annotated[str | None, typer.Option(metavar="URL", help="Connect to a service elsewhere.")] = None,
     key: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", envvar="OPENMEMORY_API_KEY", help="A key of that service.", show_default=False),
+        str | None, typer.Option(metavar="KEY", envvar="OPENMEMORY_API_KEY", help="A key of that service.")
     ] = None,
     user: User = None,
     project: Project = False,
@@ -66,7 +63,7 @@ def connect(
     servers = {it.app: _server(it, [program, "mcp", *more], url, key=key, user=user) for it in chosen}
     if links:
         found = {it.app: address for it in chosen if (address := link(it, servers[it.app]))}
-        _print_links(found, json)
+        Answer(found, *(f"{app}\t{address}" for app, address in found.items())).show(json=json)
         return
     _change(
         [(it, partial(connections.connecting, it, servers[it.app], _file(it, project))) for it in chosen],
@@ -94,9 +91,8 @@ def disconnect(
 
 
 @connected
-async def clients(client: Client, user: User = None, json: Json = False) -> None:
+async def clients(client: Client, user: User = None) -> Answer:
     """List the assistants of this machine: which are connected, and how each uses the memory."""
-    from openmemory.cli.output import as_json, local_time, table
     from openmemory.connect.clients import assistants
     from openmemory.connect.connections import entry
     from openmemory.errors import Invalid
@@ -116,24 +112,18 @@ async def clients(client: Client, user: User = None, json: Json = False) -> None
         if it.installed or app:
             rows.append(_row(it.app, it.title, str(it.file), is_connected, app))
     rows += [_row(name, name, "", False, app) for name, app in apps.items()]
-    if json:
-        as_json(rows)
-        return
-    table(
-        ["client", "connected", "written", "read", "last call", "file"],
-        [
-            (
-                row["title"],
-                "yes" if row["connected"] else "",
-                row["memories_written"],
-                row["memories_read"],
-                local_time(row["last_call"]) or "never",
-                row["file"],
-            )
-            for row in rows
-        ],
-        wide="file",
-    )
+    cells = [
+        (
+            row["title"],
+            "yes" if row["connected"] else "",
+            row["memories_written"],
+            row["memories_read"],
+            local_time(row["last_call"]) or "never",
+            row["file"],
+        )
+        for row in rows
+    ]
+    return Answer(rows, Table(["client", "connected", "written", "read", "last call", "file"], cells, wide="file"))
 
 
 def _row(app: str, title: str, file: str, is_connected: bool, found: dict[str, Any]) -> dict[str, Any]:
@@ -207,8 +197,6 @@ def _change(
     """Shows the planned changes, and makes those that are possible. Fails at the end if any was not."""
     import sys
 
-    from openmemory.cli.exits import Exit
-    from openmemory.cli.output import as_json, note
     from openmemory.connect.connections import apply
     from openmemory.errors import Invalid
 
@@ -241,20 +229,10 @@ def _change(
         result["status"] = "changed"
         if not json:
             print(f"{change.client.title}: changed {change.file}. {change.client.then}")
-    if json:
-        as_json(results)
     failed = [result["detail"] for result in results if result["status"] == "failed"]
+    answer = Answer(results, failed=bool(failed))
+    if json:
+        answer.show(json=True)
     for detail in failed:
         note(f"error: {detail}")
-    if failed:
-        raise typer.Exit(Exit.FAILED)
-
-
-def _print_links(found: dict[str, str], json: bool) -> None:
-    from openmemory.cli.output import as_json
-
-    if json:
-        as_json(found)
-        return
-    for app, address in found.items():
-        print(f"{app}\t{address}")
+    answer.exit()
