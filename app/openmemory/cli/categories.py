@@ -9,7 +9,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import User
-from openmemory.cli.output import Answer, Table, progress
+from openmemory.cli.output import CommandResult, Table, progress
 
 categories = typer.Typer(help="List, describe and assign categories.", no_args_is_help=True)
 
@@ -21,7 +21,7 @@ _FIRST_LOOK, _LOOK_EVERY = 0.1, 1.0
 
 @categories.command("list")
 @connected
-async def list_categories(client: Client, user: User = None) -> Answer:
+async def list_categories(client: Client, user: User = None) -> CommandResult:
     """List the categories of active and paused memories, and those that the user described, by name."""
     params = {"user_id": client.user(user)}
     used = await client.call("GET", "/api/v1/memories/categories", params=params)
@@ -29,7 +29,7 @@ async def list_categories(client: Client, user: User = None) -> Answer:
     found = _together(used["categories"], described["categories"])
     rows = [(category["name"], category["description"], category["described_by"]) for category in found]
     table = Table(["name", "description", "described by"], rows, wide="description")
-    return Answer({"categories": found, "total": len(found)}, table)
+    return CommandResult({"categories": found, "total": len(found)}, table)
 
 
 def _together(used: list[dict[str, Any]], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -50,24 +50,24 @@ async def describe(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A new category, or a built-in one.")],
     description: Annotated[str, typer.Argument(metavar="TEXT", help="What the memories of the category are about.")],
     user: User = None,
-) -> Answer:
+) -> CommandResult:
     """Describe a category. The service then assigns it to matching memories, old and new.
 
     Categories that a client assigned stay.
     """
     params = {"user_id": client.user(user)}
     made = await client.call("PUT", _path(name), params=params, body={"description": description})
-    return Answer(made, f"{made['name']}: {made['description']}")
+    return CommandResult(made, f"{made['name']}: {made['description']}")
 
 
 @categories.command()
 @connected
 async def forget(
     client: Client, name: Annotated[str, typer.Argument(metavar="NAME", help="The category.")], user: User = None
-) -> Answer:
+) -> CommandResult:
     """Delete the user's description of a category. Categories that a client assigned stay."""
     await client.call("DELETE", _path(name), params={"user_id": client.user(user)})
-    return Answer({"forgotten": name}, f"Deleted the description of {name}.")
+    return CommandResult({"forgotten": name}, f"Deleted the description of {name}.")
 
 
 def _path(name: str) -> str:
@@ -93,7 +93,7 @@ async def assign(
     ] = 100,
     wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for completion.")] = 600,
     user: User = None,
-) -> Answer:
+) -> CommandResult:
     """Assign categories to memories that have none, and wait until this is done."""
     import asyncio
 
@@ -111,16 +111,16 @@ async def assign(
             show(max(0, begun["waiting"] - state["waiting"]), begun["waiting"])
     report = {"looked_at": max(0, begun["waiting"] - state["waiting"]), **state}
     line = f"{report['looked_at']:,} memories checked, {state['waiting']:,} waiting, {state['failed']:,} failed so far."
-    return Answer(report, line)
+    return CommandResult(report, line)
 
 
-def _preview(found: dict[str, Any]) -> Answer:
+def _preview(found: dict[str, Any]) -> CommandResult:
     rows = [
         (item["memory_id"], _named(item), ", ".join(item["now"]), " ".join(item["memory"].split())[:120])
         for item in found["items"]
     ]
     table = Table(["id", "would be", "is", "memory"], rows, wide="memory")
-    return Answer(found, table, notes=[f"{len(rows):,} of {found['total']:,} memories; nothing was assigned."])
+    return CommandResult(found, table, notes=[f"{len(rows):,} of {found['total']:,} memories; nothing was assigned."])
 
 
 def _named(item: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from openmemory.cli.client import Client, checked_url, connected
 from openmemory.cli.options import ConfigFile, DataDir, Json, User
-from openmemory.cli.output import Answer, Table, local_time, note
+from openmemory.cli.output import CommandResult, Table, local_time, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ def connect(
     servers = {it.app: _server(it, [program, "mcp", *more], url, key=key, user=user) for it in chosen}
     if links:
         found = {it.app: address for it in chosen if (address := link(it, servers[it.app]))}
-        Answer(found, *(f"{app}\t{address}" for app, address in found.items())).show(json=json)
+        CommandResult(found, *(f"{app}\t{address}" for app, address in found.items())).show(json=json)
         return
     _change(
         [(it, partial(connections.connecting, it, servers[it.app], _file(it, project))) for it in chosen],
@@ -91,7 +91,7 @@ def disconnect(
 
 
 @connected
-async def clients(client: Client, user: User = None) -> Answer:
+async def clients(client: Client, user: User = None) -> CommandResult:
     """List the assistants of this machine: which are connected, and how each uses the memory."""
     from openmemory.connect.clients import assistants
     from openmemory.connect.connections import entry
@@ -123,7 +123,9 @@ async def clients(client: Client, user: User = None) -> Answer:
         )
         for row in rows
     ]
-    return Answer(rows, Table(["client", "connected", "written", "read", "last call", "file"], cells, wide="file"))
+    return CommandResult(
+        rows, Table(["client", "connected", "written", "read", "last call", "file"], cells, wide="file")
+    )
 
 
 def _row(app: str, title: str, file: str, is_connected: bool, found: dict[str, Any]) -> dict[str, Any]:
@@ -230,7 +232,7 @@ def _change(
         if not json:
             print(f"{change.client.title}: changed {change.file}. {change.client.then}")
     failed = [result["detail"] for result in results if result["status"] == "failed"]
-    answer = Answer(results, failed=bool(failed))
+    answer = CommandResult(results, failed=bool(failed))
     if json:
         answer.show(json=True)
     for detail in failed:

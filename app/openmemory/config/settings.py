@@ -201,7 +201,7 @@ class RateSettings(Section):
         20,
         ge=0,
         le=1_000_000,
-        description="Wrong credentials from one address in one window; also refusals of one credential that are logged.",
+        description="Wrong credentials from one address in one window; also refusals of a credential that are logged.",
     )
 
 
