@@ -73,7 +73,7 @@ OAUTH = {"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com", "OPENMEMORY_OAUTH_
         ),
         (
             {"OPENMEMORY_OAUTH_RESOURCE": "https://u:hush@h"},
-            "OPENMEMORY_OAUTH_RESOURCE: must not hold a user or password",
+            "OPENMEMORY_OAUTH_RESOURCE: must not contain a user or password",
         ),
         ({"OPENMEMORY_OAUTH_JWKS_URL": "/jwks"}, "OPENMEMORY_OAUTH_JWKS_URL: must be a URL such as"),
         (
