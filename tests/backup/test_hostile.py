@@ -223,7 +223,7 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "version 2": (
         lambda: changed("export_meta.version", "2"),
-        'export_meta.version: must be "1", the only one that is',
+        'export_meta.version: must be "1", not',
     ),
     "no memories": (lambda: changed("memories", ...), "memories: is missing in memories.json"),
     "version 1.0": (lambda: changed("export_meta.version", 1.0), 'export_meta.version: must be "1"'),

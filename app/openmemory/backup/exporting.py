@@ -121,7 +121,7 @@ def _write_vectors(member: gzip.GzipFile, rows: list[Any]) -> None:
                 "model": row[1],
                 "text_hash": row[2],
                 "vector": base64.b64encode(row[3]).decode(),
-                "cut": row[4],
+                "chunking": row[4],
             },
             option=orjson.OPT_APPEND_NEWLINE,
         )

@@ -207,10 +207,10 @@ class Records:
 
     def _filing(self, place: str, _: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
-        filing = fields.id("memory_id"), fields.id("category_id")
-        if self._recent.place("filings", filing, place):
+        assignment = fields.id("memory_id"), fields.id("category_id")
+        if self._recent.place("assignments", assignment, place):
             return []
-        return [("incoming_filings", (*filing, fields.flag("automatic", default=False)))]
+        return [("incoming_assignments", (*assignment, fields.flag("automatic", default=False)))]
 
     def _change(self, fields: Fields, number: int, id_: str) -> Row:
         fields.optional_id("changed_by")
@@ -287,15 +287,15 @@ class Records:
             raw = base64.b64decode(fields.text("vector"), validate=True)
         except (binascii.Error, ValueError):
             raise malformed(f"{place}.vector", "must be base64") from None
-        cut = fields.text("cut", "")
-        if max(map(len, (model, hash_, cut))) > _LONGEST_MODEL or not (model + hash_ + cut).isprintable():
+        chunking = fields.text("chunking", "")
+        if max(map(len, (model, hash_, chunking))) > _LONGEST_MODEL or not (model + hash_ + chunking).isprintable():
             return []
         dimension = _dimension(raw)
-        if dimension is None or not (cut.endswith(f" of {dimension}") if cut else len(raw) == 4 * dimension):
+        if dimension is None or not chunking.endswith(f" of {dimension}"):
             return []
         if self._recent.place(VECTORS, (id_, model), place):
             return []
-        return [("incoming_vectors", (id_, model, hash_, raw, dimension, cut))]
+        return [("incoming_vectors", (id_, model, hash_, raw, dimension, chunking))]
 
     def _tell_mended(self, fields: Fields, kind: str, id_: str) -> None:
         for name, numbers in fields.mended.items():

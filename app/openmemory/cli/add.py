@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import App, Namespace, User
-from openmemory.cli.output import CommandResult, plain, read_stdin
+from openmemory.cli.output import CommandAnswer, plain, read_stdin
 
 _DONE = {"NONE": "Already remembered", "UPDATE": "Completed", "SUPERSEDE": "Remembered in place of an older one"}
 
@@ -26,7 +26,7 @@ async def add(
     ttl_days: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=36_500, help="The memory expires after N days.")
     ] = None,
-) -> CommandResult:
+) -> CommandAnswer:
     """Remember one text, word for word."""
     body = {
         "user_id": client.user(user),
@@ -43,4 +43,4 @@ async def add(
         f"  may say the same: {one['id']}: {plain(one['memory'])}" for one in added.get("possible_duplicates", [])
     )
     notes = [added["note"]] if added.get("note") else []
-    return CommandResult(added, f"{_DONE.get(added['event'], 'Remembered')}: {added['id']}", *similar, notes=notes)
+    return CommandAnswer(added, f"{_DONE.get(added['event'], 'Remembered')}: {added['id']}", *similar, notes=notes)

@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import User
-from openmemory.cli.output import CommandResult, Table
+from openmemory.cli.output import CommandAnswer, Table
 
 apps = typer.Typer(help="List, pause and resume the apps of a user.", no_args_is_help=True)
 
@@ -17,35 +17,35 @@ Name = Annotated[str, typer.Argument(metavar="APP", help="The app's name.")]
 
 @apps.command("list")
 @connected
-async def list_apps(client: Client, user: User = None) -> CommandResult:
+async def list_apps(client: Client, user: User = None) -> CommandAnswer:
     """List the user's apps."""
     found = await client.apps(client.user(user))
     rows = [
         (app["name"], _state(app["is_active"]), app["total_memories_created"], app["total_memories_accessed"])
         for app in found
     ]
-    return CommandResult(found, Table(["app", "state", "written", "read"], rows, wide="app"))
+    return CommandAnswer(found, Table(["app", "state", "written", "read"], rows, wide="app"))
 
 
 @apps.command()
 @connected
-async def pause(client: Client, name: Name, user: User = None) -> CommandResult:
+async def pause(client: Client, name: Name, user: User = None) -> CommandAnswer:
     """Pause an app: it can neither read nor write until it is resumed."""
     return await _switch(client, user, name, active=False)
 
 
 @apps.command()
 @connected
-async def resume(client: Client, name: Name, user: User = None) -> CommandResult:
+async def resume(client: Client, name: Name, user: User = None) -> CommandAnswer:
     """Let a paused app read and write again."""
     return await _switch(client, user, name, active=True)
 
 
-async def _switch(client: Client, user: str | None, name: str, *, active: bool) -> CommandResult:
+async def _switch(client: Client, user: str | None, name: str, *, active: bool) -> CommandAnswer:
     owner = client.user(user)
     id_ = await client.app_id(owner, name)
     await client.call("PUT", f"/api/v1/apps/{id_}", params={"is_active": active, "user_id": owner})
-    return CommandResult({"id": id_, "name": name, "is_active": active}, f"{name} is {_state(active)}.")
+    return CommandAnswer({"id": id_, "name": name, "is_active": active}, f"{name} is {_state(active)}.")
 
 
 def _state(active: bool) -> str:

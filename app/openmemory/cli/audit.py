@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.output import CommandResult, Table, local_time
+from openmemory.cli.output import CommandAnswer, Table, local_time
 
 
 @connected
@@ -24,7 +24,7 @@ async def audit(
     denied: Annotated[bool, typer.Option("--denied", help="Only refused requests.")] = False,
     hours: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the last N hours.")] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="The maximum number of events.")] = 50,
-) -> CommandResult:
+) -> CommandAnswer:
     """Show who did what, when and from which address, newest first."""
     since = None if hours is None else int(time.time()) - hours * 3600
     params = {"user_id": user, "event": event or None, "denied": denied, "since": since, "limit": limit}
@@ -42,7 +42,7 @@ async def audit(
         )
         for one in found["events"]
     ]
-    return CommandResult(
+    return CommandAnswer(
         found, Table(["when", "event", "result", "who", "from", "user", "app", "what"], rows, wide="what")
     )
 

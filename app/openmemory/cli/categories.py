@@ -9,7 +9,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import User
-from openmemory.cli.output import CommandResult, Table, progress
+from openmemory.cli.output import CommandAnswer, Table, progress
 
 categories = typer.Typer(help="List, describe and assign categories.", no_args_is_help=True)
 
@@ -21,7 +21,7 @@ _FIRST_LOOK, _LOOK_EVERY = 0.1, 1.0
 
 @categories.command("list")
 @connected
-async def list_categories(client: Client, user: User = None) -> CommandResult:
+async def list_categories(client: Client, user: User = None) -> CommandAnswer:
     """List the categories of active and paused memories, and those that the user described, by name."""
     params = {"user_id": client.user(user)}
     used = await client.call("GET", "/api/v1/memories/categories", params=params)
@@ -29,7 +29,7 @@ async def list_categories(client: Client, user: User = None) -> CommandResult:
     found = _together(used["categories"], described["categories"])
     rows = [(category["name"], category["description"], category["described_by"]) for category in found]
     table = Table(["name", "description", "described by"], rows, wide="description")
-    return CommandResult({"categories": found, "total": len(found)}, table)
+    return CommandAnswer({"categories": found, "total": len(found)}, table)
 
 
 def _together(used: list[dict[str, Any]], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ async def describe(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A new category, or a built-in one.")],
     description: Annotated[str, typer.Argument(metavar="TEXT", help="What the memories of the category are about.")],
     user: User = None,
-) -> CommandResult:
+) -> CommandAnswer:
     """Describe a category.
 
     The service then assigns it to matching memories, old and new.
@@ -58,17 +58,17 @@ async def describe(
     """
     params = {"user_id": client.user(user)}
     made = await client.call("PUT", _path(name), params=params, body={"description": description})
-    return CommandResult(made, f"{made['name']}: {made['description']}")
+    return CommandAnswer(made, f"{made['name']}: {made['description']}")
 
 
 @categories.command()
 @connected
 async def forget(
     client: Client, name: Annotated[str, typer.Argument(metavar="NAME", help="The category.")], user: User = None
-) -> CommandResult:
+) -> CommandAnswer:
     """Delete the user's description of a category. Categories that a client assigned stay."""
     await client.call("DELETE", _path(name), params={"user_id": client.user(user)})
-    return CommandResult({"forgotten": name}, f"Deleted the description of {name}.")
+    return CommandAnswer({"forgotten": name}, f"Deleted the description of {name}.")
 
 
 def _path(name: str) -> str:
@@ -94,7 +94,7 @@ async def assign(
     ] = 100,
     wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for completion.")] = 600,
     user: User = None,
-) -> CommandResult:
+) -> CommandAnswer:
     """Assign categories to memories that have none, and wait until this is done."""
     import asyncio
 
@@ -112,16 +112,16 @@ async def assign(
             show(max(0, begun["waiting"] - state["waiting"]), begun["waiting"])
     report = {"looked_at": max(0, begun["waiting"] - state["waiting"]), **state}
     line = f"{report['looked_at']:,} memories checked, {state['waiting']:,} waiting, {state['failed']:,} failed so far."
-    return CommandResult(report, line)
+    return CommandAnswer(report, line)
 
 
-def _preview(found: dict[str, Any]) -> CommandResult:
+def _preview(found: dict[str, Any]) -> CommandAnswer:
     rows = [
         (item["memory_id"], _named(item), ", ".join(item["now"]), " ".join(item["memory"].split())[:120])
         for item in found["items"]
     ]
     table = Table(["id", "would be", "is", "memory"], rows, wide="memory")
-    return CommandResult(found, table, notes=[f"{len(rows):,} of {found['total']:,} memories; nothing was assigned."])
+    return CommandAnswer(found, table, notes=[f"{len(rows):,} of {found['total']:,} memories; nothing was assigned."])
 
 
 def _named(item: dict[str, Any]) -> str:

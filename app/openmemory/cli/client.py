@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from openmemory.cli.options import ConfigFile, DataDir, Json, Url, load_settings
-from openmemory.cli.output import CommandResult
+from openmemory.cli.output import CommandAnswer
 from openmemory.errors import (
     BatchRefused,
     ConflictError,
@@ -177,11 +177,11 @@ def checked_url(url: str, option: str = "--url") -> str:
     return url
 
 
-def connected(command: Callable[Concatenate[Client, P], Awaitable[CommandResult | None]]) -> Callable[..., None]:
+def connected(command: Callable[Concatenate[Client, P], Awaitable[CommandAnswer | None]]) -> Callable[..., None]:
     """Turns a coroutine function into a command: passes a client, shows the answer, and adds the options that select
     the service. A command that returns an answer also has `--json`."""
     signature = inspect.signature(command, eval_str=True)
-    added: dict[str, tuple[Any, Any]] = {"json": (Json, False)} if signature.return_annotation is CommandResult else {}
+    added: dict[str, tuple[Any, Any]] = {"json": (Json, False)} if signature.return_annotation is CommandAnswer else {}
     added |= {"data_dir": (DataDir, None), "config": (ConfigFile, None), "url": (Url, None)}
 
     @functools.wraps(command)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from openmemory.cli.options import ConfigFile, DataDir, Json, load_settings
-from openmemory.cli.output import CommandResult, Table
+from openmemory.cli.output import CommandAnswer, Table
 
 
 def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = False) -> None:
@@ -30,7 +30,7 @@ def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fal
         "without_effect": {note.name: note.meaning for note in settings.inherited.ignored},
     }
     table = Table(["setting", "value", "meaning"], rows, wide="meaning")
-    CommandResult(values, table, notes=settings.inherited.lines()).show(json=json)
+    CommandAnswer(values, table, notes=settings.inherited.lines()).show(json=json)
 
 
 def _masked(value: Any) -> Any:

@@ -10,7 +10,7 @@ import typer
 
 from openmemory.cli.client import Client, checked_url, connected
 from openmemory.cli.options import ConfigFile, DataDir, Json, User
-from openmemory.cli.output import CommandResult, Table, local_time, note
+from openmemory.cli.output import CommandAnswer, Table, local_time, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from openmemory.connect.connections import FileChange
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[CLIENT]...", help="Such as cursor; default: all that are installed.")
+    list[str] | None,
+    typer.Argument(metavar="[CLIENT]...", help="Such as cursor; default: all that are installed.", show_default=False),
 ]
 Project = Annotated[bool, typer.Option("--project", help="Write into this folder's project files instead.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes and make none.")]
@@ -29,9 +30,12 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def connect(
     names: Names = None,
     *,
-    remote: Annotated[str | None, typer.Option(metavar="URL", help="Connect to a service elsewhere.")] = None,
+    remote: Annotated[
+        str | None, typer.Option(metavar="URL", help="Connect to a service elsewhere.", show_default=False)
+    ] = None,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", envvar="OPENMEMORY_API_KEY", help="A key of that service.")
+        str | None,
+        typer.Option(metavar="KEY", envvar="OPENMEMORY_API_KEY", help="A key of that service.", show_default=False),
     ] = None,
     user: User = None,
     project: Project = False,
@@ -63,7 +67,7 @@ def connect(
     servers = {it.app: _server(it, [program, "mcp", *more], url, key=key, user=user) for it in chosen}
     if links:
         found = {it.app: address for it in chosen if (address := link(it, servers[it.app]))}
-        CommandResult(found, *(f"{app}\t{address}" for app, address in found.items())).show(json=json)
+        CommandAnswer(found, Table(["client", "link"], list(found.items()), wide="link")).show(json=json)
         return
     _change(
         [(it, partial(connections.connecting, it, servers[it.app], _file(it, project))) for it in chosen],
@@ -91,7 +95,7 @@ def disconnect(
 
 
 @connected
-async def clients(client: Client, user: User = None) -> CommandResult:
+async def clients(client: Client, user: User = None) -> CommandAnswer:
     """List the assistants of this machine: which are connected, and how each uses the memory."""
     from openmemory.connect.clients import assistants
     from openmemory.connect.connections import entry
@@ -123,9 +127,8 @@ async def clients(client: Client, user: User = None) -> CommandResult:
         )
         for row in rows
     ]
-    return CommandResult(
-        rows, Table(["client", "connected", "written", "read", "last call", "file"], cells, wide="file")
-    )
+    columns = ["client", "connected", "written", "read", "last call", "file"]
+    return CommandAnswer(rows, Table(columns, cells, wide="file"))
 
 
 def _row(app: str, title: str, file: str, is_connected: bool, found: dict[str, Any]) -> dict[str, Any]:
@@ -231,10 +234,9 @@ def _change(
         result["status"] = "changed"
         if not json:
             print(f"{change.client.title}: changed {change.file}. {change.client.then}")
-    failed = [result["detail"] for result in results if result["status"] == "failed"]
-    answer = CommandResult(results, failed=bool(failed))
-    if json:
-        answer.show(json=True)
-    for detail in failed:
-        note(f"error: {detail}")
+    failed = [f"error: {result['detail']}" for result in results if result["status"] == "failed"]
+    answer = CommandAnswer(results, failed=bool(failed))
+    answer.show(json=json)
+    for line in failed:
+        note(line)
     answer.exit()

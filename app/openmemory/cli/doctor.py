@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.output import CommandResult, Table, plain, progress
+from openmemory.cli.output import CommandAnswer, Table, plain, progress
 
 
 @connected
-async def doctor(client: Client) -> CommandResult:
+async def doctor(client: Client) -> CommandAnswer:
     """Check every component and report problems. The exit code is 1 if there is one."""
     with progress("components checked"):
         found = await client.call("GET", "/api/v1/doctor", patient=True)
@@ -25,7 +25,7 @@ async def doctor(client: Client) -> CommandResult:
         (f"collection {one['state']}", one["points"], f"{one['collection']} ({one['model']})", "")
         for one in found["collections"]
     ]
-    return CommandResult(
+    return CommandAnswer(
         found,
         f"OpenMemory {found['version']}: {found['status']}",
         Table(["", "", "detail", ""], rows, wide="detail"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.output import CommandResult, confirm
+from openmemory.cli.output import CommandAnswer, confirm
 from openmemory.errors import Invalid
 
 
@@ -21,7 +21,7 @@ async def erase(
         str | None, typer.Option(metavar="NAME", help="The user. Without --memory, everything of this user is erased.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-) -> CommandResult:
+) -> CommandAnswer:
     """Permanently erase memories or a user.
 
     Texts, history, logs and vectors are erased.
@@ -38,4 +38,4 @@ async def erase(
         answer = await client.call("DELETE", path, params={"confirm": user}, patient=True)
     else:
         raise Invalid("erase", "needs --memory ID for a memory, or --user NAME for everything of a user")
-    return CommandResult(answer, answer["message"])
+    return CommandAnswer(answer, answer["message"])

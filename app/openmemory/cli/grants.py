@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import User
-from openmemory.cli.output import CommandResult, Table, local_time
+from openmemory.cli.output import CommandAnswer, Table, local_time
 
 grants = typer.Typer(help="Manage the rules on which app may read what.", no_args_is_help=True)
 
@@ -19,7 +19,7 @@ AppName = Annotated[
 
 @grants.command("list")
 @connected
-async def list_grants(client: Client, user: User = None, app: AppName = None) -> CommandResult:
+async def list_grants(client: Client, user: User = None, app: AppName = None) -> CommandAnswer:
     """List the rules in force, oldest first."""
     found = await client.call("GET", "/api/v1/grants", params={"user_id": client.user(user), "app": app})
     rows = [
@@ -33,7 +33,7 @@ async def list_grants(client: Client, user: User = None, app: AppName = None) ->
         )
         for grant in found["grants"]
     ]
-    return CommandResult(found, Table(["id", "made", "effect", "app", "type", "object"], rows, wide="object"))
+    return CommandAnswer(found, Table(["id", "made", "effect", "app", "type", "object"], rows, wide="object"))
 
 
 @grants.command()
@@ -48,21 +48,21 @@ async def add(
     ] = None,
     app: AppName = None,
     user: User = None,
-) -> CommandResult:
+) -> CommandAnswer:
     """Add a rule, such as `grants add deny namespace health --app cursor`."""
     body = {"user_id": client.user(user), "effect": effect, "object_type": object_type, "object": object_, "app": app}
     made = await client.call("POST", "/api/v1/grants", body=body)
-    return CommandResult(made, _words(made), made["id"])
+    return CommandAnswer(made, _words(made), made["id"])
 
 
 @grants.command()
 @connected
 async def revoke(
     client: Client, grant: Annotated[str, typer.Argument(metavar="ID", help="The rule's id.")], user: User = None
-) -> CommandResult:
+) -> CommandAnswer:
     """Revoke a rule."""
     await client.call("DELETE", f"/api/v1/grants/{grant}", params={"user_id": client.user(user)})
-    return CommandResult({"revoked": grant}, f"Revoked {grant}.")
+    return CommandAnswer({"revoked": grant}, f"Revoked {grant}.")
 
 
 @grants.command()
@@ -73,12 +73,12 @@ async def explain(
     memory: Annotated[str, typer.Argument(metavar="MEMORY", help="The memory's id.")],
     app: Annotated[str, typer.Option("--app", metavar="NAME", help="The app.")],
     user: User = None,
-) -> CommandResult:
+) -> CommandAnswer:
     """Show if an app may read a memory, and which rule decides."""
     params = {"user_id": client.user(user), "app": app, "memory_id": memory}
     told = await client.call("GET", "/api/v1/grants/explain", params=params)
     considered = (f"  {grant['id']}  {_words(grant)}" for grant in told["considered"])
-    return CommandResult(told, f"{'yes' if told['allowed'] else 'no'}: {told['reason']}", *considered)
+    return CommandAnswer(told, f"{'yes' if told['allowed'] else 'no'}: {told['reason']}", *considered)
 
 
 def _words(grant: dict[str, Any]) -> str:

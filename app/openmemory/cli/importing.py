@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from openmemory.cli.client import Client
 from openmemory.cli.jsonl import Line, batches, read_lines
-from openmemory.cli.output import CommandResult, progress
+from openmemory.cli.output import CommandAnswer, progress
 from openmemory.content_policy.secrets import redacted
 from openmemory.errors import (
     BatchRefused,
@@ -68,7 +68,7 @@ class Import:
                 await self._remember(batch)
                 show(batch[-1].offset, total)
 
-    def answer(self) -> CommandResult:
+    def answer(self) -> CommandAnswer:
         """The counts so far."""
         counts = {
             "added": self.added, "already_there": self.already, "deleted_left_out": self.left_out,
@@ -76,7 +76,7 @@ class Import:
         }  # fmt: skip
         left_out = f"{self.left_out} deleted ones left out, " if self.left_out else ""
         line = f"{self.added} added, {self.already} already there, {left_out}{self.failed} failed."
-        return CommandResult(counts, line, failed=bool(self.failed))
+        return CommandAnswer(counts, line, failed=bool(self.failed))
 
     def _with_defaults(self, lines: Iterator[Line]) -> Iterator[Line]:
         for line in lines:

@@ -9,7 +9,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import User
-from openmemory.cli.output import CommandResult, Table, local_time
+from openmemory.cli.output import CommandAnswer, Table, local_time
 from openmemory.errors import Invalid, NotFound
 
 keys = typer.Typer(help="Manage the API keys of assistants, programs and people.", no_args_is_help=True)
@@ -41,7 +41,7 @@ async def create(
         int | None,
         typer.Option(metavar="N", min=1, max=3650, help="The key expires after N days.", show_default="never"),
     ] = None,
-) -> CommandResult:
+) -> CommandAnswer:
     """Create a key and show it once.
 
     Example: `openmemory keys create claude --user alice --app claude`.
@@ -64,7 +64,7 @@ async def list_keys(
     client: Client,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Only keys of this user; default: all.")] = None,
     ended: Annotated[bool, typer.Option("--ended", help="Include revoked and expired keys.")] = False,
-) -> CommandResult:
+) -> CommandAnswer:
     """List the keys, newest first."""
     found = await client.call("GET", "/api/v1/keys", params={"user_id": user, "ended": ended})
     rows = [
@@ -82,15 +82,15 @@ async def list_keys(
         for key in found["keys"]
     ]
     columns = ["prefix", "name", "user", "app", "namespaces", "scopes", "made", "last used", "ends"]
-    return CommandResult(found, Table(columns, rows, wide="name"))
+    return CommandAnswer(found, Table(columns, rows, wide="name"))
 
 
 @keys.command()
 @connected
-async def revoke(client: Client, key: KeyId) -> CommandResult:
+async def revoke(client: Client, key: KeyId) -> CommandAnswer:
     """Revoke a key. Within five seconds every process rejects it."""
     answer = await client.call("DELETE", f"/api/v1/keys/{await _id(client, key)}")
-    return CommandResult(answer, f"Revoked {key}.")
+    return CommandAnswer(answer, f"Revoked {key}.")
 
 
 @keys.command()
@@ -101,7 +101,7 @@ async def rotate(
     keep: Annotated[
         int, typer.Option(metavar="SECONDS", min=0, max=2_592_000, help="How long the old key stays valid.")
     ] = 0,
-) -> CommandResult:
+) -> CommandAnswer:
     """Replace a key with a new one of the same rights."""
     return _shown(await client.call("POST", f"/api/v1/keys/{await _id(client, key)}/rotate", params={"keep": keep}))
 
@@ -119,5 +119,5 @@ async def _id(client: Client, key: str) -> str:
     raise NotFound("Key not found", code="key_not_found", hint="`openmemory keys list` shows the valid keys")
 
 
-def _shown(made: dict[str, Any]) -> CommandResult:
-    return CommandResult(made, made["key"], notes=["Store the key now: it cannot be shown again."])
+def _shown(made: dict[str, Any]) -> CommandAnswer:
+    return CommandAnswer(made, made["key"], notes=["Store the key now: it cannot be shown again."])

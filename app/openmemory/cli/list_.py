@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import Namespace, OnlyApp, PageNumber, PageSize, User
-from openmemory.cli.output import CommandResult, Table, local_time
+from openmemory.cli.output import CommandAnswer, Table, local_time
 
 
 @connected
@@ -23,7 +23,7 @@ async def list_(
     ] = "active",
     limit: PageSize = 50,
     page: PageNumber = 1,
-) -> CommandResult:
+) -> CommandAnswer:
     """List memories, newest first."""
     from openmemory.cli.jsonl import STATES
 
@@ -43,4 +43,4 @@ async def list_(
     ]
     more = len(rows) < answer["total"]
     notes = [f"Page {page} of {answer['pages']}; {answer['total']} memories in all."] if more else []
-    return CommandResult(answer, Table(["id", "created", "app", "state", "memory"], rows, wide="memory"), notes=notes)
+    return CommandAnswer(answer, Table(["id", "created", "app", "state", "memory"], rows, wide="memory"), notes=notes)

@@ -51,7 +51,7 @@ class Table:
         Console().print(shown)
 
 
-class CommandResult:
+class CommandAnswer:
     """The result of a command: the value for `--json`, and lines and tables for people."""
 
     def __init__(self, value: Any, *parts: str | Table, notes: Iterable[str] = (), failed: bool = False) -> None:

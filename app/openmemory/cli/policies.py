@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import PageNumber, PageSize, User
-from openmemory.cli.output import CommandResult, Table, local_time
+from openmemory.cli.output import CommandAnswer, Table, local_time
 
 policies = typer.Typer(help="Manage the rules by which memories are archived or expire.", no_args_is_help=True)
 
@@ -17,7 +17,7 @@ _PATH = "/api/v1/archive-policies"
 
 @policies.command("list")
 @connected
-async def list_policies(client: Client, user: User = None) -> CommandResult:
+async def list_policies(client: Client, user: User = None) -> CommandAnswer:
     """List the policies in force, oldest first."""
     found = await client.call("GET", _PATH, params={"user_id": client.user(user)})
     rows = [
@@ -31,7 +31,7 @@ async def list_policies(client: Client, user: User = None) -> CommandResult:
         )
         for policy in found["policies"]
     ]
-    return CommandResult(found, Table(["id", "made", "days", "type", "of", "action"], rows, wide="of"))
+    return CommandAnswer(found, Table(["id", "made", "days", "type", "of", "action"], rows, wide="of"))
 
 
 @policies.command()
@@ -48,7 +48,7 @@ async def add(
     ],
     expire: Annotated[bool, typer.Option("--expire", help="Memories expire N days after their creation.")] = False,
     user: User = None,
-) -> CommandResult:
+) -> CommandAnswer:
     """Archive memories N days after their last change, such as `policies add namespace webshop --days 90`.
 
     With --expire, memories expire N days after their creation. Nobody finds an expired memory.
@@ -58,7 +58,7 @@ async def add(
         "days_to_expire" if expire else "days_to_archive": days,
     }  # fmt: skip
     made = await client.call("POST", _PATH, body=body)
-    return CommandResult(made, made["id"])
+    return CommandAnswer(made, made["id"])
 
 
 @policies.command()
@@ -70,7 +70,7 @@ async def upcoming(
     limit: PageSize = 50,
     page: PageNumber = 1,
     user: User = None,
-) -> CommandResult:
+) -> CommandAnswer:
     """List the memories that will expire or be archived, soonest first."""
     params = {"user_id": client.user(user), "within_days": within_days, "size": limit, "page": page}
     found = await client.call("GET", f"{_PATH}/upcoming", params=params)
@@ -79,14 +79,14 @@ async def upcoming(
         for item in found["items"]
     ]
     notes = [f"Page {page}; {found['total']} memories in all."] if len(rows) < found["total"] else []
-    return CommandResult(found, Table(["when", "action", "by", "id", "memory"], rows, wide="memory"), notes=notes)
+    return CommandAnswer(found, Table(["when", "action", "by", "id", "memory"], rows, wide="memory"), notes=notes)
 
 
 @policies.command()
 @connected
 async def remove(
     client: Client, policy: Annotated[str, typer.Argument(metavar="ID", help="The policy's id.")], user: User = None
-) -> CommandResult:
+) -> CommandAnswer:
     """Remove a policy. Memories that it archived stay archived, and expired ones stay expired."""
     await client.call("DELETE", f"{_PATH}/{policy}", params={"user_id": client.user(user)})
-    return CommandResult({"removed": policy}, f"Removed {policy}.")
+    return CommandAnswer({"removed": policy}, f"Removed {policy}.")

@@ -9,7 +9,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import Namespace, OnlyApp, User
-from openmemory.cli.output import CommandResult, Table, local_time, plain
+from openmemory.cli.output import CommandAnswer, Table, local_time, plain
 from openmemory.errors import Invalid
 
 _COLUMNS = ("score", "id", "created", "app")
@@ -37,7 +37,7 @@ async def search(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how each score is computed and how the query was read.")
     ] = False,
-) -> CommandResult:
+) -> CommandAnswer:
     """Find memories by meaning and by words, best match first."""
     owner = client.user(user)
     body = {
@@ -58,7 +58,7 @@ async def search(
         notes.append(answer["note"])
     elif not rows:
         notes.append("Nothing found.")
-    return CommandResult(answer, Table([*columns, "memory"], rows, wide="memory"), notes=notes)
+    return CommandAnswer(answer, Table([*columns, "memory"], rows, wide="memory"), notes=notes)
 
 
 def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmemory.cli.options import ConfigFile, DataDir, Json, load_settings
-from openmemory.cli.output import CommandResult
+from openmemory.cli.output import CommandAnswer
 
 
 def stop(data_dir: DataDir = None, config: ConfigFile = None, json: Json = False) -> None:
@@ -11,7 +11,7 @@ def stop(data_dir: DataDir = None, config: ConfigFile = None, json: Json = False
     from openmemory.cli.finding import stop_service
 
     info = stop_service(load_settings(config, data_dir=data_dir))
-    answer = CommandResult(
+    answer = CommandAnswer(
         {"pid": info.pid, "url": info.url}, f"Stopped process {info.pid}, which listened on {info.url}."
     )
     answer.show(json=json)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.output import CommandResult, progress
+from openmemory.cli.output import CommandAnswer, progress
 from openmemory.errors import ConflictError, Unavailable
 
 _LOOK = 0.5
@@ -20,7 +20,7 @@ async def sync(
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Only this user; default: all users.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the differences.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Write every vector, not only those that differ.")] = False,
-) -> CommandResult:
+) -> CommandAnswer:
     """Synchronize the vector index with PostgreSQL now. The exit code is 1 if a vector could not be written."""
     import asyncio
 
@@ -47,7 +47,7 @@ async def sync(
         f"{done['embedded']} embedded, {done['unchanged']} unchanged, {done['errors']} failed, "
         f"in {done['seconds']:.2f} s."
     )
-    return CommandResult(answer, line, failed=bool(done["errors"]))
+    return CommandAnswer(answer, line, failed=bool(done["errors"]))
 
 
 async def _progress(client: Client) -> tuple[int, int | None]:

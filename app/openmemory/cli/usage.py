@@ -8,7 +8,7 @@ import typer
 
 from openmemory.cli.client import Client, connected
 from openmemory.cli.options import User
-from openmemory.cli.output import CommandResult, Table
+from openmemory.cli.output import CommandAnswer, Table
 
 _COLUMNS = ("calls", "prompt_tokens", "completion_tokens", "seconds", "done", "failed", "undone")
 
@@ -22,7 +22,7 @@ async def usage(
         str | None, typer.Option("--from", metavar="DAY", help="The first day (UTC); default: 29 days before the last.")
     ] = None,
     last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (UTC); default: today.")] = None,
-) -> CommandResult:
+) -> CommandAnswer:
     """Show the usage of the language model by day and app."""
     params = {"user_id": client.user(user), "from": first, "to": last}
     found = await client.call("GET", "/api/v1/captures/usage", params=params)
@@ -34,7 +34,7 @@ async def usage(
         f" captures waiting {found['waiting']:,}"
     )
     columns = ["day", "app", *(name.replace("_", " ") for name in _COLUMNS)]
-    return CommandResult(found, Table(columns, rows, wide="app"), notes=[note])
+    return CommandAnswer(found, Table(columns, rows, wide="app"), notes=[note])
 
 
 def _shown(row: dict[str, float]) -> list[str]:

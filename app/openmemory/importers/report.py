@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from openmemory.cli.output import CommandResult, plain
+from openmemory.cli.output import CommandAnswer, plain
 from openmemory.importers.run import ImportOutcome, Report
 
 _SHOWN = 20
@@ -15,7 +15,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def answer(report: Report) -> CommandResult:
+def answer(report: Report) -> CommandAnswer:
     """The report for a terminal and as JSON. The import failed if anything was left out."""
     lines = [_user(taken, dry_run=report.dry_run) for taken in report.users] or ["The source contains no memories."]
     left_out = report.left_out
@@ -28,7 +28,7 @@ def answer(report: Report) -> CommandResult:
     if left_out.mended:
         where = ", ".join(f"{count:,} of {kind}" for kind, count in left_out.mended.most_common())
         lines.append(f"Numbers in metadata that JSON does not allow, such as NaN, became null: {where}.")
-    return CommandResult(report.as_json(), *lines, *report.notes, failed=not report.whole)
+    return CommandAnswer(report.as_json(), *lines, *report.notes, failed=not report.whole)
 
 
 def _user(taken: ImportOutcome, *, dry_run: bool) -> str:

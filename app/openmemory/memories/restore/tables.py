@@ -21,7 +21,7 @@ TABLES: Mapping[str, str] = {
         updated_at timestamptz, archived_at timestamptz, deleted_at timestamptz, namespace text, thread_id text,
         kind text, key text, importance double precision, expires_at timestamptz, valid_from timestamptz,
         valid_until timestamptz, superseded_by uuid, revision integer, hash text, labels text[], categories uuid[]""",
-    "incoming_filings": "memory uuid, category uuid, automatic boolean",
+    "incoming_assignments": "memory uuid, category uuid, automatic boolean",
     "incoming_history": """
         place integer, id uuid, memory uuid, app uuid, old_state memory_state, new_state memory_state,
         changed_at timestamptz, reason text""",
@@ -31,7 +31,7 @@ TABLES: Mapping[str, str] = {
     "incoming_accesses": """
         place integer, id uuid, memory uuid, app uuid, accessed_at timestamptz, access_type text, metadata jsonb""",
     "incoming_policies": restore.COLUMNS,
-    "incoming_vectors": "id uuid, model text, text_hash text, vector bytea, dimension integer, cut text",
+    "incoming_vectors": "id uuid, model text, text_hash text, vector bytea, dimension integer, chunking text",
     "incoming_refused": "kind text, place integer, id uuid",
 }
 """The columns of each table, in copy order. `incoming_refused`: records that are skipped because of their content."""
