@@ -242,9 +242,9 @@ WRONG: dict[str, tuple[Callable[[Archive], bytes], str]] = {
     "no id": (changed("capture.id", ...), "captures.jsonl.gz, line 1.id: is missing; it must be a UUID"),
     "a status of its own": (changed("capture.status", "sleeping"), "line 1.status: must be one of pending, working"),
     "no input": (changed("capture.input", ...), "line 1.input: must be an object, not null"),
-    "nothing said": (changed("capture.input", {}), "line 1.input: must hold a text, or messages"),
+    "nothing said": (changed("capture.input", {}), "line 1.input: must have either text or messages"),
     "both said": (
-        changed("capture.input", {"text": "a", "messages": []}), "line 1.input: must hold a text, or messages"),
+        changed("capture.input", {"text": "a", "messages": []}), "line 1.input: must have either text or messages"),
     "a text that is none": (changed("capture.input", {"text": 5}), "line 1.input.text: must be a string"),
     "no messages": (changed("capture.input", {"messages": []}), "input.messages: must be a list of one message"),
     "a message that is none": (
@@ -258,12 +258,15 @@ WRONG: dict[str, tuple[Callable[[Archive], bytes], str]] = {
         changed("capture.options", {"categories": [1]}), "options.categories: must be a list of strings"),
     "days that are none": (changed("capture.options", {"ttl_days": 0}), "options.ttl_days: must be from 1 to 36,500"),
     "a scope of its own": (changed("capture.scopes", ["root"]), "line 1.scopes: must be a list of read, write, admin"),
-    "too many namespaces": (changed("capture.namespaces", ["n"] * 1_001), "line 1.namespaces: must be 1,000 at most"),
+    "too many namespaces": (
+        changed("capture.namespaces", ["n"] * 1_001),
+        "line 1.namespaces: must have at most 1,000 entries",
+    ),
     "attempts below none": (changed("capture.attempts", -1), "line 1.attempts: must be from 0"),
     "no capture": (changed("step.capture_id", ...), "capture_steps.jsonl.gz, line 1.capture_id: is missing"),
     "step 0": (changed("step.number", 0), "line 1.number: must be from 1 to 1,000"),
-    "neither done nor refused": (changed("step.operation", ...), "line 1: must hold one of operation and refused"),
-    "both done and refused": (changed("step.refused", {"reason": "x"}), "must hold one of operation and refused"),
+    "neither done nor refused": (changed("step.operation", ...), "line 1: must have one of operation and refused"),
+    "both done and refused": (changed("step.refused", {"reason": "x"}), "must have one of operation and refused"),
     "another event": (changed("step.operation.event", "EAT"), "operation.event: must be one of ADD, UPDATE, SUPERSEDE"),
     "no memory": (changed("step.operation.id", "x"), "operation.id: must be a UUID"),
     "no text": (changed("step.operation.memory", ...), "operation.memory: is missing; it must be a string"),
@@ -362,7 +365,7 @@ async def test_steps_of_no_capture_are_told(api: httpx.AsyncClient, user: str) -
     report = await bring_in(api, user, archive.zip([], [archive.step]))
     [left_out] = report["left_out"]
     assert (left_out["kind"], left_out["id"]) == ("capture", archive.capture["id"])
-    assert left_out["reason"] == "capture_steps.jsonl.gz tells of it, and captures.jsonl.gz does not"
+    assert left_out["reason"] == "is in capture_steps.jsonl.gz, but not in captures.jsonl.gz"
 
 
 async def test_it_goes_on_with_no_more_rights_than_who_brings_it_in_has(

@@ -91,7 +91,7 @@ def test_what_json_refuses_is_refused(value: dict[str, Any], place: int, change:
         (b'{"a": ["b', r"a\[0\]: is not valid JSON: it ends too soon"),
         (b'{"a": [1,]}', "a: is not valid JSON: a value is missing"),
         (b'{"a": [1 2]}', "a: is not valid JSON: a comma is missing"),
-        (b'{"a": 1} x', "it: is not valid JSON: something follows its end"),
+        (b'{"a": 1} x', "it: is not valid JSON: there is data after its end"),
         (b'{"a": 1, "a": 2}', "a: is there twice"),
         (b'{"a": [NaN]}', r"a\[0\]: is not valid JSON"),
         (b'{"a": ["\xff"]}', r"a\[0\]: is not valid JSON"),

@@ -19,7 +19,7 @@ async def test_a_number_that_json_does_not_know_becomes_null_and_is_told(api: ht
     archive.memory("without")
     report = await bring_in(api, user, archive.zip())
     assert (report["memories"]["added"], report["memories"]["left_out"]) == (2, 0)
-    note = "metadata: 3 numbers that JSON cannot say, such as NaN, became null"
+    note = "metadata: 3 numbers that JSON does not allow, such as NaN, became null"
     assert (report["left_out"], report["mended"]) == ([], 3)
     assert report["notes"] == [{"kind": "memory", "id": memory, "note": note}]
     found = {row["content"]: row["metadata"] for row in tables_of(await export(api, user))["memories"]}

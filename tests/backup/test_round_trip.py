@@ -387,7 +387,7 @@ async def test_what_is_refused_is_left_out_and_told_without_its_text(
     assert told[filed] == ("memory", "category_ids: names a category that is not there")
     assert told[long] == ("memory", "text: has 16,001 characters; the limit is 16,000 (limits.text)")
     assert told[secret][1].startswith("text: looks like it holds")
-    assert told[lost] == ("history", "belongs to no memory of the archive")
+    assert told[lost] == ("history", "its memory is not in the archive")
     assert told[rule] == ("rule", "is about a memory that is not in the archive")
     assert told[strange] == ("rule", "speaks to an app that is not in the archive")
     assert "AKIA" not in str(report)

@@ -128,7 +128,7 @@ def test_a_command_that_has_the_stores_open_is_waited_for_only_so_long(
 def test_a_command_is_no_service_to_stop(folder: Path) -> None:
     held = DataFolder.claim(folder, listen="no port (a test)")
     try:
-        with pytest.raises(NotFound, match="no service runs there"):
+        with pytest.raises(NotFound, match="no service is running on this data folder"):
             stop_service(Settings(data_dir=str(folder)))
     finally:
         held.release()
@@ -136,5 +136,5 @@ def test_a_command_is_no_service_to_stop(folder: Path) -> None:
 
 def test_stopping_where_nothing_runs_makes_no_folder(run: Run, folder: Path) -> None:
     told = run("stop", "--data-dir", str(folder))
-    assert (told.returncode, told.stderr) == (1, f"openmemory: {folder}: no service runs there\n")
+    assert (told.returncode, told.stderr) == (1, f"openmemory: {folder}: no service is running on this data folder\n")
     assert not folder.exists()

@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_key_and_file(tmp_path: Path, c
         ({"OPENMEMORY_PROT": "1"}, "unknown setting OPENMEMORY_PROT; did you mean 'OPENMEMORY_PORT'"),
         ({"OPENMEMORY_PORT": "many"}, "OPENMEMORY_PORT: Input should be a valid integer"),
         ({"OPENMEMORY_QDRANT_URL": "localhost:6333"}, "OPENMEMORY_QDRANT_URL"),
-        ({"OPENMEMORY_LLM_PROVIDER": "groq"}, "llm.model: is needed with llm.provider"),
+        ({"OPENMEMORY_LLM_PROVIDER": "groq"}, "llm.model: is required with llm.provider"),
     ],
 )
 def test_an_environment_that_cannot_be_used_is_refused_by_variable(environ: dict[str, str], message: str):
@@ -63,9 +63,9 @@ OAUTH = {"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com", "OPENMEMORY_OAUTH_
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"OPENMEMORY_OAUTH_RESOURCE": ""}, "OPENMEMORY_OAUTH_RESOURCE: is needed with oauth.issuer"),
-        ({"OPENMEMORY_OAUTH_ISSUER": ""}, "OPENMEMORY_OAUTH_RESOURCE: is of no use without oauth.issuer"),
-        ({"OPENMEMORY_OAUTH_ISSUER": "http://as.example.com"}, "OPENMEMORY_OAUTH_ISSUER: must be https://"),
+        ({"OPENMEMORY_OAUTH_RESOURCE": ""}, "OPENMEMORY_OAUTH_RESOURCE: is required with oauth.issuer"),
+        ({"OPENMEMORY_OAUTH_ISSUER": ""}, "OPENMEMORY_OAUTH_RESOURCE: must be empty without oauth.issuer"),
+        ({"OPENMEMORY_OAUTH_ISSUER": "http://as.example.com"}, "OPENMEMORY_OAUTH_ISSUER: must begin with https://"),
         ({"OPENMEMORY_OAUTH_ISSUER": "as.example.com"}, "OPENMEMORY_OAUTH_ISSUER: must be a URL such as"),
         (
             {"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com?x"},
@@ -73,14 +73,14 @@ OAUTH = {"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com", "OPENMEMORY_OAUTH_
         ),
         (
             {"OPENMEMORY_OAUTH_RESOURCE": "https://u:hush@h"},
-            "OPENMEMORY_OAUTH_RESOURCE: must not hold a user or password",
+            "OPENMEMORY_OAUTH_RESOURCE: must not contain a user or password",
         ),
         ({"OPENMEMORY_OAUTH_JWKS_URL": "/jwks"}, "OPENMEMORY_OAUTH_JWKS_URL: must be a URL such as"),
         (
             {"OPENMEMORY_OAUTH_ALGORITHMS": "ES256,HS256"},
-            "OPENMEMORY_OAUTH_ALGORITHMS: 'HS256' is not taken: only ES256,",
+            "OPENMEMORY_OAUTH_ALGORITHMS: 'HS256' must be one of ES256,",
         ),
-        ({"OPENMEMORY_OAUTH_ALGORITHMS": "none"}, "OPENMEMORY_OAUTH_ALGORITHMS: 'none' is not taken: only ES256,"),
+        ({"OPENMEMORY_OAUTH_ALGORITHMS": "none"}, "OPENMEMORY_OAUTH_ALGORITHMS: 'none' must be one of ES256,"),
         ({"OPENMEMORY_OAUTH_ALGORITHMS": "[]"}, "OPENMEMORY_OAUTH_ALGORITHMS: Tuple should have at least 1 item"),
         ({"OPENMEMORY_OAUTH_SCOPE_PREFIX": "my memory:"}, "OPENMEMORY_OAUTH_SCOPE_PREFIX: String should match pattern"),
         ({"OPENMEMORY_OAUTH_LEEWAY": "3600"}, "OPENMEMORY_OAUTH_LEEWAY: Input should be less than or equal to 600"),
@@ -96,7 +96,7 @@ def test_settings_of_oauth_that_do_not_go_together_are_refused_by_key(environ: d
 
 
 def test_a_resource_that_is_missing_altogether_is_asked_for_by_key():
-    with pytest.raises(SetupError, match=r"^oauth\.resource: is needed with oauth\.issuer$"):
+    with pytest.raises(SetupError, match=r"^oauth\.resource: is required with oauth\.issuer$"):
         load(environ={"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com"})
 
 

@@ -344,7 +344,7 @@ async def test_an_orphaned_server_is_replaced_without_loss(
         await postgres.start()
         assert former.poll() == 0
         assert await remembered(postgres) == ["kept", "written to the orphan"]
-        assert "Ended a PostgreSQL that its owner left running" in caplog.text
+        assert "Stopped a PostgreSQL that an earlier service left running" in caplog.text
     finally:
         await postgres.stop()
         former.kill()

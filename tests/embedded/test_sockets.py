@@ -68,7 +68,7 @@ def test_the_folder_is_private_and_can_be_made_again(place: Path) -> None:
 def test_a_folder_that_others_may_enter_is_refused(place: Path) -> None:
     (place / "run").mkdir()
     (place / "run").chmod(0o777)
-    with pytest.raises(SetupError, match="is not a private folder of ours"):
+    with pytest.raises(SetupError, match="must be a private folder of this account"):
         sockets.create(place / "run", None)
 
 
@@ -76,7 +76,7 @@ def test_a_link_in_its_place_is_refused_and_its_target_keeps_its_owner(place: Pa
     target = place / "target"
     target.mkdir(mode=0o700)
     (place / "run").symlink_to(target)
-    with pytest.raises(SetupError, match="is not a private folder of ours"):
+    with pytest.raises(SetupError, match="must be a private folder of this account"):
         sockets.create(place / "run", server_account())
     assert target.stat().st_uid == os.geteuid()
 
@@ -85,5 +85,5 @@ def test_a_link_in_its_place_is_refused_and_its_target_keeps_its_owner(place: Pa
 def test_a_folder_of_another_user_is_refused(place: Path) -> None:
     (place / "run").mkdir(mode=0o700)
     os.chown(place / "run", 12345, 12345)
-    with pytest.raises(SetupError, match="is not a private folder of ours"):
+    with pytest.raises(SetupError, match="must be a private folder of this account"):
         sockets.create(place / "run", server_account())

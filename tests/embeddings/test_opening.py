@@ -30,7 +30,7 @@ async def test_any_other_provider_is_one_of_mem0s(tmp_path: Path) -> None:
 
 
 def test_an_unknown_provider_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"embedder.provider: no provider 'opneai'; known are local, .*ollama, openai"):
+    with pytest.raises(SetupError, match=r"embedder.provider: 'opneai' is unknown; valid are local, .*ollama, openai"):
         open_embedder(EmbedderSettings(provider="opneai"), tmp_path)
 
 

@@ -139,7 +139,7 @@ async def test_a_killed_worker_takes_only_its_own_sessions_with_it_and_is_replac
             for stream, _, _ in those if pid != victim else ():
                 listed = await stream.answer(tool("list_memories"))
                 assert json.loads(listed["result"]["content"][0]["text"]) == []
-        until(lambda: "serves again" in service.err, START)
+        until(lambda: "is running again" in service.err, START)
         assert victim not in {worker.pid for worker in workers(service)}
         assert len(workers(service)) == WORKERS
         for _ in range(20):

@@ -203,8 +203,8 @@ async def test_what_speaks_openais_protocol_needs_no_library_of_its_own(
         ({"provider": "anthropic"}, "needs the package anthropic, which is not installed: pip install 'openmemory["),
         ({"provider": "groq"}, "groq has a fixed address"),
         ({"provider": "groq", "base_url": ""}, "needs the package groq"),
-        ({"provider": "nobody"}, "'nobody' cannot be asked; known are anthropic,"),
-        ({"provider": "gemini", "base_url": "", "by_settings": False}, "is chosen by the settings alone"),
+        ({"provider": "nobody"}, "'nobody' is unknown; valid are anthropic,"),
+        ({"provider": "gemini", "base_url": "", "by_settings": False}, "can be chosen only in the settings"),
         ({"base_url": "ftp://example.com"}, "llm.base_url"),
     ],
 )

@@ -200,14 +200,14 @@ async def test_the_mcp_doors_follow_the_same_rule(client, path):
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("cors_origins", "null", "'null' is no origin such as https://example.com"),
-        ("cors_origins", "example.com", "'example.com' is no origin"),
-        ("cors_origins", "https://example.com/app", "is no origin"),
-        ("cors_origins", "http://localhost:3010-3000", "names no range of ports such as http://localhost:3000-3010"),
-        ("cors_origins", "http://localhost:3000-70000", "names no range of ports"),
-        ("trusted_proxies", "*", "'*' is no IP address"),
-        ("trusted_proxies", "proxy.local", "'proxy.local' is no IP address"),
-        ("trusted_proxies", "10.0.0.1/8", "is no IP address"),
+        ("cors_origins", "null", "'null' must be an origin such as https://example.com"),
+        ("cors_origins", "example.com", "'example.com' must be an origin"),
+        ("cors_origins", "https://example.com/app", "must be an origin"),
+        ("cors_origins", "http://localhost:3010-3000", "must have a range of ports such as http://localhost:3000-3010"),
+        ("cors_origins", "http://localhost:3000-70000", "must have a range of ports"),
+        ("trusted_proxies", "*", "'*' must be an IP address"),
+        ("trusted_proxies", "proxy.local", "'proxy.local' must be an IP address"),
+        ("trusted_proxies", "10.0.0.1/8", "must be an IP address"),
     ],
 )
 def test_what_no_browser_or_proxy_is_called_stops_the_start(name, value, said):

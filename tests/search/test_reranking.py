@@ -208,7 +208,7 @@ def test_the_sum_is_the_formula_of_the_docstring(firsts, said, weight, flagged) 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"OPENMEMORY_RERANKER_PROVIDER": "cohere"}, "reranker.base_url: is needed with reranker.provider"),
+        ({"OPENMEMORY_RERANKER_PROVIDER": "cohere"}, "reranker.base_url: is required with reranker.provider"),
         ({"OPENMEMORY_RERANKER_BASE_URL": "ftp://x"}, "OPENMEMORY_RERANKER_BASE_URL: must be a URL such as"),
         ({"OPENMEMORY_RERANKER_PROVIDER": "jina"}, "Input should be 'none', 'cohere' or 'tei'"),
         ({"OPENMEMORY_RERANKER_TOP_N": "0"}, "greater than or equal to 1"),

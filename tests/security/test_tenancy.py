@@ -445,7 +445,7 @@ def _shuts_out_whoever_shares_an_address(monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def principal(self: Authenticator, given: Any) -> Principal:
         if given.credentials and self._shut_out:
-            raise TooMany("Too many wrong credentials came from this address.", retry_after=1)
+            raise TooMany("Too many wrong credentials from this address.", retry_after=1)
         return await before(self, given)
 
     monkeypatch.setattr(Authenticator, "principal", principal)

@@ -15,7 +15,7 @@ def test_an_unknown_host_is_refused_by_name() -> None:
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(SetupError, match=r"'192\.0\.2\.1' is no address of this machine"):
+    with pytest.raises(SetupError, match=r"'192\.0\.2\.1' must be an address of this machine"):
         listen("192.0.2.1", 0)
 
 

@@ -97,14 +97,14 @@ class Authenticator:
             found = await self._keys.find(credential, outage=given.outage)
         if found is not None:
             return found
-        wrong = Unauthenticated("The API key is wrong, or it has ended.", code="invalid_credential", hint=_HOW)
+        wrong = Unauthenticated("The API key is invalid, revoked or expired.", code="invalid_credential", hint=_HOW)
         if self._tokens is not None and not credential.startswith("om_"):
             try:
                 return self._of_token(await self._tokens.verify(credential))
             except Unauthenticated as error:
                 wrong = error
         if shut > 0:
-            raise TooMany("Too many wrong credentials came from this address.", retry_after=shut, hint=_later(shut))
+            raise TooMany("Too many wrong credentials from this address.", retry_after=shut, hint=_later(shut))
         await self._note_wrong(given, wrong.code)
         raise wrong
 

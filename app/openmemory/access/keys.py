@@ -302,7 +302,7 @@ class ApiKeys:
             await tx.execute(select(*columns).where(ApiKey.id == key_id, *_in_force()).with_for_update())
         ).one_or_none()
         if before is None:
-            raise NotFound("Key not found", code="key_not_found", hint="`openmemory keys list` shows those in force.")
+            raise NotFound("Key not found", code="key_not_found", hint="`openmemory keys list` shows the valid keys.")
         await tx.execute(update(ApiKey).where(ApiKey.id == key_id).values(end))
         return dict(before._mapping)
 
@@ -340,7 +340,7 @@ def _digest(key: str) -> bytes:
 
 def _check_end(moment: datetime) -> None:
     if moment.tzinfo is None:
-        raise Invalid("expires_at", "must carry an offset from UTC, such as 2027-01-31T12:00:00Z")
+        raise Invalid("expires_at", "must have a UTC offset, such as 2027-01-31T12:00:00Z")
     now = datetime.now(UTC)
     if not now < moment <= now + LONGEST_LIFE:
-        raise Invalid("expires_at", "must lie in the future, at most ten years ahead")
+        raise Invalid("expires_at", "must be in the future, at most ten years from now")

@@ -149,7 +149,11 @@ class RateLimiter:
     def _too_many(self, row: Any, cost: int, pace: Quota) -> TooMany:
         words = f"Too many {pace.what}: at most {pace.limit:,} in {self._window} s ({pace.setting})."
         if cost > pace.limit:
-            return TooMany(words, retry_after=self._window, hint=f"This asks for {cost:,} at once: send fewer.")
+            return TooMany(
+                words,
+                retry_after=self._window,
+                hint=f"The request counts as {cost:,}, more than the limit; send fewer items.",
+            )
         used, before, share = (float(part) for part in row) if row is not None else (0.0, 0.0, 0.0)
         wait = periods_until_room(used, before, share, pace.limit - cost) * self._window
         return TooMany(words, retry_after=wait, hint=f"Try again in {max(1, math.ceil(wait))} s.")

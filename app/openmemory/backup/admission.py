@@ -65,7 +65,7 @@ class Admission:
                     own.lock.release()
                     raise
         except TimeoutError:
-            words = "Other archives are being made or brought in."
+            words = "Other archives are being exported or imported. Try again later."
             raise Unavailable(words, retry_after=self._patience, code="backup_busy") from None
 
 
@@ -92,5 +92,5 @@ async def paced() -> AsyncIterator[Callable[[int], None]]:
     except TimeoutError:
         if not limit.expired():
             raise
-        words = f"The archive came too slowly; at least {LEAST // 1024} KB a second must come, all of it in an hour."
+        words = f"The upload is too slow: it needs at least {LEAST // 1024} KB per second, and at most one hour."
         raise Unavailable(words, retry_after=1, code="upload_too_slow") from None

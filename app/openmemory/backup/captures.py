@@ -83,7 +83,7 @@ class CaptureRecords:
         capture, turn = fields.id("capture_id"), fields.whole("number", 1, _MOST_STEPS)
         kinds = [kind for kind in _KINDS if fields.values.get(kind) is not None]
         if len(kinds) != 1:
-            raise malformed(place, f"must hold one of {' and '.join(_KINDS)}")
+            raise malformed(place, f"must have one of {' and '.join(_KINDS)}")
         [kind] = kinds
         self.recent.once(STEPS, (capture, kind, turn), place, "number")
         inside = Fields(f"{place}.{kind}", fields.mapping(kind))
@@ -95,7 +95,7 @@ class CaptureRecords:
         given = fields.values.get("namespaces") is not None
         namespaces, scopes = fields.texts("namespaces"), fields.texts("scopes")
         if len(namespaces) > _MOST_NAMESPACES:
-            raise malformed(f"{fields.place}.namespaces", f"must be {_MOST_NAMESPACES:,} at most")
+            raise malformed(f"{fields.place}.namespaces", f"must have at most {_MOST_NAMESPACES:,} entries")
         if any(scope not in tuple(Scope) for scope in scopes):
             raise malformed(f"{fields.place}.scopes", f"must be a list of {', '.join(Scope)}")
         may = self.principal.scopes & {Scope.READ, Scope.WRITE}
@@ -173,7 +173,7 @@ def _said(fields: Fields) -> CaptureCreate:
     given = Fields(f"{fields.place}.input", fields.values.get("input"))
     like = _like(Fields(f"{fields.place}.options", fields.mapping("options")))
     if (given.values.get("text") is None) == (given.values.get("messages") is None):
-        raise malformed(given.place, "must hold a text, or messages")
+        raise malformed(given.place, "must have either text or messages")
     if given.values.get("messages") is None:
         return CaptureCreate(replace(like, text=given.text("text")))
     return CaptureCreate(like, _turns(given))

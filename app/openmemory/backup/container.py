@@ -193,7 +193,7 @@ class _Gunzipped:
             raise gzip.BadGzipFile("Not a gzipped file")
         self._streams += 1
         if self._streams > _MOST_STREAMS:
-            raise too_much(f"it has a gzip file of more than {_MOST_STREAMS:,} parts")
+            raise too_much(f"a gzip member has more than {_MOST_STREAMS:,} streams")
         self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
         return True
 
@@ -208,17 +208,17 @@ def _look_at(entries: list[zipfile.ZipInfo], directory: int) -> None:
         shown = name.encode("ascii", "backslashreplace").decode()[:100]
         parts = name.replace("\\", "/").split("/")
         if "\x00" in name or "\\" in name or name.startswith("/") or ".." in parts or parts[0].endswith(":"):
-            raise not_a_zip(f"the member {shown!r} has a path that leads out of the archive")
+            raise not_a_zip(f"the member {shown!r} has a path outside of the archive")
         if name in seen:
-            raise not_a_zip(f"the member {shown!r} is there twice")
+            raise not_a_zip(f"the member {shown!r} occurs twice")
         seen.add(name)
         if entry.flag_bits & _ENCRYPTED:
             raise not_a_zip(f"the member {shown!r} is encrypted; export it without a password")
         if entry.compress_type not in _METHODS:
-            raise not_a_zip(f"the member {shown!r} is compressed in a way that is not read; use deflate")
+            raise not_a_zip(f"the member {shown!r} uses an unsupported compression; use deflate")
     ordered = sorted(entries, key=lambda entry: entry.header_offset)
     if ordered and ordered[0].header_offset != 0:
-        raise not_a_zip("there is something before its first member")
+        raise not_a_zip("it must begin with its first member")
     for entry, following in zip(ordered, [each.header_offset for each in ordered[1:]] + [directory], strict=True):
         if entry.header_offset + _LOCAL_HEADER + entry.compress_size > following:
             raise not_a_zip("its members overlap")
@@ -232,7 +232,7 @@ def _ours(entries: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
         if name not in MEMBERS:
             continue
         if name in found:
-            raise not_a_zip(f"{name} is there in two folders")
+            raise not_a_zip(f"{name} occurs in two folders")
         found[name] = entry
     if TABLES not in found:
         raise not_a_zip(f"{TABLES} is missing")

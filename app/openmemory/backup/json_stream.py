@@ -67,7 +67,7 @@ def entries(
         first = False
         key = _decoded(text.value(name), name, most)
         if not isinstance(key, str) or text.peek() != b":":
-            raise malformed(name, "is not valid JSON: a key and a colon must stand here")
+            raise malformed(name, "is not valid JSON: a key and a colon are expected")
         text.take(1)
         if key in seen:
             raise malformed(_shown(key), "is there twice")
@@ -84,7 +84,7 @@ def entries(
             yield StreamedValue(key, number, made(text.value(place), place, most))
             number += 1
     if text.peek():
-        raise malformed(name, "is not valid JSON: something follows its end")
+        raise malformed(name, "is not valid JSON: there is data after its end")
 
 
 def lines(read: Read, name: str, *, most: StreamLimits = MOST) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -246,7 +246,7 @@ def _decoded_by_the_letter(raw: bytes, place: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise malformed(place, f"is not valid JSON: {str(error)[:200]}") from None
     if isinstance(value, float) and not math.isfinite(value):
-        raise malformed(place, "is not valid JSON: it is no number")
+        raise malformed(place, "is not valid JSON: NaN and infinity are not numbers")
     return RawRecord(value) if isinstance(value, dict) else value
 
 

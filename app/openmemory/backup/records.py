@@ -109,7 +109,7 @@ class Records:
             # A hand-written archive may omit the version or write it as a number.
             if version not in (None, VERSION) and (type(version) is not int or str(version) != VERSION):
                 shown = repr(version)[:40] if isinstance(version, str | int) else "another one"
-                raise malformed("export_meta.version", f'must be "{VERSION}", the only one that is read, not {shown}')
+                raise malformed("export_meta.version", f'must be "{VERSION}", not {shown}')
         elif key == "user":
             self._note_user(Fields(key, value))
 

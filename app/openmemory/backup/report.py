@@ -22,38 +22,38 @@ _TOLD = 5
 
 
 class LeftOutItem(BaseModel):
-    """Something of the archive that did not come in. The text itself is never repeated."""
+    """An item of the archive that was not imported. Its text is never repeated."""
 
     kind: str = Field(
         description="memory (or a part of one), app, category, history, revision, access_log, rule, policy, capture or"
         " user."
     )
-    id: str = Field(description="The id that it has in the archive; of a revision, its memory's.")
-    reason: str = Field(description="The field, and what is wrong with it.")
+    id: str = Field(description="The item's id in the archive; for a revision, the id of its memory.")
+    reason: str = Field(description="The field and the problem.")
 
 
 class NoteItem(BaseModel):
-    """Something of the archive that came in, though not to the letter."""
+    """An item of the archive that was changed on import."""
 
-    kind: str = Field(description="memory, app, revision, access_log or user.")
-    id: str = Field(description="The id that it has in the archive; of a revision, its memory's.")
-    note: str = Field(description="The field, and what became of it.")
+    kind: str = Field(description="memory, app, capture, category, revision, access_log or user.")
+    id: str = Field(description="The item's id in the archive; for a revision, the id of its memory.")
+    note: str = Field(description="The field and the change.")
 
 
 class MemoriesReport(BaseModel):
     """The result for the memories."""
 
     added: int
-    replaced: int = Field(description="Were there, and are now as the archive has them.")
-    unchanged: int = Field(description="Were there, exactly as the archive has them.")
-    skipped: int = Field(description="Were there, and were left as they are (mode skip).")
-    renamed: int = Field(description="Added under another id, because another user has a memory of that id.")
-    archived_twins: int = Field(description="Came in archived, because another active memory says the same.")
-    left_out: int = Field(description="Refused for their content.")
+    replaced: int = Field(description="Existing memories that were overwritten (mode overwrite).")
+    unchanged: int = Field(description="Existing memories that equal those of the archive.")
+    skipped: int = Field(description="Existing memories that were left unchanged (mode skip).")
+    renamed: int = Field(description="Added under a new id, because another user has a memory with the original id.")
+    archived_twins: int = Field(description="Imported as archived, because another active memory has the same text.")
+    left_out: int = Field(description="Rejected because of their content.")
 
 
 class ImportReport(BaseModel):
-    """The numbers of an import. Those without a name of their own count what was made or changed."""
+    """The report of an import. Counts are of items that were created or changed."""
 
     memories: MemoriesReport
     apps: int
@@ -63,12 +63,12 @@ class ImportReport(BaseModel):
     access_logs: int
     rules: int
     policies: int
-    descriptions: int = Field(description="What the user says that categories are about.")
+    descriptions: int = Field(description="The user's descriptions of categories.")
     captures: int
     vectors: int
-    left_out: list[LeftOutItem] = Field(description=f"What did not come in; the first {SHOWN}.")
-    mended: int = Field(description="Numbers that JSON cannot say, such as NaN; null stands where they stood.")
-    notes: list[NoteItem] = Field(description=f"What came in otherwise than it was written; the first {SHOWN}.")
+    left_out: list[LeftOutItem] = Field(description=f"Items that were not imported; the first {SHOWN}.")
+    mended: int = Field(description="Numbers that JSON does not allow, such as NaN, and that were replaced by null.")
+    notes: list[NoteItem] = Field(description=f"Items that were changed on import; the first {SHOWN}.")
 
 
 @dataclass(slots=True)
@@ -95,14 +95,14 @@ class SkippedItems:
             more = "" if len(self.items) <= _TOLD else "; and more"
             raise Invalid(
                 "file",
-                f"holds what cannot come in, so nothing came in: {told}{more}",
+                f"contains items that cannot be imported, so nothing was imported: {told}{more}",
                 code="import_refused",
-                hint="With on_error=skip the rest comes in, and the report tells what does not.",
+                hint="With on_error=skip, the other items are imported, and the report lists these.",
             )
 
     def mend(self, kind: str, id_: str, field: str, numbers: int) -> None:
         """Adds an item that is imported with null in place of numbers that JSON cannot represent."""
         self.mended += numbers
         if len(self.notes) < SHOWN:
-            note = f"{field}: {numbers:,} numbers that JSON cannot say, such as NaN, became null"
+            note = f"{field}: {numbers:,} numbers that JSON does not allow, such as NaN, became null"
             self.notes.append(NoteItem(kind=kind, id=id_, note=note))

@@ -260,12 +260,12 @@ class Backup:
         await duplicates.reject(tx)
         for lost in await tables.lost(tx, SHOWN):
             for id_ in lost.ids:
-                records.left_out.add(lost.kind, id_, "belongs to no memory of the archive")
+                records.left_out.add(lost.kind, id_, "its memory is not in the archive")
         for id_ in await of_captures.lost(tx, SHOWN):
-            records.left_out.add("capture", id_, f"{STEPS} tells of it, and {CAPTURES} does not")
+            records.left_out.add("capture", id_, f"is in {STEPS}, but not in {CAPTURES}")
         if not records.ours:
             for id_ in await drop_unbound_rules(tx):
-                records.left_out.add("rule", id_, "subject_id: names no app, so OpenMemory never applied it")
+                records.left_out.add("rule", id_, "subject_id: is missing; OpenMemory never applied this rule")
         await tables.settle(tx, of_captures.TABLES)
 
     async def _write(
@@ -293,12 +293,14 @@ class Backup:
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
                 if isinstance(error.orig, pg.NumericValueOutOfRange):
-                    words = "A memory of the archive has the last revision that there can be, and another text here."
+                    words = (
+                        "A memory already has the highest possible revision, so the archive's text cannot replace it."
+                    )
                     raise ConflictError(words, code="revisions_used_up") from error
                 if not _is_conflict(error.orig):
                     raise
                 if attempt == _ATTEMPTS:
-                    words = "Others write what the archive holds, at the same time."
+                    words = "Other requests changed the same memories during the import."
                     raise ConflictError(words, code="import_overtaken", hint="Send it again.") from error
             else:
                 for kind, id_, problem in lost:

@@ -51,8 +51,9 @@ async def describe(
     description: Annotated[str, typer.Argument(metavar="TEXT", help="What the memories of the category are about.")],
     user: User = None,
 ) -> CommandAnswer:
-    """Describe a category. The service then assigns it to matching memories, old and new.
+    """Describe a category.
 
+    The service then assigns it to matching memories, old and new.
     Categories that a client assigned stay.
     """
     params = {"user_id": client.user(user)}

@@ -22,7 +22,10 @@ async def erase(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> CommandAnswer:
-    """Permanently erase memories, or a user with all memories: texts, history, logs and vectors."""
+    """Permanently erase memories or a user.
+
+    Texts, history, logs and vectors are erased.
+    """
     from urllib.parse import quote
 
     if memory:

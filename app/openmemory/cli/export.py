@@ -36,10 +36,10 @@ async def export(
         ),
     ] = None,
 ) -> None:
-    """Write all memories of a user to a file, which appears only when it is complete.
+    """Write all memories of a user to a file.
 
-    FILE.zip is an archive with history, logs, rules and apps. Any other file is JSON Lines with the memories only.
-    `openmemory import` reads JSON Lines, and `openmemory import openmemory` reads archives.
+    The file appears only when it is complete. FILE.zip is an archive with history, logs, rules and apps, for
+    `openmemory import openmemory`. Any other file is JSON Lines with the memories only, for `openmemory import`.
     """
     from openmemory.cli.exporting import export_archive, export_lines
     from openmemory.cli.jsonl import STATES

@@ -78,7 +78,7 @@ def find_or_start(settings: Settings, flags: list[str]) -> str:
             # If another command started a service at the same time, that one is used instead.
             raise SetupError(f"the service did not start: {_last_line(log)} (see {log})")
         if time.monotonic() > deadline:
-            raise Unavailable(f"the service does not start; see {log}")
+            raise Unavailable(f"the service was not ready in time; see {log}")
         time.sleep(0.02)
     return url
 
@@ -93,19 +93,21 @@ def stop_service(settings: Settings) -> ServiceInfo:
     folder = data_folder(settings)
     info = running_service(folder)
     if info is None or not has_address(info):
-        raise NotFound(f"{folder}: no service runs there")
+        raise NotFound(f"{folder}: no service is running on this data folder")
     if not info.is_alive():
-        raise Unavailable(f"process {info.pid} cannot be seen from here; stop it where it was started")
+        raise Unavailable(f"process {info.pid} runs in another container or on another machine; stop it there")
     try:
         os.kill(info.pid, signal.SIGTERM)
     except ProcessLookupError:
         return info
     except PermissionError:
-        raise Unavailable(f"process {info.pid} belongs to another account; stop it from there") from None
+        raise Unavailable(f"process {info.pid} belongs to another account; stop it as that account") from None
     deadline = time.monotonic() + _STOP_PATIENCE
     while info.is_alive():
         if time.monotonic() > deadline:
-            raise Unavailable(f"process {info.pid} does not end; `kill -9 {info.pid}` loses nothing that was stored")
+            raise Unavailable(
+                f"process {info.pid} does not stop; `kill -9 {info.pid}` is safe, no stored memory is lost"
+            )
         time.sleep(0.02)
     return info
 

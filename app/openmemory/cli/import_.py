@@ -46,7 +46,7 @@ def import_(
     config: ConfigFile = None,
     url: Url = None,
 ) -> None:
-    """Import memories from a JSON Lines file or from an old installation.
+    """Import memories from a file or an old installation.
 
     openmemory import notes.jsonl
 

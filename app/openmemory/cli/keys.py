@@ -42,7 +42,10 @@ async def create(
         typer.Option(metavar="N", min=1, max=3650, help="The key expires after N days.", show_default="never"),
     ] = None,
 ) -> CommandAnswer:
-    """Create a key and show it once, such as `keys create claude --user alice --app claude`."""
+    """Create a key and show it once.
+
+    Example: `openmemory keys create claude --user alice --app claude`.
+    """
     if user is not None and (everyone or admin):
         raise Invalid("--user", "cannot be combined with --everyone or --admin, which are for all users")
     all_users = everyone or admin
@@ -99,7 +102,7 @@ async def rotate(
         int, typer.Option(metavar="SECONDS", min=0, max=2_592_000, help="How long the old key stays valid.")
     ] = 0,
 ) -> CommandAnswer:
-    """Replace a key with a new one that has the same rights, and show it once."""
+    """Replace a key with a new one of the same rights."""
     return _shown(await client.call("POST", f"/api/v1/keys/{await _id(client, key)}/rotate", params={"keep": keep}))
 
 

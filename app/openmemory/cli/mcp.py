@@ -16,11 +16,11 @@ def mcp(
     config: ConfigFile = None,
     url: Url = None,
 ) -> None:
-    """Run an MCP server on standard input and output, for assistants that start their servers as programs.
+    """Run an MCP server on standard input and output.
 
-    It starts the service in the background if none runs on the data folder, and logs to serve.log there. An
-    openmemory.toml in the working folder is ignored: use --config, or put the file into the data folder. With --url, it
-    uses the service at that URL, with the key in OPENMEMORY_API_KEY.
+    It is for assistants that start their servers as programs. It starts the service in the background if none runs on
+    the data folder, and logs to serve.log there. An openmemory.toml in the working folder is ignored: use --config, or
+    put the file into the data folder. With --url, it uses the service at that URL, with the key in OPENMEMORY_API_KEY.
     """
     import asyncio
 

@@ -16,7 +16,7 @@ ConfigFile = Annotated[
     typer.Option("--config", metavar="FILE", help="The settings file; default: openmemory.toml in this folder."),
 ]
 Url = Annotated[str | None, typer.Option(metavar="URL", help="Use the service at this URL, such as http://host:8765.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 User = Annotated[str | None, typer.Option(metavar="NAME", help="The user; default: access.default_user.")]
 App = Annotated[str | None, typer.Option(metavar="NAME", help="The app that writes; default: access.default_app.")]
 OnlyApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Only memories that this app wrote.")]

@@ -7,7 +7,7 @@ from openmemory.cli.output import CommandAnswer
 
 
 def stop(data_dir: DataDir = None, config: ConfigFile = None, json: Json = False) -> None:
-    """Stop the service of the data folder, and wait until it has ended."""
+    """Stop the service of the data folder. Waits until it has ended."""
     from openmemory.cli.finding import stop_service
 
     info = stop_service(load_settings(config, data_dir=data_dir))

@@ -23,7 +23,7 @@ async def usage(
     ] = None,
     last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (UTC); default: today.")] = None,
 ) -> CommandAnswer:
-    """Show the language model's calls, tokens and time, by day and app."""
+    """Show the usage of the language model by day and app."""
     params = {"user_id": client.user(user), "from": first, "to": last}
     found = await client.call("GET", "/api/v1/captures/usage", params=params)
     rows = [(row["day"], row["app_name"], *_shown(row)) for row in found["days"]]

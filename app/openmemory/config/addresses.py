@@ -120,7 +120,7 @@ class Allowed:
         if address is not None:
             return cls(network=ipaddress.ip_network(address), port=number)
         if bracketed or not _NAME.fullmatch(host):
-            raise ValueError(f"{text!r} is no host, host:port, address or CIDR such as 10.0.0.0/8")
+            raise ValueError(f"{text!r} must be a host, host:port, address or CIDR such as 10.0.0.0/8")
         return cls(name=host, port=number)
 
     def names(self, host: str, port: int) -> bool:
@@ -166,7 +166,7 @@ def web_url(text: str, *, base: bool = True) -> str:
     if not usable or not re.fullmatch(r"[!-~]+", text):
         raise ValueError("must be a URL such as https://example.com")
     if "@" in parts.netloc:
-        raise ValueError("must not hold a user or password")
+        raise ValueError("must not contain a user or password")
     if "#" in text or (base and "?" in text):
         raise ValueError(f"must be a URL without {'query or ' if base else ''}fragment")
     return text

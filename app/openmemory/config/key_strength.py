@@ -36,7 +36,7 @@ def checked(key: str) -> str:
     if len(set(plain)) < _DIFFERENT or _repeats(plain) or _counts(plain):
         raise ValueError(f"must not repeat or count the same few characters; {_MAKE_ONE}")
     if len(_WORDS.sub("", plain)) < _LEFT:
-        raise ValueError(f"must not be made of words that stand in for a key; {_MAKE_ONE}")
+        raise ValueError(f"must not be made of placeholder words; {_MAKE_ONE}")
     return key
 
 

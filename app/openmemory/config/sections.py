@@ -7,7 +7,7 @@ import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from openmemory.config.addresses import Allowed, is_loopback, web_url
 
@@ -25,7 +25,7 @@ def network(text: str) -> str:
     try:
         ipaddress.ip_network(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no IP address, and no network such as 10.0.0.0/8") from None
+        raise ValueError(f"{text!r} must be an IP address or a network such as 10.0.0.0/8") from None
     return text
 
 
@@ -36,9 +36,9 @@ def origin(text: str) -> str:
         ValueError: it is neither.
     """
     if text != "*" and not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@\s]+/?", text):
-        raise ValueError(f"{text!r} is no origin such as https://example.com, and not '*'")
+        raise ValueError(f"{text!r} must be an origin such as https://example.com, or '*'")
     if (ports := _PORTS.fullmatch(text)) and not int(ports[2]) <= int(ports[3]) <= 65_535:
-        raise ValueError(f"{text!r} names no range of ports such as http://localhost:3000-3010")
+        raise ValueError(f"{text!r} must have a range of ports such as http://localhost:3000-3010")
     return text
 
 
@@ -57,49 +57,135 @@ ASYMMETRIC = frozenset(
 )  # fmt: skip
 
 
-class OAuthSettings(Section):
-    """Access tokens of an OAuth 2.1 authorization server. Without an issuer none are taken."""
+class HttpSettings(Section):
+    """HTTP: accepted hosts, origins and proxies, and time limits for clients."""
 
-    issuer: str = Field("", description="The authorization server, exactly as its tokens name it; empty: OAuth is off.")
+    allowed_hosts: tuple[str, ...] = Field((), description="Accepted Host headers besides localhost; '*' accepts any.")
+    cors_origins: tuple[Annotated[str, AfterValidator(origin)], ...] = Field(
+        ("http://localhost:3000-3010", "http://127.0.0.1:3000-3010"),
+        description="Origins of web pages that may call the API, with a port or a range of ports. Origins that you set "
+        "may use the cookie of a signed-in browser; the default origins must send a key if one is required.",
+    )
+    trusted_proxies: tuple[Annotated[str, AfterValidator(network)], ...] = Field(
+        (), description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted."
+    )
+    header_timeout: float = Field(
+        10.0, gt=0, le=600, description="Maximum seconds until the headers of a request are complete."
+    )
+    body_timeout: float = Field(
+        60.0,
+        gt=0,
+        le=3600,
+        description="Maximum seconds for the body of a request, plus one second for each KiB received.",
+    )
+    write_timeout: float = Field(
+        60.0, gt=0, le=3600, description="Seconds after which a client that does not read its response is disconnected."
+    )
+
+    @property
+    def named_origins(self) -> tuple[str, ...]:
+        """The origins that the configuration sets explicitly. The default origins belong to the retired server's web
+        page, or to whatever else this machine serves on those ports."""
+        return self.cors_origins if "cors_origins" in self.model_fields_set else ()
+
+
+class EmbedderSettings(Section):
+    """The model that turns texts into vectors."""
+
+    provider: str = Field(
+        "local",
+        min_length=1,
+        description="local (the packaged MiniLM), or an embedder of mem0: openai, ollama, huggingface ...",
+    )
+    model: str = Field("", description="The provider's model; empty: its default.")
+    api_key: SecretStr = Field(SecretStr(""), description="The provider's API key, if it requires one.")
+    base_url: str = Field("", description="The provider's address, for OpenAI-compatible servers and Ollama.")
+    dimensions: int = Field(
+        0, ge=0, le=65_536, description="Number of dimensions to request from the provider; 0: its default."
+    )
+    timeout: float = Field(
+        10.0,
+        gt=0,
+        le=600,
+        description="Seconds that a search waits for the embedding before it continues with text search alone.",
+    )
+    threads: int = Field(1, ge=1, le=64, description="Number of threads of the packaged model.")
+
+
+class SearchSettings(Section):
+    """Search: how results are found and ranked."""
+
+    limit: int = Field(10, ge=1, le=1000, description="Number of results if the request sets no limit.")
+    max_limit: int = Field(100, ge=1, le=1000, description="Maximum limit of a request.")
+    floor: Literal["auto"] | Annotated[float, Field(ge=-1, le=1)] = Field(
+        "auto",
+        description="Minimum cosine similarity (-1 to 1) of a memory that contains no word of the query. auto: 0.2 for "
+        "the packaged model, none for other models, whose scales differ.",
+    )
+    recency: float = Field(
+        0.0,
+        ge=0,
+        le=36_500,
+        description="Half-life, in days, of what recency adds to a score: at most 0.1. 0: recency adds nothing.",
+    )
+    late_interaction: bool = Field(
+        True,
+        description="Compare the tokens of the query with those of the best memories, with the packaged model. Each "
+        "significant token takes 48 bytes in the database. false: tokens are neither stored nor compared.",
+    )
+    language: str = Field(
+        "english",
+        min_length=1,
+        description="Language of memories and queries: a text search configuration of PostgreSQL, such as german, or "
+        "simple for several languages. After a change, the words of all memories are computed again in the background.",
+    )
+
+
+class OAuthSettings(Section):
+    """Access tokens of an OAuth 2.1 authorization server. Without an issuer none are accepted."""
+
+    issuer: str = Field(
+        "", description="The authorization server, exactly as in the `iss` claim of its tokens; empty: OAuth is off."
+    )
     resource: str = Field(
-        "", description="Public base URL of this service, such as https://memory.example.com; needed with issuer."
+        "", description="Public base URL of this service, such as https://memory.example.com; required with issuer."
     )
     audience: tuple[str, ...] = Field(
-        (), description="Audiences that tokens may have; empty: resource and what MCP clients name under it."
+        (), description="Accepted audiences of tokens; empty: resource, and the URLs below it that MCP clients use."
     )
-    jwks_url: str = Field("", description="Where the issuer's keys are; empty: as its metadata says.")
+    jwks_url: str = Field("", description="URL of the issuer's keys; empty: the one in its metadata.")
     algorithms: tuple[str, ...] = Field(
-        ("RS256", "PS256", "ES256", "ES384", "EdDSA"), min_length=1, description="Signatures that are taken."
+        ("RS256", "PS256", "ES256", "ES384", "EdDSA"), min_length=1, description="Accepted signature algorithms."
     )
     leeway: int = Field(60, ge=0, le=600, description="Seconds by which the issuer's clock may differ from ours.")
     user_claim: str = Field("sub", min_length=1, description="The claim that names the user.")
     app_claim: str = Field(
         "client_id",
         min_length=1,
-        description="The claim that names the client, and so the app; azp where it is absent.",
+        description="The claim that names the client, which is the app; azp is used if it is absent.",
     )
     scope_prefix: str = Field(
         "",
         pattern=r"^[\x21\x23-\x5b\x5d-\x7e]*$",
-        description="What stands before read, write and admin in the issuer's scopes, such as 'memory:'.",
+        description="Prefix of read, write and admin in the issuer's scopes, such as 'memory:'.",
     )
-    admins: tuple[str, ...] = Field((), description="Users whose tokens may carry the admin scope.")
+    admins: tuple[str, ...] = Field((), description="Users whose tokens may have the admin scope.")
     owner_clients: tuple[str, ...] = Field(
-        (), description="Client ids that speak as the user themself; every other one is bound to its app."
+        (), description="Client ids that act as the user; every other client is limited to its app."
     )
 
     @field_validator("issuer")
     @classmethod
     def _issuer_is_safe(cls, value: str) -> str:
         if value and web_url(value).startswith("http://") and not is_loopback(urlsplit(value).hostname or ""):
-            raise ValueError("must be https://, as everything it says is believed; http:// only on loopback")
+            raise ValueError("must begin with https://; http:// is accepted only on loopback")
         return value
 
     @field_validator("resource")
     @classmethod
     def _resource_goes_with_issuer(cls, value: str, info: ValidationInfo) -> str:
         if bool(value) != bool(info.data.get("issuer", value)):
-            raise ValueError("is of no use without oauth.issuer" if value else "is needed with oauth.issuer")
+            raise ValueError("must be empty without oauth.issuer" if value else "is required with oauth.issuer")
         return web_url(value).rstrip("/") if value else value
 
     @field_validator("jwks_url")
@@ -111,12 +197,12 @@ class OAuthSettings(Section):
     @classmethod
     def _signatures_need_no_secret(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if strange := [name for name in value if name not in ASYMMETRIC]:
-            raise ValueError(f"{strange[0]!r} is not taken: only {', '.join(sorted(ASYMMETRIC))}")
+            raise ValueError(f"{strange[0]!r} must be one of {', '.join(sorted(ASYMMETRIC))}")
         return value
 
 
 class RerankerSettings(Section):
-    """A second stage that reads the best results again, with the question. Without a provider there is none."""
+    """A second stage of search that reranks the best results. Without a provider there is none."""
 
     provider: Literal["none", "cohere", "tei"] = Field(
         "none",
@@ -124,23 +210,29 @@ class RerankerSettings(Section):
     )
     base_url: str = Field(
         "",
-        description="The server's address, such as https://api.jina.ai/v1, to which /rerank is added; needed with one.",
+        description="Base URL of the server without /rerank, such as https://api.jina.ai/v1; required with it.",
     )
-    model: str = Field("", description="The server's model, where it has several.")
-    api_key: SecretStr = Field(SecretStr(""), description="The server's key, if it wants one.")
-    top_n: int = Field(20, ge=1, le=100, description="Results of the first stage that it reads.")
+    model: str = Field("", description="The server's model, if it has several.")
+    api_key: SecretStr = Field(SecretStr(""), description="The server's API key, if it requires one.")
+    top_n: int = Field(20, ge=1, le=100, description="Number of results of the first stage to rerank.")
     weight: float = Field(
-        0.7, gt=0, le=1, description="Its part of a score; 1: the first stage only chooses what it reads."
+        0.7,
+        gt=0,
+        le=1,
+        description="Weight of the reranker in a score; 1: the first stage only selects the candidates.",
     )
     timeout: float = Field(
-        2.0, gt=0, le=60, description="Seconds that a search waits for it before the first stage's order stands."
+        2.0,
+        gt=0,
+        le=60,
+        description="Seconds that a search waits for the reranker before it keeps the order of the first stage.",
     )
 
     @field_validator("base_url")
     @classmethod
     def _address_goes_with_provider(cls, value: str, info: ValidationInfo) -> str:
         if info.data.get("provider", "none") != "none" and not value:
-            raise ValueError("is needed with reranker.provider")
+            raise ValueError("is required with reranker.provider")
         return web_url(value) if value else value
 
 
@@ -149,59 +241,68 @@ class CaptureSettings(Section):
 
     secrets: Literal["refuse", "redact", "store"] = Field(
         "refuse",
-        description="Keys, tokens and passwords in memories: refuse them, redact: store the rest, or store them."
-        " Samples (`your-api-key`) are none.",
+        description="Memories with keys, tokens or passwords: refuse them, redact: store the rest, or store them."
+        " Placeholders such as `your-api-key` do not count.",
     )
     injection: Literal["label", "refuse", "store"] = Field(
         "label",
-        description="Memories that read like orders to an assistant: label them as data, refuse, or just store them.",
+        description="Memories that look like prompt injection: label them as data, refuse, or only store them.",
     )
     duplicates: Literal["keep", "merge", "supersede", "ask"] = Field(
         "keep",
-        description="Texts added verbatim that say in other words what is remembered: keep both, merge: keep the one "
-        "that says more, supersede: put the older aside, or ask: keep both and name the older ones.",
+        description="Verbatim texts that repeat a memory in other words. keep: store both; merge: keep the one "
+        "that says more; supersede: archive the older one; ask: store both and list the older ones.",
     )
     likeness: Literal["auto"] | Annotated[float, Field(gt=0, le=1)] = Field(
         "auto",
-        description="Cosine (0 to 1) from which on two texts may say the same, if their words agree. auto: as measured "
-        "for the packaged model, none for others, whose scales differ: with these nothing is compared.",
+        description="Minimum cosine similarity (0 to 1) of texts that say the same, if their words agree too. auto: a "
+        "measured value for the packaged model; with other models, whose scales differ, nothing is compared.",
     )
     emotion: bool = Field(
         False,
-        description="Have the language model note what the user feels about a memory, as metadata.emotion: valence "
+        description="Let the language model record the user's emotion about a memory in metadata.emotion: valence "
         "(-1 to 1), arousal (0 to 1) and a label.",
     )
     pairs: Literal["merge", "keep"] = Field(
         "merge",
-        description="Texts added verbatim that are wholly key=value | key=value. merge: the app's memory of pairs that "
-        "has such keys in the namespace takes the new values and keeps its others; its history has the earlier text. "
-        "keep: store each.",
+        description="Verbatim texts of the form key=value | key=value. merge: update the app's memory in the namespace "
+        "that has such keys; its other keys stay, and its history keeps the earlier text. keep: store each text.",
     )
     wait: float = Field(
         60.0,
         ge=0,
         le=600,
-        description="Seconds that whoever adds a text waits for the language model; it goes on after.",
+        description="Seconds that a request waits for the language model, which continues in the background.",
     )
     repeat: int = Field(
-        600, ge=0, le=86_400, description="Seconds in which the same text of the same app is answered, not done again."
+        600, ge=0, le=86_400, description="Seconds within which the same text of the same app gets the earlier result."
     )
     keep: int = Field(
-        30, ge=1, le=36_500, description="Days that what a language model made of a text is kept, to be undone."
+        30,
+        ge=1,
+        le=36_500,
+        description="Days that the results of the language model are kept, so that they can be undone.",
     )
 
 
 class CategorySettings(Section):
-    """Categories that the service assigns in the background to memories that no client has filed."""
+    """Categories that the service assigns in the background to memories without a category from a client."""
 
     assign: Literal["off", "local"] = Field(
-        "local", description="local: by vectors and words, nothing leaves the machine; off: clients alone file."
+        "local",
+        description="local: assigned by vectors and words on this machine; off: only clients assign categories.",
     )
     threshold: float = Field(
-        0.5, gt=0, lt=1, description="How sure it must be, 0 to 1. A higher one leaves more without a category."
+        0.5,
+        gt=0,
+        lt=1,
+        description="Minimum confidence (0 to 1). A higher value leaves more memories without a category.",
     )
     most: int = Field(
-        1, ge=1, le=5, description="Categories that one memory is assigned; further ones are surer to err."
+        1,
+        ge=1,
+        le=5,
+        description="Maximum categories assigned to one memory; each further one is less likely to be right.",
     )
 
 
@@ -209,7 +310,8 @@ class EgressSettings(Section):
     """Where the service may connect to, beyond the public internet and the addresses in these settings."""
 
     allow: tuple[str, ...] = Field(
-        (), description="Private hosts that may be reached: host, host:port, address or CIDR such as 10.0.0.0/8."
+        (),
+        description="Private hosts that may be reached: host, host:port, address, or network such as 10.0.0.0/8.",
     )
 
     @field_validator("allow")

@@ -13,10 +13,9 @@ import tomllib
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     Field,
     PrivateAttr,
@@ -32,44 +31,18 @@ from openmemory.config.sections import (
     CaptureSettings,
     CategorySettings,
     EgressSettings,
+    EmbedderSettings,
+    HttpSettings,
     OAuthSettings,
     RerankerSettings,
+    SearchSettings,
     Section,
-    network,
-    origin,
 )
 from openmemory.errors import SetupError
 
 PREFIX = "OPENMEMORY_"
 _CLIENT_KEY = "OPENMEMORY_API_KEY"
 _NOT_SETTINGS = ("OPENMEMORY_TEST_", "OPENMEMORY_CONFIG", legacy_env.SWITCH, _CLIENT_KEY)
-
-
-class HttpSettings(Section):
-    """HTTP: which callers are let in, beside authentication, and how long a client may take."""
-
-    allowed_hosts: tuple[str, ...] = Field((), description="Host headers accepted beside localhost; '*' accepts any.")
-    cors_origins: tuple[Annotated[str, AfterValidator(origin)], ...] = Field(
-        ("http://localhost:3000-3010", "http://127.0.0.1:3000-3010"),
-        description="Origins of web pages that may call the API; a range of ports means each of them. Pages that are "
-        "set here may use a browser's sign-in; those of the default send a key where one is needed.",
-    )
-    trusted_proxies: tuple[Annotated[str, AfterValidator(network)], ...] = Field(
-        (), description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."
-    )
-    header_timeout: float = Field(10.0, gt=0, le=600, description="Seconds within which a request's headers must come.")
-    body_timeout: float = Field(
-        60.0, gt=0, le=3600, description="Seconds that a request's body may take, plus one for each KiB that comes."
-    )
-    write_timeout: float = Field(
-        60.0, gt=0, le=3600, description="Seconds after which a client that does not read its answer is cut off."
-    )
-
-    @property
-    def named_origins(self) -> tuple[str, ...]:
-        """The origins that the configuration sets explicitly. The default origins belong to the retired server's web
-        page, or to whatever else this machine serves on those ports."""
-        return self.cors_origins if "cors_origins" in self.model_fields_set else ()
 
 
 class DatabaseSettings(Section):
@@ -85,53 +58,38 @@ class QdrantSettings(Section):
     """The vector index. An empty URL means the built-in engine."""
 
     url: str = Field("", pattern=r"^(https?://.+)?$", description="http://host:6333; empty: built in.")
-    api_key: SecretStr = Field(SecretStr(""), description="The server's API key, if it wants one.")
+    api_key: SecretStr = Field(SecretStr(""), description="The server's API key, if it requires one.")
     collection: str = Field(
         "openmemory",
         pattern=r"^[A-Za-z0-9_-]{1,64}$",
         description=(
-            "How the names of collections begin; model and dimension follow. An alias of this name leads to the"
-            " collection in use; mem0's own client takes the collection's full name, which `openmemory doctor` shows."
+            "Prefix of the collection names, followed by model and dimension. An alias of this name points to the"
+            " collection in use. mem0's own client needs the full name, which `openmemory doctor` shows."
         ),
     )
     timeout: float = Field(
-        2.0, gt=0, le=60, description="Seconds a search may wait for Qdrant before text search answers."
+        2.0,
+        gt=0,
+        le=60,
+        description="Seconds that a search waits for Qdrant before it continues with text search alone.",
     )
-
-
-class EmbedderSettings(Section):
-    """The model that turns texts into vectors."""
-
-    provider: str = Field(
-        "local",
-        min_length=1,
-        description="local (packaged MiniLM), or any embedder of mem0: openai, ollama, huggingface ...",
-    )
-    model: str = Field("", description="The provider's model; empty: its default.")
-    api_key: SecretStr = Field(SecretStr(""), description="The provider's key, if it wants one.")
-    base_url: str = Field("", description="The provider's address, for OpenAI-compatible servers and Ollama.")
-    dimensions: int = Field(
-        0, ge=0, le=65_536, description="Asks the provider for this many dimensions; 0: its default."
-    )
-    timeout: float = Field(
-        10.0, gt=0, le=600, description="Seconds a query may wait for its embedding before text search answers."
-    )
-    threads: int = Field(1, ge=1, le=64, description="Threads of the packaged model for one batch.")
 
 
 class LlmSettings(Section):
     """The language model that extracts facts from texts added with infer=true. Without one they are stored verbatim."""
 
     provider: str = Field(
-        "none", description="none, or a language model's provider: openai, ollama, anthropic, gemini, groq ..."
+        "none", description="none, or the provider of the language model: openai, ollama, anthropic, gemini, groq ..."
     )
-    model: str = Field("", description="The provider's model; needed with provider.")
-    api_key: SecretStr = Field(SecretStr(""), description="The provider's key, if it wants one.")
+    model: str = Field("", description="The provider's model; required with a provider.")
+    api_key: SecretStr = Field(SecretStr(""), description="The provider's API key, if it requires one.")
     base_url: str = Field("", description="The provider's address, for OpenAI-compatible servers and Ollama.")
-    temperature: float = Field(0.1, ge=0, le=2, description="How freely it answers.")
-    max_tokens: int = Field(2_000, ge=1, le=10_000_000, description="The longest answer.")
-    timeout: float = Field(60.0, gt=0, le=600, description="Seconds that one answer may take.")
-    concurrency: int = Field(4, ge=1, le=100, description="Questions of one process at once; more wait.")
+    temperature: float = Field(0.1, ge=0, le=2, description="Sampling temperature.")
+    max_tokens: int = Field(2_000, ge=1, le=10_000_000, description="Maximum tokens of one response.")
+    timeout: float = Field(60.0, gt=0, le=600, description="Maximum seconds of one response.")
+    concurrency: int = Field(
+        4, ge=1, le=100, description="Maximum concurrent requests of one process; further ones wait."
+    )
 
     @field_validator("provider")
     @classmethod
@@ -142,42 +100,13 @@ class LlmSettings(Section):
     @classmethod
     def _model_goes_with_provider(cls, value: str, info: ValidationInfo) -> str:
         if info.data.get("provider", "none") != "none" and not value:
-            raise ValueError("is needed with llm.provider")
+            raise ValueError("is required with llm.provider")
         return value
 
     @property
     def chosen(self) -> bool:
         """Returns True if a language model is configured."""
         return self.provider != "none"
-
-
-class SearchSettings(Section):
-    """Search: how results are found and mixed."""
-
-    limit: int = Field(10, ge=1, le=1000, description="Results when the caller names no limit.")
-    max_limit: int = Field(100, ge=1, le=1000, description="The most a caller may ask for.")
-    floor: Literal["auto"] | Annotated[float, Field(ge=-1, le=1)] = Field(
-        "auto",
-        description="Cosine (-1 to 1) below which a memory that holds no word of the query is not found. auto: 0.2 for "
-        "the packaged model, none for others, whose scales differ.",
-    )
-    recency: float = Field(
-        0.0,
-        ge=0,
-        le=36_500,
-        description="Days after which being new adds half as much to a score, which is 0.1 at most; 0: nothing.",
-    )
-    late_interaction: bool = Field(
-        True,
-        description="Compare each word of a question, as the packaged model understands it, with those of the best "
-        "memories. Takes 48 bytes in the database for each word that tells something; false: not stored, not compared.",
-    )
-    language: str = Field(
-        "english",
-        min_length=1,
-        description="Language of the words in memories and queries: a text search configuration of PostgreSQL, such as "
-        "german, or simple for several. Another one makes the words of all memories anew in the background.",
-    )
 
 
 class SyncSettings(Section):
@@ -188,7 +117,7 @@ class SyncSettings(Section):
         86_400,
         ge=0,
         le=86_400 * 365,
-        description="Seconds that the vectors of a replaced model are kept, for a way back.",
+        description="Seconds that the vectors of a replaced model are kept, so that the change can be undone.",
     )
 
 
@@ -200,18 +129,18 @@ class AccessSettings(Section):
     )
     require: Literal["auto", "always"] = Field(
         "auto",
-        description="auto: no credential on loopback, unless api_key, oauth or a foreign name in allowed_hosts is set.",
+        description="auto: no credential on loopback, unless api_key, oauth or a name in allowed_hosts is set.",
     )
     api_key: SecretStr = Field(
         SecretStr(""),
-        description="An administrator's key kept here rather than made by `openmemory keys create`: 20 characters or "
-        "more that nobody can guess, such as `openssl rand -hex 32` makes them.",
+        description="An administrator's key, as an alternative to `openmemory keys create`: 20 characters or more that "
+        "cannot be guessed, such as the output of `openssl rand -hex 32`.",
     )
     default_user: str = Field(
-        "default_user", min_length=1, max_length=256, description="The user when a request names none."
+        "default_user", min_length=1, max_length=256, description="The user of a request that names none."
     )
     default_app: str = Field(
-        "openmemory", min_length=1, max_length=256, description="The app when a request names none."
+        "openmemory", min_length=1, max_length=256, description="The app of a request that names none."
     )
 
     @field_validator("api_key")
@@ -226,58 +155,67 @@ LONGEST_NAME = 300
 
 
 class LimitSettings(Section):
-    """The largest input that is taken."""
+    """Limits on the size and number of inputs."""
 
-    text: int = Field(16_000, ge=1, le=1_000_000, description="Characters of one memory.")
-    query: int = Field(4_000, ge=1, le=100_000, description="Characters of one search query.")
-    metadata: int = Field(16_384, ge=2, le=1_000_000, description="Bytes of one memory's metadata as JSON.")
+    text: int = Field(16_000, ge=1, le=1_000_000, description="Maximum characters of one memory.")
+    query: int = Field(4_000, ge=1, le=100_000, description="Maximum characters of one search query.")
+    metadata: int = Field(16_384, ge=2, le=1_000_000, description="Maximum bytes of one memory's metadata as JSON.")
     name: int = Field(
-        256, ge=1, le=LONGEST_NAME, description="Characters of a user, app, namespace, thread, kind, key or category."
+        256,
+        ge=1,
+        le=LONGEST_NAME,
+        description="Maximum characters of a user, app, namespace, thread, kind, key or category.",
     )
-    ids: int = Field(1_000, ge=1, le=100_000, description="Ids in one request.")
-    batch: int = Field(1_000, ge=1, le=10_000, description="Memories in one batch of an import.")
-    sessions: int = Field(100, ge=1, le=10_000, description="SSE sessions of one key or token in one process.")
-    body: int = Field(8_388_608, ge=1_024, le=1_073_741_824, description="Bytes of one request.")
+    ids: int = Field(1_000, ge=1, le=100_000, description="Maximum ids in one request.")
+    batch: int = Field(1_000, ge=1, le=10_000, description="Maximum memories in one batch.")
+    sessions: int = Field(100, ge=1, le=10_000, description="Maximum SSE sessions of one key or token in one process.")
+    body: int = Field(8_388_608, ge=1_024, le=1_073_741_824, description="Maximum bytes of one request.")
     backup: int = Field(
-        1_073_741_824, ge=1_024, le=1_099_511_627_776, description="Bytes of an archive that is brought in."
+        1_073_741_824, ge=1_024, le=1_099_511_627_776, description="Maximum bytes of an archive to import."
     )
     json_values: int = Field(
-        200_000, ge=1_000, le=100_000_000, description="JSON values in the body of one request, nested ones too."
+        200_000,
+        ge=1_000,
+        le=100_000_000,
+        description="Maximum JSON values in the body of one request, including nested ones.",
     )
     connections: int = Field(
-        10_000, ge=1, le=1_000_000, description="Connections that one process holds at once, event streams among them."
+        10_000,
+        ge=1,
+        le=1_000_000,
+        description="Maximum concurrent connections of one process, including event streams.",
     )
     session_messages: int = Field(
-        64, ge=1, le=10_000, description="Messages of one MCP session over SSE that may wait for their answers."
+        64, ge=1, le=10_000, description="Maximum messages of one MCP session over SSE that wait for a response."
     )
 
 
 class RateSettings(Section):
-    """Rate limits: how often something may be done within a window of time. 0 sets no limit."""
+    """Rate limits in a window of time. 0 sets no limit."""
 
-    window: int = Field(60, ge=1, le=3600, description="Seconds.")
-    saves: int = Field(30, ge=0, le=1_000_000, description="Memories that an assistant's app may store or change.")
-    searches: int = Field(300, ge=0, le=1_000_000, description="Searches and lists of an assistant's app.")
-    requests: int = Field(6_000, ge=0, le=10_000_000, description="Requests with one key or token.")
+    window: int = Field(60, ge=1, le=3600, description="Length of the window in seconds.")
+    saves: int = Field(30, ge=0, le=1_000_000, description="Memories that an app may store or change in one window.")
+    searches: int = Field(300, ge=0, le=1_000_000, description="Searches and lists of an app in one window.")
+    requests: int = Field(6_000, ge=0, le=10_000_000, description="Requests with one key or token in one window.")
     failures: int = Field(
         20,
         ge=0,
         le=1_000_000,
-        description="Wrong credentials from one address; also refusals of one credential that are logged one by one.",
+        description="Wrong credentials from one address in one window; also refusals of a credential that are logged.",
     )
 
 
 class AuditSettings(Section):
-    """The log of who did what, and of who accessed which memory."""
+    """The audit log and the access log."""
 
-    keep: int = Field(365, ge=31, le=36_500, description="Days that they are kept.")
+    keep: int = Field(365, ge=31, le=36_500, description="Days that both logs are kept.")
 
 
 class LogSettings(Section):
     """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least severe lines that are written."
+        "info", description="The lowest severity that is logged."
     )
     format: Literal["text", "json"] = Field("text", description="text for people, json for collectors.")
 
@@ -285,13 +223,16 @@ class LogSettings(Section):
 class Settings(Section):
     """Everything that can be set."""
 
-    data_dir: str = Field("", description="Folder of the built-in stores; empty: the platform's user data folder.")
+    data_dir: str = Field("", description="Data folder of the built-in stores; empty: the platform's user data folder.")
     host: str = Field(
-        "127.0.0.1", min_length=1, description="Address to listen on; beyond loopback needs a key or oauth."
+        "127.0.0.1", min_length=1, description="Address to listen on; other than loopback requires a key or oauth."
     )
-    port: int = Field(8765, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    port: int = Field(8765, ge=0, le=65_535, description="Port to listen on; 0 selects a free one.")
     workers: int = Field(
-        1, ge=1, le=64, description="Processes that serve; each opens its own database.pool_size and loads the model."
+        1,
+        ge=1,
+        le=64,
+        description="Number of processes; each opens its own connections (database.pool_size) and loads the model.",
     )
     http: HttpSettings = HttpSettings()
     database: DatabaseSettings = DatabaseSettings()
@@ -465,7 +406,7 @@ def _nearest(name: str, known: list[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, known, 1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(sorted(known)[:8])} …"
+    return f"; did you mean {close[0]!r}?" if close else f"; valid ones are {', '.join(sorted(known)[:8])} …"
 
 
 __all__ = [

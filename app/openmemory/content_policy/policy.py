@@ -36,7 +36,7 @@ class ContentPolicy:
             if new.metadata:
                 given["metadata"] = self._clean_tree(new.metadata, "metadata")
         named = {name: given[name] for name in _NAMES if given[name]} | {"categories": list(given["categories"])}
-        self._refuse_orders({"text": given["text"], "metadata": given["metadata"]} | named)
+        self._refuse_injection({"text": given["text"], "metadata": given["metadata"]} | named)
         return CheckedMemory(**given, labels=self.labels(given["text"], given["metadata"]))
 
     def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
@@ -52,7 +52,7 @@ class ContentPolicy:
                 change = replace(change, metadata=self._clean_tree(change.metadata, "metadata"))
             if change.categories:
                 change = replace(change, categories=tuple(self._clean(one, "categories") for one in change.categories))
-        self._refuse_orders(
+        self._refuse_injection(
             {"text": change.text, "metadata": change.metadata, "categories": list(change.categories or ())}
         )
         return change
@@ -67,15 +67,15 @@ class ContentPolicy:
             return ()
         return (injection.LABEL,) if injection.instructs(text) or injection.anywhere(metadata) else ()
 
-    def _refuse_orders(self, given: dict[str, Any]) -> None:
+    def _refuse_injection(self, given: dict[str, Any]) -> None:
         if self._capture.injection != "refuse":
             return
         if field := next((name for name, value in given.items() if injection.anywhere(value)), None):
             raise Invalid(
                 field,
-                "reads like orders to an assistant; such texts are not stored (capture.injection)",
+                "looks like a prompt injection; such texts are not stored (capture.injection)",
                 code="injection_refused",
-                hint='Say it as a fact, or set capture.injection to "label", which stores it marked as data.',
+                hint='State it as a fact, or set capture.injection to "label", which stores the text labelled as data.',
             )
 
     def _clean(self, text: str, field: str, name: str = "") -> str:
@@ -88,7 +88,7 @@ class ContentPolicy:
                 field,
                 f"looks like it holds {found[0].kind}; secrets are not stored (capture.secrets)",
                 code="secret_refused",
-                hint="Leave it out, or say where it is kept instead. "
+                hint="Leave it out, or write where it is kept. "
                 'Set capture.secrets to "redact" to store the rest, or to "store" to store it.',
             )
         return secrets.without(text, found)

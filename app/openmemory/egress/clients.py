@@ -111,9 +111,9 @@ async def small_json(
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        raise NoDocument(f"{host}: the answer is no JSON") from None
+        raise NoDocument(f"{host}: the response must be JSON") from None
     if not isinstance(document, dict):
-        raise NoDocument(f"{host}: the answer is no JSON object")
+        raise NoDocument(f"{host}: the response must be a JSON object")
     return document
 
 
@@ -125,12 +125,12 @@ async def _body(client: httpx.AsyncClient, url: str, host: str, limit: int) -> b
             message = f"{host}: answered {response.status_code}"
             raise httpx.HTTPStatusError(message, request=response.request, response=response)
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise NoDocument(f"{host}: the answer is compressed although it must not be")
+            raise NoDocument(f"{host}: the response must not be compressed")
         body = bytearray()
         async for part in response.aiter_raw():
             body += part
             if len(body) > limit:
-                raise NoDocument(f"{host}: the answer is larger than {limit:,} bytes")
+                raise NoDocument(f"{host}: the response is larger than {limit:,} bytes")
         return bytes(body)
 
 

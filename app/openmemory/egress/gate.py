@@ -63,9 +63,11 @@ class Gate:
         if origin == first:
             return Leaving(request, origin, origin in self.trusted, request.headers)
         if first.scheme == "https" and origin.scheme == "http":
-            raise EgressRefused(f"{first.shown} redirects to {origin.shown} without TLS; that is not followed")
+            raise EgressRefused(f"{first.shown} redirects to {origin.shown} without TLS, which is not followed")
         if request.method not in ("GET", "HEAD"):
-            raise EgressRefused(f"{first.shown} redirects what is sent to it to {origin.shown}; that is not followed")
+            raise EgressRefused(
+                f"{first.shown} redirects a request with a body to {origin.shown}, which is not followed"
+            )
         kept = [(name, value) for name, value in request.headers.multi_items() if name.lower() in _HARMLESS]
         return Leaving(request, origin, trusted=False, headers=httpx.Headers(kept))
 

@@ -41,7 +41,7 @@ class Origin:
         except (httpx.InvalidURL, UnicodeDecodeError):
             raise EgressRefused("not a valid URL") from None
         if url.scheme not in _PORTS or not host:
-            raise EgressRefused(f"{host or 'a URL without host'}: only http:// and https:// are sent")
+            raise EgressRefused(f"{host or 'a URL without host'}: must begin with http:// or https://")
         return cls(url.scheme, host, url.port or _PORTS[url.scheme])
 
     @property

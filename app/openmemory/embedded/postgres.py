@@ -218,7 +218,7 @@ class EmbeddedPostgres:
     async def _serve(self, binaries: Binaries) -> None:
         """Start the server after ending any leftover one, and wait until it answers."""
         if ended := await asyncio.to_thread(end_servers, self.data):
-            logger.warning("Ended a PostgreSQL that its owner left running (processes %s).", ended)
+            logger.warning("Stopped a PostgreSQL that an earlier service left running (processes %s).", ended)
         self._launched = True
         sockets.create(self._sockets, self._account)
         settings = _SETTINGS | {
@@ -286,7 +286,9 @@ class EmbeddedPostgres:
                         await asyncio.to_thread(server_log.bound, self.log)
                     except OSError as error:  # such as a full disk: no reason to stop supervising
                         logger.warning("%s cannot be shortened: %s", self.log, error)
-                logger.error("The built-in PostgreSQL ended (status %s); it is restarted.", self._process.returncode)
+                logger.error(
+                    "The built-in PostgreSQL ended (status %s) and is being restarted.", self._process.returncode
+                )
                 if loop.time() - since > _STABLE:
                     delay = 0.0
             await asyncio.sleep(delay)
@@ -300,7 +302,7 @@ class EmbeddedPostgres:
                 continue
             self.restarts += 1
             since = loop.time()
-            logger.warning("The built-in PostgreSQL runs again.")
+            logger.warning("The built-in PostgreSQL is running again.")
 
     async def _shut_down(self) -> None:
         if self._launched:

@@ -119,7 +119,7 @@ def end_servers(data: Path) -> list[int]:
     for signal_, patience in ((signal.SIGQUIT, 0.5), (signal.SIGKILL, 0.5)):
         living = _signal(living, living, signal_, patience)
     if living:
-        raise SetupError(f"{data}: process {living[0].pid} of a former server does not end")
+        raise SetupError(f"{data}: process {living[0].pid} of an earlier server does not end")
     # PostgreSQL would mistake a foreign process of the same account with that pid for a running server.
     pid_file.unlink(missing_ok=True)
     return [process.pid for process in found]

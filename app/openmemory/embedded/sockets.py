@@ -50,7 +50,7 @@ def create(folder: Path, account: Account | None) -> None:
         found = folder.lstat()
         ours = stat.S_ISDIR(found.st_mode) and found.st_uid in {uid, os.geteuid()}
         if not ours or stat.S_IMODE(found.st_mode) & 0o077:
-            raise SetupError(f"{folder}: is not a private folder of ours; remove it") from None
+            raise SetupError(f"{folder}: must be a private folder of this account; remove it") from None
     if account:
         os.chown(folder, account.uid, account.gid, follow_symlinks=False)
 

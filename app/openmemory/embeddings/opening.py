@@ -94,4 +94,4 @@ class UnusableEmbedder:
         return None
 
     def _error(self) -> EmbedderUnavailable:
-        return EmbedderUnavailable(f"the model {self.model} cannot be asked: {self._why}")
+        return EmbedderUnavailable(f"the model {self.model} is not available: {self._why}")

@@ -236,7 +236,7 @@ def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:
     provider = PROVIDERS.get(settings.provider)
     if provider is None:
         raise SetupError(
-            f"embedder.provider: no provider {settings.provider!r}; known are local, {', '.join(sorted(PROVIDERS))}"
+            f"embedder.provider: {settings.provider!r} is unknown; valid are local, {', '.join(sorted(PROVIDERS))}"
         )
     model = settings.model or provider.model
     if not model:

@@ -60,12 +60,12 @@ def known(model: LanguageModel) -> LlmProviderSpec:
     provider = PROVIDERS.get(name)
     if provider is None:
         raise LlmUnavailable(
-            f"llm.provider: {model.provider!r} cannot be asked; known are {', '.join(sorted(PROVIDERS))}", setup=True
+            f"llm.provider: {model.provider!r} is unknown; valid are {', '.join(sorted(PROVIDERS))}", setup=True
         )
     if not provider.guarded and not model.by_settings:
         raise LlmUnavailable(
-            f"llm.provider: {name} is chosen by the settings alone (llm.provider in openmemory.toml): its library uses"
-            " what this machine may do",
+            f"llm.provider: {name} can be chosen only in the settings (llm.provider in openmemory.toml), because its"
+            " library uses this machine's credentials",
             setup=True,
         )
     if model.base_url and provider.base_url is None:

@@ -62,7 +62,7 @@ class ProviderLlm:
                 return await self._ask(provider, [dict(message) for message in messages], response_format)
             except _FormRefused as refused:
                 self._form = WEAKER[form]
-                log.info("%s takes no JSON as %s: %s", self.model.name, form, refused)
+                log.info("%s rejects the JSON mode %s: %s", self.model.name, form, refused)
 
     async def close(self) -> None:
         """Closes the provider's connections. Running calls end by their deadline."""

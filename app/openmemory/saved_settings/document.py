@@ -219,18 +219,18 @@ def _check_provider(part: Part, sent: Section, where: str) -> None:
     known = LLMS if part == "llm" else EMBEDDERS
     if part == "embedder" and provider in BY_SETTINGS:
         raise Invalid(
-            f"{where}.provider", f"{provider} is chosen by the settings alone (embedder.provider in openmemory.toml)"
+            f"{where}.provider", f"{provider} can be chosen only in the settings (embedder.provider in openmemory.toml)"
         )
     if provider not in known:
-        raise Invalid(f"{where}.provider", f"no provider of this name; known are {', '.join(sorted(known))}")
+        raise Invalid(f"{where}.provider", f"must be a known provider: {', '.join(sorted(known))}")
     if not model:
-        raise Invalid(f"{where}.config.model", f"must be named, {provider} has no default")
+        raise Invalid(f"{where}.config.model", f"is required: {provider} has no default")
     if provider == "local" and model not in PACKAGED:
         raise Invalid(f"{where}.config.model", f"local is the packaged model, {PACKAGED[0]}")
     if provider == "local" and sent["config"].get("embedding_dims"):
         raise Invalid(f"{where}.config.embedding_dims", "must be left out for local")
     if provider != "local" and model == PACKAGED[0]:
-        raise Invalid(f"{where}.config.model", f"is the packaged one; name a model of {provider}")
+        raise Invalid(f"{where}.config.model", f"must be a model of {provider}, not the packaged one")
     own = address_field(provider)
     if own and needs_address(provider) and not sent["config"].get(own):
         raise Invalid(f"{where}.config.{own}", f"must be given for {provider}")
@@ -246,7 +246,9 @@ def _unchanged(sent: Section, before: Section, base: Section, field: str) -> dic
         return {SETTINGS_KEY: True}
     if same_place(sent, base) and base["config"].get("api_key"):
         return {SETTINGS_KEY: True}
-    raise Invalid(field, "is masked, but no key was ever given for this provider and address; send the key itself")
+    raise Invalid(
+        field, "must be the key itself: no key is saved for this provider and address that the mask could stand for"
+    )
 
 
 def _clean(section: Section) -> Section:

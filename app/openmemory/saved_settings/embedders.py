@@ -134,7 +134,7 @@ class Embedders:
         except (SetupError, Invalid) as error:
             return ConfiguredEmbedder(CachedEmbedder(UnusableEmbedder(name, error.message)), {})
         except (ValidationError, KeyError, TypeError):
-            return ConfiguredEmbedder(CachedEmbedder(UnusableEmbedder(name, "what was saved of it cannot be read")), {})
+            return ConfiguredEmbedder(CachedEmbedder(UnusableEmbedder(name, "its saved settings cannot be read")), {})
         return ConfiguredEmbedder(embedder, without_secrets(settings) | {_SAVED: True})
 
     def _opened(self, settings: EmbedderSettings, *, trusted: bool = True) -> CachedEmbedder:

@@ -80,11 +80,14 @@ def check_reference(name: str, provider: str, field: str, *, elsewhere: bool) ->
     """
     if not _REFERENCE.fullmatch(name):
         raise Invalid(
-            field, "env: takes only variables that end in API_KEY, such as env:OPENAI_API_KEY, and none of OPENMEMORY_*"
+            field,
+            "env: must name a variable that ends in API_KEY, such as env:OPENAI_API_KEY, and is not OPENMEMORY_*",
         )
     owner = _KEYS.get(name)
     if owner is not None and owner != canonical(provider).removesuffix("_structured"):
-        raise Invalid(field, f"{name} is the key of {owner} and goes to nobody else; name another, or send the key")
+        raise Invalid(
+            field, f"{name} is the key of {owner} and is sent only there; name another variable, or send the key"
+        )
     if elsewhere:
         raise Invalid(
             field,
@@ -103,5 +106,5 @@ def expanded(key: str | None, environ: Mapping[str, str]) -> str:
     if name is None:
         return key or ""
     if not _REFERENCE.fullmatch(name) or not environ.get(name):
-        raise Invalid("api_key", f"the environment of this process has no {name[:80]}")
+        raise Invalid("api_key", f"must name an existing variable; the service has no {name[:80]}")
     return environ[name]

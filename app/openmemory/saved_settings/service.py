@@ -305,7 +305,7 @@ class Configuration:
                 setting = {"collection_name": "qdrant.collection"}.get(name, "qdrant.url")
                 raise Invalid(
                     f"{field}.config.{name[:80]}",
-                    f"is set by the settings alone ({setting} in openmemory.toml); leave it out, or send null",
+                    f"can be set only in the settings ({setting} in openmemory.toml); leave it out, or send null",
                 )
 
     def _view(self, stored: SavedDocument) -> ConfigSchema:

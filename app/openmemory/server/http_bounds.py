@@ -144,7 +144,7 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            log.debug("an upgrade was asked for, and answered without one")
+            log.debug("a protocol upgrade was requested and ignored")
         except httptools.HttpParserError:
             self._refuse(self._refusal or _NOT_HTTP)
             return
@@ -239,7 +239,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif before - unread >= _SLOWEST * self.bounds.write_timeout:
             self._unread = now, unread
         else:
-            log.debug("a client did not read its answer for %g seconds", self.bounds.write_timeout)
+            log.debug("a client did not read its response for %g seconds", self.bounds.write_timeout)
             self.transport.abort()
 
     def _length(self) -> int:

@@ -42,7 +42,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             port = opened.getsockname()[1]
             sockets.append(opened)
         if not sockets:
-            raise SetupError(f"host: {host!r} is no address of this machine")
+            raise SetupError(f"host: {host!r} must be an address of this machine")
     except BaseException:
         for opened in sockets:
             opened.close()
@@ -86,7 +86,7 @@ def _refused(error: OSError, host: str, port: int) -> SetupError:
     if error.errno == errno.EADDRINUSE:
         return PortTaken(f"port {port} of {host} is taken by another program; {ANOTHER_PORT}")
     if error.errno == errno.EADDRNOTAVAIL:
-        return SetupError(f"host: {host!r} is no address of this machine")
+        return SetupError(f"host: {host!r} must be an address of this machine")
     if error.errno == errno.EACCES:
-        return SetupError(f"port {port}: this account may listen above 1023 only; {ANOTHER_PORT}")
+        return SetupError(f"port {port}: this account may only use ports above 1023; {ANOTHER_PORT}")
     return SetupError(f"cannot listen on {host} port {port}: {error.strerror}")

@@ -71,7 +71,7 @@ class Stopping:
             self._task.cancel()
 
     def _give_up(self) -> None:
-        log.warning("not everything closed in time; ending anyway")
+        log.warning("not everything closed in time; the process ends now")
         self._exit(0)
 
     def _exit(self, code: int) -> None:

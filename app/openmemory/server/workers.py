@@ -126,10 +126,10 @@ class WorkerProcesses:
             if self._stopping.is_set():
                 return
             if not self._started:
-                raise SetupError(f"a worker process did not start ({ended}); its messages tell why")
+                raise SetupError(f"a worker process did not start ({ended}); see its log lines")
             if loop.time() - since > _STABLE:
                 pause = 0.0
-            log.error("worker %d ended (%s); it is replaced in %g s", place, ended, pause)
+            log.error("worker %d ended (%s); a new one starts in %g s", place, ended, pause)
             try:
                 async with asyncio.timeout(pause):
                     await self._stopping.wait()
@@ -161,7 +161,7 @@ class WorkerProcesses:
             return
         self._serving.add(place)
         if self._started:
-            log.info("worker %d serves again (process %d)", place, child.pid)
+            log.info("worker %d is running again (process %d)", place, child.pid)
         elif len(self._serving) == self._settings.workers:
             self._started = True
             self._ready()

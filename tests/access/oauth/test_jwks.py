@@ -113,11 +113,11 @@ async def test_a_configured_address_of_the_keys_needs_no_metadata(server: Author
 @pytest.mark.parametrize(
     ("metadata", "words"),
     [
-        ({"issuer": "https://evil.example.com"}, r"of another issuer than http.* \(oauth\.issuer\)"),
-        ({"issuer": None}, "of another issuer"),
-        ({"jwks_uri": None}, r"names no jwks_uri; set oauth\.jwks_url"),
+        ({"issuer": "https://evil.example.com"}, r"must name the issuer http.* \(oauth\.issuer\)"),
+        ({"issuer": None}, "must name the issuer"),
+        ({"jwks_uri": None}, r"has no jwks_uri; set oauth\.jwks_url"),
         ({"jwks_uri": "http://10.0.0.1/jwks"}, r"10\.0\.0\.1: is a private address; .*egress\.allow"),
-        ({"jwks_uri": "file:///etc/passwd"}, "only http:// and https:// are sent"),
+        ({"jwks_uri": "file:///etc/passwd"}, "must begin with http:// or https://"),
         ({"jwks_uri": "http://[::1"}, "not a valid URL"),
     ],
 )

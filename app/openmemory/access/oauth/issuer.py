@@ -70,12 +70,12 @@ class Issuer:
     def _checked(self, document: dict[str, Any]) -> str:
         if document.get("issuer") != self._settings.issuer:
             # Otherwise one tenant of a server could issue tokens for another.
-            raise NotFetched(f"the metadata is of another issuer than {self._settings.issuer} (oauth.issuer)")
+            raise NotFetched(f"the metadata must name the issuer {self._settings.issuer} (oauth.issuer)")
         url = document.get("jwks_uri")
         if not isinstance(url, str):
-            raise NotFetched("the metadata names no jwks_uri; set oauth.jwks_url")
+            raise NotFetched("the metadata has no jwks_uri; set oauth.jwks_url")
         if Origin.of(url).scheme == "http" and Origin.of(self._settings.issuer).scheme == "https":
-            raise NotFetched("the metadata names a jwks_uri without TLS")
+            raise NotFetched("the jwks_uri in the metadata must begin with https://")
         return url
 
 

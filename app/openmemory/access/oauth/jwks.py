@@ -141,7 +141,7 @@ def parse(document: Mapping[str, Any]) -> list[PublicKey]:
     """
     listed = document.get("keys")
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
-        raise NotFetched(f"the answer is no JSON Web Key Set of at most {MOST_KEYS} keys")
+        raise NotFetched(f"the response must be a JSON Web Key Set of at most {MOST_KEYS} keys")
     keys: list[PublicKey] = []
     for place, entry in enumerate(listed):
         try:

@@ -1,4 +1,7 @@
-"""The most common prompt injection patterns in German, French and Spanish."""
+"""Prompt injection patterns in German, French and Spanish: to ignore instructions, and to hide actions from the user.
+
+The other patterns hold the words of these languages too, where only words differ.
+"""
 
 from __future__ import annotations
 
@@ -42,25 +45,6 @@ TONGUES = (
         r"(?:instrucciones|ordenes|indicaciones|reglas|directrices|comandos)\b"
         r"|(?:las|los|estas) (?:instrucciones|ordenes|indicaciones|reglas|directrices|comandos) "
         r"(?:anteriores|previas|de arriba|iniciales|originales|del sistema|precedentes))",
-    ),
-    phrase(
-        "zeig zeige gib nenne verrate wiederhole zitiere",
-        "system",
-        r"\b(?:zeige?|gib|nenne|verrate|wiederhole|zitiere) (?:mir |uns )?(?:bitte )?"
-        r"(?:deinen|deine|ihren|ihre|den gesamten|den vollstandigen) (?:(?:gesamten?|vollstandigen?|geheimen?) )?"
-        r"system(?:-| )?(?:prompt|anweisungen|nachricht)",
-    ),
-    phrase(
-        "revele revelez montre montrez affiche affichez donne donnez repete repetez cite citez",
-        "prompt|instructions|message",
-        r"\b(?:revele|montre|affiche|donne|repete|cite)z?(?:-moi)? (?:ton|votre|tes|vos) "
-        r"(?:prompt|instructions|message) (?:systeme|initial|du systeme|initiales|cache)",
-    ),
-    phrase(
-        "revela muestra muestrame imprime repite dime dame ensename",
-        "prompt|instrucciones|mensaje",
-        r"\b(?:revela|muestra|muestrame|imprime|repite|dime|dame|ensename) (?:tus?|sus?|el) "
-        r"(?:prompt|instrucciones|mensaje) (?:del? sistema|inicial|iniciales|ocult[oa]s?)",
     ),
     phrase(
         "nutzer benutzer anwender nutzers benutzers anwenders nutzerin benutzerin anwenderin user users",
