@@ -14,7 +14,7 @@ from openmemory.content_policy.injection import instructs
 from openmemory.memories.schemas import PairChange
 
 LONGEST = 4_096
-"""The maximum length of a text of key-value facts. The index of keys (`idx_memory_pairs`) uses the same limit."""
+"""The maximum length of a text of key-value facts. The index of keys (`idx_memory_key_values`) uses the same limit."""
 
 SHOWN = 80
 """The maximum length of a value in a message."""
