@@ -36,7 +36,7 @@ where s.namespace = '' and s.term = '' and not exists (
 _REFRESH = text(f"""
 with total as materialized (
   select case when grouping(namespace) = 1 then '' else namespace end as namespace,
-         count(*) as documents, sum(coalesce(word_count, length(words))) as words
+         count(*) as documents, sum(word_count) as words
   from memories where user_id = :user and state = 'active'
   group by grouping sets ((namespace), ())
   having count(*) >= {LARGE}
