@@ -21,7 +21,7 @@ PYTHON = $(shell for name in python3.11 python3 python3.14 python3.13 python3.12
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test slow check audit bench eval lock format clean $(STEPS)
+.PHONY: help serve test slow check docs audit bench eval lock format clean $(STEPS)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,10 @@ check: .venv/.dev ## everything that must hold: format, lint, types, imports, pr
 		printf '== %s: %s s\n' "$$step" "$$(($$(date +%s) - started))"; \
 	done
 
+docs: .venv/.runtime .venv/docs/.done ## build the documentation into `site/`; ARGS are those of `mkdocs build`
+	@$(BIN)/python tools/reference.py build/reference
+	@.venv/docs/bin/mkdocs build $(ARGS)
+
 audit: .venv/.build ## look for known vulnerabilities in the locked packages; needs api.osv.dev
 	@$(UV) tool run pip-audit -r requirements.lock --disable-pip --no-deps -s osv
 
@@ -55,13 +59,14 @@ lock: .venv/.build ## renew the lock files after a change of pyproject.toml; ARG
 	@$(call compile,requirements-build.lock,--group build -c requirements.lock)
 	@$(call compile,requirements.lock,pyproject.toml)
 	@$(call compile,requirements-dev.lock,pyproject.toml --extra dev -c requirements.lock)
+	@$(call compile,requirements-docs.lock,--group docs -c requirements-dev.lock)
 
 format: .venv/.dev ## format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## remove the virtual environment and every cache; data folders stay
-	rm -rf .venv tests/conformance/node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv tests/conformance/node_modules build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A lock that stays the same keeps its time, so that nothing is installed again.
@@ -118,6 +123,16 @@ INSTALL_WITH = pip install --quiet --only-binary :all: --require-hashes
 
 .venv/.dev: .venv/.runtime requirements-dev.lock
 	@$(call install,requirements-dev.lock)
+	@touch $@
+
+# MkDocs stands apart: the service and its tests run without it.
+.venv/docs/.done: .venv/.build requirements-docs.lock
+	@echo "Installing requirements-docs.lock ..."
+	@rm -rf .venv/docs
+	@$(BIN)/python -m venv --without-pip .venv/docs
+	@VIRTUAL_ENV="$$(pwd -P)/.venv/docs" $(UV) $(INSTALL_WITH) -r requirements-docs.lock || \
+		$(BIN)/python -m pip --python .venv/docs/bin/python install --quiet --only-binary :all: --require-hashes \
+			-r requirements-docs.lock
 	@touch $@
 
 # uv takes seconds where pip takes a minute, but only pip knows the indexes and certificates of pip's configuration.

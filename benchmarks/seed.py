@@ -44,8 +44,8 @@ _WEIGHTS = list(accumulate(1 / (rank + 10) for rank in range(len(WORDS))))
 
 _VECTORS = text(
     """
-    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
-    SELECT 'memory', e.id, :model, e.hash, e.vector, :cut
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, chunking)
+    SELECT 'memory', e.id, :model, e.hash, e.vector, :chunking
     FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[])) AS e(id, hash, vector)
     """
 )
@@ -111,7 +111,7 @@ async def _fill(services: Services, caller: Caller, size: int, seed: int, fields
                 _VECTORS,
                 {
                     "model": services.embedder.model,
-                    "cut": stored_as(services.embedder.cutting, 384),
+                    "chunking": stored_as(services.embedder.cutting, 384),
                     "ids": [row.id for row in rows],
                     "hashes": [row.hash for row in rows],
                     "vectors": [vector.tobytes() for vector in vectors],

@@ -198,7 +198,7 @@ async def _all_points(services: Services) -> list[Point]:
 
 def _raw(folder: Path, points: list[Point]) -> tuple[float, float]:
     """Seconds that the engine takes for the points in batches as large as ours, and until they are flushed."""
-    index = EdgeIndex(folder, collection="raw__windows", dimension=384)
+    index = EdgeIndex(folder, collection="raw", dimension=384)
     asyncio.run(index.open())
     try:
         started = time.perf_counter()

@@ -1,8 +1,8 @@
-"""Finds what makes English hard to read: docstrings with a bad opening, and words that the glossary has replaced.
+"""Finds what makes English hard to read: docstrings with a bad opening, long sentences on pages, and replaced words.
 
     python tools/prose.py
 
-It knows a short list, not style. `make check` runs it.
+It knows short lists, not style. `make check` runs it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,32 @@ SHOWN = {
 WORDS = {"so-manieth": "evenly", "nobody's business": "private", "lowers the flag": "deletes the outbox entry"}
 """Words that are not used, and what to say instead."""
 
+PAGE_WORDS = {
+    "anew": "again",
+    "orders to assistants": "prompt injection",
+    "fills no page": "irrelevant memories do not fill up an answer",
+    "is none of": "is not one of",
+    "mended": "fixed",
+    "puts aside": "archives",
+    "put aside": "archived",
+    "reckon": "expect",
+    "stands in": "is in",
+    "tells of": "describes",
+    "twin": "exact duplicate",
+    "very statement": "statement",
+}
+"""Words that are not used on pages, and what to say instead."""
+
+LONGEST = 40
+"""Words of a sentence on a page; a term in `code` counts as one."""
+
+WIDEST = 120
+"""Characters of a line of a page outside tables."""
+
+BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) |\|)")
+SENTENCE = re.compile(r"(?<=[.!?:;*])\s+(?=[A-Z*`\[(“\"])|;\s")
+
 
 def docstrings(path: Path) -> Iterator[tuple[int, str]]:
     """The strings of a module that stand as statements, with their lines."""
@@ -37,13 +63,45 @@ def docstrings(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value.value.strip()
 
 
+def pages() -> list[Path]:
+    """The documentation for people."""
+    return sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), PACKAGE / "ARCHITECTURE.md"})
+
+
+def long_sentences(text: str) -> Iterator[tuple[int, str]]:
+    """The sentences of a page that are too long, with the line on which their paragraph begins."""
+    plain = BLOCK.sub(lambda block: "\n" * block[0].count("\n"), text)
+    start = 0
+    for gap in [*PARAGRAPH.finditer(plain), None]:
+        paragraph = plain[start : gap.start() if gap else None]
+        for sentence in () if paragraph.lstrip().startswith("|") else SENTENCE.split(" ".join(paragraph.split())):
+            if len(re.sub(r"`[^`]*`", "code", sentence.removeprefix("- ")).split()) > LONGEST:
+                yield plain.count("\n", 0, start) + 1, sentence
+        start = gap.end() if gap else len(plain)
+
+
+def page_problems() -> Iterator[str]:
+    """One line for each finding on a page."""
+    for path in pages():
+        name, text = path.relative_to(ROOT), path.read_text(encoding="utf-8")
+        for number, sentence in long_sentences(text):
+            yield f"{name}:{number}: more than {LONGEST} words: {sentence[:60]} …"
+        for number, line in enumerate(text.splitlines(), 1):
+            if len(line) > WIDEST and not line.startswith("|"):
+                yield f"{name}:{number}: more than {WIDEST} characters"
+            for word, better in PAGE_WORDS.items():
+                if re.search(rf"\b{word}\b", line):
+                    yield f"{name}:{number}: {word!r}: say {better!r}"
+
+
 def problems() -> Iterator[str]:
     """One line for each finding."""
+    yield from page_problems()
     for path in sorted(PACKAGE.rglob("*.py")):
         for line, said in docstrings(path):
             if (found := OPENINGS.match(said)) and not any(map(said.startswith, SHOWN)):
                 yield f"{path.relative_to(ROOT)}:{line}: begins with {found[1]!r}: say what it returns or does"
-    for path in sorted({*PACKAGE.rglob("*.py"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")}):
+    for path in sorted({*PACKAGE.rglob("*.py"), *pages()}):
         for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             for word, better in WORDS.items():
                 if word in text:

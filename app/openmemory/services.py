@@ -112,7 +112,7 @@ class Services:
     policies: Policies
     upcoming: Upcoming
     archiving: Archiving
-    filing: CategoryAssignment
+    categorization: CategoryAssignment
     descriptions: Descriptions
     apps: Apps
     search: Search
@@ -253,10 +253,10 @@ async def open_services(
         llms = Llms(stores.folder, egress, environment())
         stack.push_async_callback(llms.close)
         lease = Lease(stores.index_lease)
-        keeper = GenerationWatcher(database, _parts(settings, stores, embedders, await embedders.first(), lease))
-        stack.push_async_callback(keeper.close)
-        await keeper.follow()
-        spaces = keeper.spaces
+        watcher = GenerationWatcher(database, _parts(settings, stores, embedders, await embedders.first(), lease))
+        stack.push_async_callback(watcher.close)
+        await watcher.follow()
+        spaces = watcher.spaces
         source = IndexedMemories()
         sources = {ItemKind.MEMORY: source}
         outbox_delivery = OutboxDelivery(database, spaces, sources, lease)
@@ -270,7 +270,7 @@ async def open_services(
         reranker = open_reranker(settings.reranker, egress)
         if reranker is not None:
             stack.push_async_callback(reranker.close)
-        reconciler = Reconciler(database, spaces, outbox_delivery, source, keeper.monitor)
+        reconciler = Reconciler(database, spaces, outbox_delivery, source, watcher.monitor)
         memories = Memories(
             database,
             directory,
@@ -314,7 +314,9 @@ async def open_services(
             policies=Policies(database),
             upcoming=Upcoming(database),
             archiving=Archiving(database, directory, outbox_delivery),
-            filing=CategoryAssignment(database, directory, spaces, outbox_delivery, settings=settings.categories),
+            categorization=CategoryAssignment(
+                database, directory, spaces, outbox_delivery, settings=settings.categories
+            ),
             descriptions=Descriptions(database, intake=memories.intake, limits=settings.limits),
             maintenance=maintenance,
             apps=Apps(database),
@@ -332,13 +334,13 @@ async def open_services(
             reconciler=reconciler,
             lexical_backfill=LexicalBackfill(database),
             vector_backfill=VectorBackfill(database, spaces, outbox_delivery, sources),
-            rebuild=Rebuild(database, keeper, reconciler, keep=settings.sync.keep),
+            rebuild=Rebuild(database, watcher, reconciler, keep=settings.sync.keep),
             outbox_delivery=outbox_delivery,
-            monitor=keeper.monitor,
+            monitor=watcher.monitor,
             spaces=spaces,
             tokens=tokens,
         )
-        stack.push_async_callback(lambda: keeper.monitor.settle(spaces.serving))
+        stack.push_async_callback(lambda: watcher.monitor.settle(spaces.serving))
         outbox_delivery.start()
         stack.push_async_callback(outbox_delivery.stop)
         capturing.start()

@@ -69,7 +69,7 @@ async def test_whoever_is_not_there_has_nothing(services: Services, new_user: st
     assert await services.grants.list(owner) == []
     assert await services.policies.list(owner) == []
     assert (await services.audit.read(owner, AuditQuery())).events == []
-    assert (await services.filing.waiting(owner)).waiting == 0
+    assert (await services.categorization.waiting(owner)).waiting == 0
     assert {each.described_by for each in (await services.descriptions.list(owner)).categories} == {"openmemory"}
     with pytest.raises(NotFound, match="User not found"):
         await services.backup.export(owner, ExportSelection())

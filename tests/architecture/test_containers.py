@@ -218,10 +218,10 @@ def test_no_log_grows_without_bounds(compose: dict[str, Any]) -> None:
         assert set(service["logging"]["options"]) == {"max-size", "max-file"}
 
 
-def test_the_readme_makes_every_secret_and_rebuilds_the_image_after_an_update(root: Path) -> None:
-    readme = (root / "README.md").read_text(encoding="utf-8")
-    assert {name for name in SECRETS if name in readme} == SECRETS
-    assert "git pull && docker compose up --detach --wait --build" in readme
+def test_the_documentation_makes_every_secret_and_rebuilds_the_image_after_an_update(root: Path) -> None:
+    page = (root / "docs/operations/docker.md").read_text(encoding="utf-8")
+    assert {name for name in SECRETS if name in page} == SECRETS
+    assert "git pull && docker compose up --detach --wait --build" in page
 
 
 def test_the_image_runs_as_an_unprivileged_user(instructions: list[tuple[str, str]]) -> None:

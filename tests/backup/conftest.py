@@ -23,7 +23,7 @@ MakeClient = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 TABLES = (
     "users", "apps", "memories", "memory_revisions", "memory_status_history", "categories", "memory_categories",
-    "access_controls", "memory_access_logs", "embeddings", "index_marks", "archive_policies", "captures",
+    "access_controls", "memory_access_logs", "embeddings", "index_outbox", "archive_policies", "captures",
     "category_descriptions",
 )  # fmt: skip
 

@@ -114,7 +114,8 @@ async def test_an_id_that_is_repeated_is_refused_before_the_rest_is_read(
     archive.change(archive.memory("something"), "deleted", "active")
     archive.tables[kind] = [*archive.tables[kind], *archive.tables[kind], 5]
     answer = await send(api, user, zipped({"memories.json": json.dumps(archive.tables).encode()}))
-    assert (answer.status_code, answer.json()["detail"]) == (400, f"{kind}[1].id: is that of {kind}[0] too")
+    detail = f"{kind}[1].id: must be unique; {kind}[0] has the same"
+    assert (answer.status_code, answer.json()["detail"]) == (400, detail)
 
 
 async def test_lists_have_so_many_entries_and_no_more(

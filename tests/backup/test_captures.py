@@ -257,7 +257,7 @@ WRONG: dict[str, tuple[Callable[[Archive], bytes], str]] = {
     "categories that are none": (
         changed("capture.options", {"categories": [1]}), "options.categories: must be a list of strings"),
     "days that are none": (changed("capture.options", {"ttl_days": 0}), "options.ttl_days: must be from 1 to 36,500"),
-    "a scope of its own": (changed("capture.scopes", ["root"]), "line 1.scopes: must be one of read, write, admin"),
+    "a scope of its own": (changed("capture.scopes", ["root"]), "line 1.scopes: must be a list of read, write, admin"),
     "too many namespaces": (changed("capture.namespaces", ["n"] * 1_001), "line 1.namespaces: must be 1,000 at most"),
     "attempts below none": (changed("capture.attempts", -1), "line 1.attempts: must be from 0"),
     "no capture": (changed("step.capture_id", ...), "capture_steps.jsonl.gz, line 1.capture_id: is missing"),
@@ -278,16 +278,16 @@ WRONG: dict[str, tuple[Callable[[Archive], bytes], str]] = {
         changed("step.operation.before.superseded_by", "x"), "operation.before.superseded_by: must be a UUID"),
     "one capture twice": (
         lambda archive: archive.zip([archive.capture, archive.capture], []),
-        "captures.jsonl.gz, line 2.id: is that of captures.jsonl.gz, line 1 too",
+        "captures.jsonl.gz, line 2.id: must be unique; captures.jsonl.gz, line 1 has the same",
     ),
     "one step twice": (
         lambda archive: archive.zip([archive.capture], [archive.step, archive.step]),
-        "capture_steps.jsonl.gz, line 2.number: is that of capture_steps.jsonl.gz, line 1 too",
+        "capture_steps.jsonl.gz, line 2.number: must be unique; capture_steps.jsonl.gz, line 1 has the same",
     ),
     "one capture twice, far apart": (
         lambda archive: archive.zip(
             [archive.capture, *(CAPTURE | {"id": new_id()} for _ in range(9_000)), archive.capture], []),
-        "captures.jsonl.gz, line 9002.id: is that of captures.jsonl.gz, line 1 too",
+        "captures.jsonl.gz, line 9002.id: must be unique; captures.jsonl.gz, line 1 has the same",
     ),
 }  # fmt: skip
 

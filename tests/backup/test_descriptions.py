@@ -28,9 +28,11 @@ async def said_by(api: httpx.AsyncClient, user: str) -> dict[str, str]:
 
 
 async def ordered(services: Services, user: str) -> bool:
-    query = "SELECT count(*) FROM filing_orders AS o JOIN users AS u ON u.id = o.user_id WHERE u.user_id = :user"
+    query = (
+        "SELECT count(*) FROM reclassification_requests AS r JOIN users AS u ON u.id = r.user_id WHERE u.user_id = :u"
+    )
     async with services.database.statement() as tx:
-        return bool(await tx.scalar(text(query), {"user": user}))
+        return bool(await tx.scalar(text(query), {"u": user}))
 
 
 async def test_what_is_said_becomes_the_users_words_and_a_second_import_adds_none(

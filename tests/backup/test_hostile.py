@@ -246,7 +246,7 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "another's memory": (
         lambda: changed("memories.0.user_id", new_id()),
-        r"memories\[0\].user_id: is not the id of the archive's user",
+        r"memories\[0\].user_id: must be the id of the archive's user",
     ),
     "no object on a line": (
         lambda: lines("revisions.jsonl.gz", REVISION, 5),
@@ -262,7 +262,7 @@ FILES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "one revision twice": (
         lambda: lines("revisions.jsonl.gz", REVISION, REVISION),
-        "revisions.jsonl.gz, line 2.revision: is that of revisions.jsonl.gz, line 1 too",
+        "revisions.jsonl.gz, line 2.revision: must be unique; revisions.jsonl.gz, line 1 has the same",
     ),
     "no base64": (
         lambda: lines("vectors.jsonl.gz", {"id": REVISION["memory_id"], "model": "m", "text_hash": "h", "vector": "é"}),
@@ -339,7 +339,8 @@ async def test_an_id_that_is_there_twice_is_refused(
     archive.tables[kind].append(archive.tables[kind][0])
     before = await counts()
     answer = await send(api, user, archive.zip())
-    assert (answer.status_code, answer.json()["detail"]) == (400, f"{kind}[1].id: is that of {kind}[0] too")
+    detail = f"{kind}[1].id: must be unique; {kind}[0] has the same"
+    assert (answer.status_code, answer.json()["detail"]) == (400, detail)
     assert await counts() == before
 
 

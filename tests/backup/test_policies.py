@@ -89,7 +89,7 @@ async def test_what_cannot_be_one_is_left_out_and_told(api: httpx.AsyncClient, u
     assert sorted(each["reason"] for each in report["left_out"]) == [
         "action: must be one of archive, expire",
         "criteria_id: is missing; it must be the id of the app",
-        "criteria_id: is not the id of the archive's user",
+        "criteria_id: must be the id of the archive's user",
         "criteria_id: no app of the archive has this id",
         "criteria_name: must not be empty or blank",
         "criteria_type: must be one of user, app, category, namespace",

@@ -584,13 +584,14 @@ async def two(services: Services, user: str) -> tuple[Caller, str]:
 
 
 async def stored(services: Services, user: str) -> dict[str, tuple[int, str, bytes]]:
-    """The vectors of a user's memories by the end of the text: how many, how it was cut, and the vectors."""
+    """The vectors of a user's memories by the end of the text: how many, its chunking, and the vectors."""
     query = text(
-        "SELECT right(m.content, 3) AS said, length(e.vector) / 1536 AS count, e.cut, e.vector FROM embeddings AS e"
-        " JOIN memories AS m ON m.id = e.id JOIN users AS u ON u.id = m.user_id WHERE u.user_id = :user"
+        "SELECT right(m.content, 3) AS said, length(e.vector) / 1536 AS count, e.chunking, e.vector"
+        " FROM embeddings AS e JOIN memories AS m ON m.id = e.id"
+        " JOIN users AS u ON u.id = m.user_id WHERE u.user_id = :user"
     )
     async with services.database.statement() as tx:
-        return {row.said: (row.count, row.cut, row.vector) for row in await tx.execute(query, {"user": user})}
+        return {row.said: (row.count, row.chunking, row.vector) for row in await tx.execute(query, {"user": user})}
 
 
 async def long_and_short(services: Services, user: str) -> str:
@@ -638,37 +639,38 @@ async def test_tokens_of_what_an_archive_brought_are_made_later(
     assert [said for said, _ in await told(other)] == ["one", "two"]
 
 
-async def test_vectors_of_an_older_archive_come_in_as_what_they_are_and_are_completed_later(
+async def test_vectors_of_other_chunks_come_in_as_what_they_are_and_are_completed_later(
     services: Services, api: httpx.AsyncClient, new_user: str
 ) -> None:
     other = await long_and_short(services, new_user)
-    whole = await stored(services, new_user)
+    chunked = await stored(services, new_user)
+    whole_texts = "whole texts of 384"
 
-    def older(line: bytes) -> bytes:
+    def of_whole_texts(line: bytes) -> bytes:
         record = json.loads(line)
-        del record["cut"]
+        record["chunking"] = whole_texts
         record["vector"] = base64.b64encode(base64.b64decode(record["vector"])[:1536]).decode()
         return json.dumps(record).encode()
 
-    archive = rewritten(await export(api, new_user), older)
+    archive = rewritten(await export(api, new_user), of_whole_texts)
     await bring_in(api, other, archive)
     came = await stored(services, other)
-    assert {said: (count, cut) for said, (count, cut, _) in came.items()} == {"one": (1, ""), "two": (1, "")}
+    assert {said: row[:2] for said, row in came.items()} == {"one": (1, whole_texts), "two": (1, whole_texts)}
     await services.outbox_delivery.drain()
     assert await stored(services, other) == came
     assert await services.vector_backfill.run() >= 1
     now = await stored(services, other)
-    assert [now[said][:2] for said in ("one", "two")] == [whole[said][:2] for said in ("one", "two")]
+    assert [now[said][:2] for said in ("one", "two")] == [chunked[said][:2] for said in ("one", "two")]
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"cut": "128/64/238/32 tokens of 768"},
-        {"cut": ""},
-        {"cut": "tokens of 384", "vector": base64.b64encode(np.full(768, 0.01, "<f4").tobytes()).decode()},
-        {"cut": "tokens of 384", "vector": base64.b64encode(np.eye(33, 384, dtype="<f4").tobytes()).decode()},
-        {"cut": "tokens of 384", "vector": base64.b64encode(np.full(768, np.inf, "<f4").tobytes()).decode()},
+        {"chunking": "128/64/238/32 tokens of 768"},
+        {"chunking": ""},
+        {"chunking": "tokens of 384", "vector": base64.b64encode(np.full(768, 0.01, "<f4").tobytes()).decode()},
+        {"chunking": "tokens of 384", "vector": base64.b64encode(np.eye(33, 384, dtype="<f4").tobytes()).decode()},
+        {"chunking": "tokens of 384", "vector": base64.b64encode(np.full(768, np.inf, "<f4").tobytes()).decode()},
     ],
 )
 async def test_vectors_that_cannot_be_ours_are_left_out_and_made_anew(

@@ -22,7 +22,7 @@ from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.index.sync.reconcile import alone
 from openmemory.jobs.on_demand import OnDemand
-from openmemory.jobs.schedule import FIRST_FILING, scheduled
+from openmemory.jobs.schedule import FIRST_CATEGORIZATION, scheduled
 from openmemory.memories.schemas import MemoryCreate, MemoryQuery, MemoryUpdate
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
@@ -70,7 +70,7 @@ async def filed(services: Services, id_: UUID) -> dict[str, bool]:
 
 async def mark(services: Services, id_: UUID) -> tuple[int, bool, str | None] | None:
     """The attempts of a memory's mark, whether it waits, and its error."""
-    query = "SELECT attempts, due_at > now(), last_error FROM category_marks WHERE memory_id = :id"
+    query = "SELECT attempts, due_at > now(), last_error FROM pending_categorizations WHERE memory_id = :id"
     async with services.database.statement() as tx:
         row = (await tx.execute(text(query), {"id": id_})).one_or_none()
     return None if row is None else (row[0], row[1], row[2])
@@ -107,9 +107,9 @@ async def test_what_no_client_has_filed_is_filed_and_told(
     assert {(row.principal, row.door) for row in told} == {("categories", "job")}
     assert {"health", "finance"} <= {name for row in told for name in row.detail["categories"]}
     # Once is enough.
-    before = job.filed
+    before = job.changed
     await job.run()
-    assert job.filed == before
+    assert job.changed == before
 
 
 async def test_a_new_text_is_looked_at_again(
@@ -133,7 +133,7 @@ async def test_what_a_client_says_is_the_last_word(
     await services.memories.update(owner, emptied, MemoryUpdate(categories=()))
     await services.memories.update(owner, confirmed, MemoryUpdate(categories=("health",)))
     assert await filed(services, confirmed) == {"health": False}
-    assert (await job.order(owner, again=True)).waiting == 0
+    assert (await job.request(owner, again=True)).waiting == 0
     await services.memories.update(owner, emptied, MemoryUpdate(text=MONEY))
     await services.outbox_delivery.drain()
     await job.run()
@@ -330,13 +330,13 @@ async def test_an_order_that_comes_while_one_is_taken_up_stays(
 ):
     async def orders() -> list[Any]:
         async with services.database.statement() as tx:
-            mine = text("SELECT * FROM filing_orders WHERE user_id = :user")
+            mine = text("SELECT * FROM reclassification_requests WHERE user_id = :user")
             return list((await tx.execute(mine, {"user": owner.user_id})).all())
 
     await remember(owner, SWARM)
-    await job.order(owner, again=True)
+    await job.request(owner, again=True)
     [old] = await orders()
-    await job.order(owner, again=True)
+    await job.request(owner, again=True)
     await requests._take(services.database, old)
     assert len(await orders()) == 1
     await job.run()
@@ -374,7 +374,7 @@ async def test_a_failure_leaves_the_memory_and_is_tried_again(
     assert await mark(services, id_) == (1, True, "ZeroDivisionError: division by zero")
     assert await filed(services, id_) == {}
     async with services.database.transaction() as tx:
-        await tx.execute(text("UPDATE category_marks SET due_at = now() WHERE memory_id = :id"), {"id": id_})
+        await tx.execute(text("UPDATE pending_categorizations SET due_at = now() WHERE memory_id = :id"), {"id": id_})
     assert await job.run() >= 1
     assert "health" in await filed(services, id_)
 
@@ -410,7 +410,7 @@ async def test_one_process_files_and_none_where_it_is_off(
     id_ = await remember(owner, HEALTH)
     async with alone(services.database, assignment.LOCK):
         assert await job.run() == 0
-    assert await services.filing.run() == 0  # off in the settings of the tests
+    assert await services.categorization.run() == 0  # off in the settings of the tests
     assert await filed(services, id_) == {}
     assert await job.run() >= 1
 
@@ -421,16 +421,16 @@ async def test_only_the_user_has_their_memories_filed(
     id_ = await remember(owner, HEALTH)
     assert await job.waiting(owner) == Waiting(waiting=1, failed=0)
     await job.run()
-    assert await job.order(owner, again=False) == Waiting(waiting=0, failed=0)
-    assert await job.order(owner, again=True) == Waiting(waiting=1, failed=0)
+    assert await job.request(owner, again=False) == Waiting(waiting=0, failed=0)
+    assert await job.request(owner, again=True) == Waiting(waiting=1, failed=0)
     before = await filed(services, id_)
     await job.run()
     assert await filed(services, id_) == before
-    for refused in (job.order(app_caller, again=True), job.waiting(app_caller)):
+    for refused in (job.request(app_caller, again=True), job.waiting(app_caller)):
         with pytest.raises(Forbidden):
             await refused
     with pytest.raises(ConflictError, match="assigns no categories"):
-        await services.filing.order(owner, again=True)
+        await services.categorization.request(owner, again=True)
 
 
 async def test_what_would_be_filed_is_told_and_nothing_written(
@@ -447,7 +447,7 @@ async def test_what_would_be_filed_is_told_and_nothing_written(
     assert all(0.5 <= each.confidence <= 1 for item in found.items for each in item.categories)
     assert [await filed(services, id_) for id_ in (health, money)] == [{}, {}]
     assert await job.waiting(owner) == waiting
-    assert await services.filing.preview(owner) == found  # also where nothing is assigned
+    assert await services.categorization.preview(owner) == found  # also where nothing is assigned
     await job.run()
     assert set(await filed(services, health)) == {"health"}
     assert await job.preview(owner) == Preview(items=[], total=0)
@@ -494,9 +494,9 @@ _FILL = text(
         SELECT :user, :app, 'thing number ' || n, md5(n::text || :salt)
         FROM generate_series(CAST(:first AS integer), :last) AS n RETURNING id, hash
     )
-    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
-    SELECT 'memory', new.id, e.model, new.hash, e.vector, e.cut
-    FROM new CROSS JOIN (SELECT model, vector, cut FROM embeddings WHERE id = :like LIMIT 1) AS e
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, chunking)
+    SELECT 'memory', new.id, e.model, new.hash, e.vector, e.chunking
+    FROM new CROSS JOIN (SELECT model, vector, chunking FROM embeddings WHERE id = :like LIMIT 1) AS e
     """
 )
 
@@ -513,9 +513,9 @@ async def test_what_is_ordered_is_looked_at_at_once(
     async def is_filed() -> bool:
         return await filed(services, id_) == {"health": True}
 
-    async with scheduled(replace(services, filing=job)):
-        await job.order(owner, again=True)
-        await eventually(is_filed, within=FIRST_FILING - 5)  # when its turn has not come yet
+    async with scheduled(replace(services, categorization=job)):
+        await job.request(owner, again=True)
+        await eventually(is_filed, within=FIRST_CATEGORIZATION - 5)  # when its turn has not come yet
     assert job.start is None
 
 
@@ -529,16 +529,16 @@ async def test_what_is_ordered_while_others_are_filed_is_looked_at_right_after_t
         nonlocal looks
         looks += 1
         if looks == 1:
-            await job.order(owner, again=False)
+            await job.request(owner, again=False)
         else:
             looked_again.set()
         return 0
 
     monkeypatch.setattr(job, "_some", some)
-    runs = OnDemand(job.run, "file")
+    runs = OnDemand(job.run, "categorize")
     job.start = runs.ask
     try:
-        await job.order(owner, again=False)
+        await job.request(owner, again=False)
         async with asyncio.timeout(15):
             await looked_again.wait()
     finally:
@@ -562,11 +562,11 @@ async def test_many_waiting_memories_are_found_by_an_index(
             await tx.execute(text("SET LOCAL statement_timeout = '300s'"))
             await tx.execute(_FILL, values | {"first": first, "last": first + PART - 1})
     async with services.database.transaction() as tx:
-        await tx.execute(text("ANALYZE memories, embeddings, category_marks"))
+        await tx.execute(text("ANALYZE memories, embeddings, pending_categorizations"))
         bound = {"model": services.spaces.serving.model, "limit": 200, "users": [owner.user_id]}
         plan = "\n".join(await tx.scalars(text(f"EXPLAIN {assignment._DUE.text}"), bound))
-        assert "idx_category_marks_due" in plan, plan
+        assert "idx_pending_categorizations_due" in plan, plan
         assert "Seq Scan on memories" not in plan, plan
         assert "Seq Scan on embeddings" not in plan, plan
     seen = await job._some()
-    assert job.filed == seen > 0
+    assert job.changed == seen > 0

@@ -20,7 +20,7 @@ def test_an_archive_is_written_whole(om: Run, user: str, tmp_path: Path) -> None
     file = tmp_path / "mine.zip"
     told = om("export", str(file), "--user", user)
     assert (told.returncode, told.stdout) == (0, "")
-    assert told.stderr.startswith(f"All that {user} remembers written to {file} (")
+    assert told.stderr.startswith(f"The archive of {user} is written to {file} (")
     assert [row["content"] for row in tables_of(file.read_bytes())["memories"]] == ["I like tea"]
     assert file.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["mine.zip"]

@@ -14,7 +14,7 @@ def test_memories_are_filed_and_their_categories_listed(om: Run, user: str) -> N
     assert om("add", health, "--user", user).returncode == 0
     tried = om("categories", "assign", "--dry-run", "--again", "--user", user)
     assert tried.returncode == 0, tried.stderr
-    assert "nothing was filed" in tried.stderr
+    assert "nothing was assigned" in tried.stderr
     [line] = tried.stdout.splitlines()
     assert line.endswith(health)
     assert json.loads(om("categories", "assign", "--dry-run", "--again", "--user", user, "--json").stdout)["total"] == 1
@@ -22,7 +22,7 @@ def test_memories_are_filed_and_their_categories_listed(om: Run, user: str) -> N
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert (report["waiting"], report["failed"]) == (0, 0)
-    assert om("categories", "assign", "--user", user).stdout == "0 memories looked at, 0 wait, 0 failed so far.\n"
+    assert om("categories", "assign", "--user", user).stdout == "0 memories checked, 0 waiting, 0 failed so far.\n"
     listed = [line.split("\t") for line in om("categories", "list", "--user", user).stdout.splitlines()]
     assert [line[0] for line in listed] == ["health"]
     assert listed[0][1].startswith("Body and mind")
@@ -45,7 +45,7 @@ def test_categories_are_described_listed_and_forgotten(om: Run, user: str) -> No
     found = om("list", "--user", user, "--json")
     assert found.returncode == 0, found.stderr
     assert name in found.stdout
-    assert om("categories", "forget", name, "--user", user).stdout == f"Forgot what {name} is about.\n"
+    assert om("categories", "forget", name, "--user", user).stdout == f"Deleted the description of {name}.\n"
     assert json.loads(om("categories", "describe", "..", "Dots.", "--user", user, "--json").stdout)["name"] == ".."
     assert json.loads(om("categories", "forget", "..", "--user", user, "--json").stdout) == {"forgotten": ".."}
     missing = om("categories", "forget", name, "--user", user)

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from openmemory.embedded.folder import running_service
+from tests.backup.archives import tables_of
 from tests.clusters import furnish
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -153,6 +154,10 @@ def test_an_export_moves_everything_to_another_user(om: Run, user: str, tmp_path
         "state": "archived", "revision": 1, "created_at": "2001-02-03T04:05:06Z", "updated_at": "",
         "expires_at": "2101-02-03T04:05:06Z",
     }  # fmt: skip
+    archive = tmp_path / "out.zip"
+    assert om("export", str(archive), "--user", user).returncode == 0
+    changed = {row["id"]: row["updated_at"][:19] for row in tables_of(archive.read_bytes())["memories"]}
+    assert {line["id"]: line["updated_at"][:19] for line in exported} == changed
     assert [line["text"] for line in exported[1:]] == [f"Fact {number}" for number in range(150)]
     other = f"{user}-copy"
     moved = om("import", "-", stdin=out.read_text().replace(f'"user": "{user}"', f'"user": "{other}"'))

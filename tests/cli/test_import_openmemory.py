@@ -305,7 +305,7 @@ def test_the_command_reports_and_ends_with_a_code_that_says_how_it_went(
     dry = run("import", "openmemory", str(old.path), "--dry-run", "--data-dir", str(tmp_path / "none"))
     assert dry.returncode == 0, dry.stderr
     assert f"alice-{new_user}: 5 memories (2 active, 1 paused, 1 archived, 1 deleted); 2 apps" in dry.stdout
-    assert "Nothing was written (--dry-run)." in dry.stdout
+    assert "Nothing was imported (--dry-run)." in dry.stdout
     assert not (tmp_path / "none").exists()
     whole = run("import", "openmemory", str(old.path), "--json", *there)
     assert whole.returncode == 0, whole.stderr
@@ -324,7 +324,7 @@ def test_the_command_reports_and_ends_with_a_code_that_says_how_it_went(
         "import", "openmemory", str(old.path), "--user", f"bob-{new_user}", "--into", f"rob-{new_user}", *there
     )
     assert partly.returncode == 1
-    assert "Left out: 1 of memories: created_at: is no time." in partly.stdout
+    assert "Left out: 1 of memories: created_at: must be a time in ISO 8601, or seconds since 1970." in partly.stdout
     for arguments, code in {
         ("import", "openmemory", str(tmp_path / "nothing.zip")): 2,
         ("import", "openmemory", "http://127.0.0.1:9"): 3,
@@ -355,7 +355,8 @@ async def test_policies_of_a_database_go_to_whom_they_are_about_and_the_others_a
     assert (taken.found.policies, taken.service["policies"], taken.service["left_out"]) == (3, 3, [])
     reasons = {reason for (kind, reason) in migration.report.left_out.counts if kind == "archive_policies"}
     assert reasons == {
-        "names nothing, so that nobody can say whose it is", "its app is gone", "criteria_type: is unknown",
+        "criteria_id: is missing, so the user of the policy is unknown", "its app is missing",
+        "criteria_type: must be user, app or category",
         "days_to_archive: must be from 1 to 36,500",
     }  # fmt: skip
     assert not migration.report.whole

@@ -39,7 +39,7 @@ def test_a_key_is_shown_once_listed_by_its_prefix_rotated_and_revoked(om: Run, u
         (["create", "k", "--days", "0"], 2, "--days"),
         (["revoke", "om_aaaaaaaa"], 1, "Key not found"),
         (["revoke", "00000000-0000-0000-0000-000000000000"], 1, "Key not found"),
-        (["revoke", "om_aaaaaaaa_" + "A" * 43], 2, "a key belongs in no command line"),
+        (["revoke", "om_aaaaaaaa_" + "A" * 43], 2, "must be the prefix (om_ and eight characters) and not the key"),
     ],
 )
 def test_what_cannot_be_done_with_a_key_is_told(om: Run, arguments: list[str], code: int, words: str) -> None:

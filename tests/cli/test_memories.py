@@ -70,7 +70,7 @@ def test_apps_and_namespaces_narrow_lists_and_searches(om: Run, user: str) -> No
         (["add", "   "], 2, "text: "),
         (["list", "--state", "gone"], 2, "state: must be one or more"),
         (["search", "x", "--limit", "100000"], 2, "limit"),
-        (["search", "x", "--filter", "{"], 2, "--filter: is not valid JSON"),
+        (["search", "x", "--filter", "{"], 2, "--filter: must be valid JSON"),
         (["search", "x", "--filter", '{"colour": 1}'], 2, "filter.colour: is not a known field"),
         (["search", "x", "--filter", "[]"], 2, "filter: must be a JSON object"),
         (["erase"], 2, "--memory ID"),

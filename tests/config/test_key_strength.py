@@ -76,7 +76,7 @@ def test_whatever_is_drawn_at_random_is_strong_enough() -> None:
 
 
 def test_what_the_documentation_makes_is_strong_enough() -> None:
-    [made] = re.findall(r"openssl rand -hex (\d+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    [made] = re.findall(r"openssl rand -hex (\d+)", (ROOT / "docs/operations/docker.md").read_text(encoding="utf-8"))
     assert key_strength.checked(random.Random(1).randbytes(int(made)).hex())
     assert f"openssl rand -hex {made}" in (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     assert f"openssl rand -hex {made}" in str(key_strength._MAKE_ONE)

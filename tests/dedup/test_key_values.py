@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Text, func, literal, literal_column, select
 
 from openmemory.dedup.key_values import LONGEST, ValueChange, merged, parsed, told
-from openmemory.memories.models import LIKE_PAIRS
+from openmemory.memories.models import LOOKS_LIKE_KEY_VALUES
 from openmemory.memories.schemas import PairChange, PairSource
 from openmemory.services import Services
 
@@ -143,9 +143,9 @@ def test_any_other_text_is_no_pairs(text: str):
 @pytest.mark.parametrize(("text", "pairs"), READ)
 async def test_the_database_finds_the_same_keys(services: Services, text: str, pairs: dict[str, str]):
     """What `parsed` reads stands in the index, by these keys."""
-    query = select(literal_column(f"({LIKE_PAIRS})"), func.pair_keys(literal_column("content"))).select_from(
-        select(literal(text, Text).label("content")).subquery()
-    )
+    query = select(
+        literal_column(f"({LOOKS_LIKE_KEY_VALUES})"), func.key_value_keys(literal_column("content"))
+    ).select_from(select(literal(text, Text).label("content")).subquery())
     async with services.database.statement() as tx:
         [(like, keys)] = await tx.execute(query)
     assert like

@@ -316,7 +316,7 @@ class Changes(RuleBasedStateMachine):
         services = self.services
         for _ in range(2):
             async with services.database.transaction() as tx:
-                await tx.execute(text("UPDATE index_marks SET due_at = now(), attempts = 0"))
+                await tx.execute(text("UPDATE index_outbox SET due_at = now(), attempts = 0"))
             await services.outbox_delivery.drain()
             await services.rebuild.step()
             await services.reconciler.sync(trigger="test")

@@ -157,7 +157,7 @@ class World:
         """A sync when the index answers and every pause after a failure is over."""
         self.index.away = False
         async with self.services.database.transaction() as tx:
-            await tx.execute(text("UPDATE index_marks SET due_at = now()"))
+            await tx.execute(text("UPDATE index_outbox SET due_at = now()"))
         return await self.reconciler.sync(trigger="test")
 
 

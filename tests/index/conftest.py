@@ -137,10 +137,10 @@ async def deliver_all(services: Services, eventually) -> Callable[[], Awaitable[
 
     async def delivered() -> bool:
         async with services.database.transaction() as tx:
-            await tx.execute(text("UPDATE index_marks SET due_at = now()"))
+            await tx.execute(text("UPDATE index_outbox SET due_at = now()"))
         await services.outbox_delivery.drain()
         async with services.database.statement() as tx:
-            return not await tx.scalar(text("SELECT count(*) FROM index_marks"))
+            return not await tx.scalar(text("SELECT count(*) FROM index_outbox"))
 
     async def wait() -> None:
         await eventually(delivered)

@@ -16,7 +16,7 @@ from openmemory.memories.schemas import MemoryCreate
 from openmemory.services import Services, open_services
 from tests.faults.embedding_server import EmbeddingServer
 
-LOCAL = "openmemory__all-minilm-l6-v2-int8__384__windows"
+LOCAL = "openmemory__all-minilm-l6-v2-int8__384"
 
 
 @asynccontextmanager
@@ -68,8 +68,8 @@ async def collections(services: Services) -> dict[str, str]:
 
 async def begun(services: Services) -> Space:
     """What the first half of a step does: the collection of the configured model is known, and empty."""
-    await services.rebuild._keeper.want()
-    await services.rebuild._keeper.follow()
+    await services.rebuild._watcher.want()
+    await services.rebuild._watcher.follow()
     building = services.spaces.building
     assert building is not None
     return building

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.index.collections import collection_name, entry_of, is_plain, payload_of, readable_payload_of
+from openmemory.index.collections import collection_name, entry_of, payload_of, readable_payload_of
 from openmemory.index.conditions import label
 from openmemory.index.port import Point
 from openmemory.index.sync.entries import IndexEntries, IndexEntry
@@ -19,15 +19,7 @@ ID = UUID(int=7)
 
 def test_the_name_carries_alias_model_and_dimension() -> None:
     name = collection_name("openmemory", "all-MiniLM-L6-v2-int8", 384)
-    assert name == "openmemory__all-minilm-l6-v2-int8__384__windows"
-
-
-def test_the_name_tells_the_form_of_older_versions() -> None:
-    name = collection_name("openmemory", "all-MiniLM-L6-v2-int8", 384, plain=True)
     assert name == "openmemory__all-minilm-l6-v2-int8__384"
-    assert is_plain(name)
-    assert not is_plain(collection_name("openmemory", "__windows", 384))
-    assert is_plain(collection_name("openmemory", "__windows", 384, plain=True))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +28,7 @@ def test_the_name_tells_the_form_of_older_versions() -> None:
 )
 def test_any_model_gives_a_name_that_is_a_folder_and_a_collection_everywhere(model: str) -> None:
     name = collection_name("a" * 64, model, 65_536)
-    assert re.fullmatch(r"a{64}__[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?__65536__windows", name)
+    assert re.fullmatch(r"a{64}__[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?__65536", name)
     assert len(name) <= 150
 
 

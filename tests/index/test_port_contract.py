@@ -337,7 +337,7 @@ async def test_the_status_names_the_collection_and_counts(index: VectorIndex, po
     status = await index.status()
     assert status.points == 3
     assert status.dimension == 16
-    assert status.collection.endswith("__model__16__windows")
+    assert status.collection.endswith("__model__16")
     assert status.engine in ("qdrant", "qdrant-edge")
     assert status.version[0].isdigit()
 

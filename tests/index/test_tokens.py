@@ -97,7 +97,7 @@ async def test_what_an_older_version_kept_gets_its_tokens_a_few_at_a_time(
         if len(asked) == 3:
             # Somebody adds something meanwhile, which goes first.
             async with services.database.transaction() as tx:
-                await tx.execute(text("INSERT INTO index_marks (kind, id) VALUES ('memory', gen_random_uuid())"))
+                await tx.execute(text("INSERT INTO index_outbox (kind, id) VALUES ('memory', gen_random_uuid())"))
         return await embed(self, texts)
 
     monkeypatch.setattr(LocalEmbedder, "documents", documents)
@@ -111,7 +111,7 @@ async def test_what_an_older_version_kept_gets_its_tokens_a_few_at_a_time(
             # On a busy machine the index may not be open yet: then it is tried again in a moment.
             await services.outbox_delivery.drain()
             async with services.database.statement() as tx:
-                return not await tx.scalar(text("SELECT count(*) FROM index_marks"))
+                return not await tx.scalar(text("SELECT count(*) FROM index_outbox"))
 
         await eventually(delivered)
         assert await services.vector_backfill.run() == 0

@@ -136,11 +136,11 @@ def test_a_user_id_without_a_name_is_told_on_one_line_what_to_do(serve: Serve) -
         assert advice in line
 
 
-@pytest.mark.skipif(sys.platform == "darwin", reason="README's commands name the data folder of Linux")
-def test_the_commands_in_the_readme_remove_all_that_was_installed(serve: Serve, home: Path, folder: Path) -> None:
+@pytest.mark.skipif(sys.platform == "darwin", reason="the commands name the data folder of Linux")
+def test_the_documented_commands_remove_all_that_was_installed(serve: Serve, home: Path, folder: Path) -> None:
     root, clone = Path(__file__).parents[2], folder.with_name("clone")
     shutil.copytree(
-        root, clone, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "node_modules")
+        root, clone, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "site", "node_modules")
     )
     (home / ".local" / "share").mkdir(parents=True)
     before = everything_in(home, clone)
@@ -150,8 +150,8 @@ def test_the_commands_in_the_readme_remove_all_that_was_installed(serve: Serve, 
     service = serve("--data-dir", "")
     remember_and_find(service.ready())
     assert (home / ".local" / "share" / "openmemory" / "postgres").is_dir()
-    section = (clone / "README.md").read_text(encoding="utf-8").partition("## Remove it")[2]
-    commands = section.partition("```sh\n")[2].partition("```")[0]
+    page = (clone / "docs" / "operations" / "removing.md").read_text(encoding="utf-8")
+    commands = page.partition("```sh\n")[2].partition("```")[0]
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         ["bash", "-e", "-c", commands], cwd=clone, env=environment, check=False, capture_output=True, text=True

@@ -120,7 +120,7 @@ async def test_memories_of_both_replicas_are_delivered_once_and_one_sync_runs_at
     await asyncio.gather(*(add(number) for number in range(120)))
 
     async def delivered() -> bool:
-        return not await replicas.count("SELECT count(*) FROM index_marks")
+        return not await replicas.count("SELECT count(*) FROM index_outbox")
 
     await eventually(delivered, within=60)
     assert await replicas.points() == 120

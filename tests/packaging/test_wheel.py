@@ -122,7 +122,8 @@ def test_it_holds_the_package_the_migrations_and_the_model_and_nothing_else(whee
         names = archive.namelist()
     assert {name.partition("/")[0] for name in names} == {"openmemory", f"{wheel.name.partition('-py3')[0]}.dist-info"}
     held = {name for name in names if name.startswith("openmemory/")}
-    versions = {f"openmemory/migrations/versions/{file.name}" for file in (ROOT / "alembic/versions").glob("*.py")}
+    files = (file for ending in ("py", "sql") for file in (ROOT / "alembic").rglob(f"*.{ending}"))
+    versions = {f"openmemory/migrations/{file.relative_to(ROOT / 'alembic').as_posix()}" for file in files}
     data = {f"openmemory/embeddings/data/{name}" for name in ("model.onnx", "model.onnx.sha256", "tokenizer.json")}
     statements = {file.relative_to(ROOT / "app").as_posix() for file in (ROOT / "app").rglob("*.sql")}
     assert held > versions | data | statements | {"openmemory/py.typed", "openmemory/migrations/env.py"}

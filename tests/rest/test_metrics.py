@@ -103,16 +103,16 @@ async def test_a_sync_shows_with_everything_that_it_found(client, new_user, reme
 
 async def test_marks_show_until_they_are_delivered(services, client, new_user, remember, eventually):
     async def delivered() -> bool:
-        return value(await scraped(client), "openmemory_index_marks_waiting") == 0
+        return value(await scraped(client), "openmemory_index_outbox_entries") == 0
 
     await eventually(delivered, within=100)  # what other tests have left to be delivered
     async with services.outbox_delivery._round:
         await remember(new_user, "I keep a donkey.")
         waiting = await scraped(client)
-    assert value(waiting, "openmemory_index_marks_waiting") >= 1
-    assert 0 < value(waiting, "openmemory_index_oldest_mark_age_seconds") < 60
+    assert value(waiting, "openmemory_index_outbox_entries") >= 1
+    assert 0 < value(waiting, "openmemory_index_outbox_oldest_age_seconds") < 60
     await eventually(delivered)
-    assert value(await scraped(client), "openmemory_index_oldest_mark_age_seconds") == 0
+    assert value(await scraped(client), "openmemory_index_outbox_oldest_age_seconds") == 0
 
 
 async def test_the_state_of_every_breaker_is_one_of_three(client):

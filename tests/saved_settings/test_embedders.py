@@ -209,8 +209,8 @@ async def test_while_one_is_built_another_may_be_saved(
     async with running(folder) as (services, http):
         await remember(services)
         await save(http, asked(server))
-        await services.rebuild._keeper.want()
-        await services.rebuild._keeper.follow()
+        await services.rebuild._watcher.want()
+        await services.rebuild._watcher.follow()
         await save(http, asked(other, "two"))
         await services.rebuild.step()
         assert services.embedder.model == "openai/two"

@@ -87,24 +87,6 @@ async def test_a_text_that_changes_meanwhile_keeps_its_own_words(own: Services):
     assert await found(own, caller, "Haus") == set()
 
 
-async def test_words_of_before_are_found_until_their_parts_are_known(own: Services):
-    caller = await own.directory.caller("ada", "claude")
-    old, new = await add(own, caller, "The function getUserById is slow", "The function getOrderById is slow")
-    async with own.database.transaction() as tx:
-        # As the migration leaves what was there.
-        await tx.execute(
-            text("UPDATE memories SET words = to_tsvector('english', content), word_count = NULL WHERE id = :id"),
-            {"id": old},
-        )
-        await tx.execute(text("UPDATE lexicon SET former = ARRAY['unsplit']"))
-    assert old in await found(own, caller, "getUserById")
-    assert await found(own, caller, "order") == {new}
-    assert await found(own, caller, "user") == set()
-    await own.lexical_backfill.run()
-    assert await found(own, caller, "user") == {old}
-    assert await state(own) == ("english", [], None)
-
-
 async def test_an_empty_memory_has_nothing_to_make_anew(own: Services):
     await lexicon.choose(own.database, "simple")
     assert await state(own) == ("simple", [], None)

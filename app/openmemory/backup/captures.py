@@ -3,15 +3,15 @@ restore anything that could not be added directly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, get_args
 
-from openmemory.backup.fields import Fields
-from openmemory.backup.format import CAPTURES, MOST_REVISIONS, STEPS, malformed
+from openmemory.backup.fields import STATES, Fields
+from openmemory.backup.format import MOST_REVISIONS, STEPS, malformed
 from openmemory.backup.recent import RecentRecords
-from openmemory.backup.report import Row, SkippedItems
+from openmemory.backup.report import Row
 from openmemory.capture import rows
 from openmemory.capture.intake import checked
 from openmemory.capture.models import Status
@@ -27,6 +27,7 @@ _MOST_NAMESPACES = 1_000
 _MOST_STEPS = 1_000
 _MOST = 2**31 - 1
 _KINDS = ("operation", "refused")
+_STATUSES, _EVENTS = tuple(Status), tuple(Event)
 _NEEDED = {
     Event.ADD: (), Event.NONE: (), Event.UPDATE: ("before",), Event.DELETE: ("before",),
     Event.SUPERSEDE: ("before", "superseded_id"),
@@ -43,14 +44,17 @@ class CaptureRecords:
     principal: Principal
     """The principal who imports, and for whom unfinished captures will be processed."""
     now: str
-    left_out: SkippedItems
     recent: RecentRecords
 
-    def capture(self, place: str, number: int, value: Any) -> list[Row]:
-        """A capture, without its operations and refusals."""
-        fields = Fields(place, value)
-        id_, status = fields.id(), self._status(fields)
-        self.recent.once(CAPTURES, id_, place)
+    def capture(self, fields: Fields, number: int, id_: str) -> Row:
+        """A capture, without its operations and refusals.
+
+        Raises:
+            Invalid: it may not be stored.
+        """
+        status = fields.one_of("status", _STATUSES, Status.PENDING)
+        if status == Status.WORKING:
+            status = Status.PENDING
         created = fields.moment("created_at", self.now)
         updated, finished = fields.moment("updated_at", created), fields.optional_moment("finished_at")
         app, said = fields.optional_id("app_id"), _said(fields)
@@ -59,24 +63,19 @@ class CaptureRecords:
             fields.optional_number("seconds"), fields.optional_text("error"), fields.optional_text("model"),
         )  # fmt: skip
         principal = self._principal(fields)
-        try:
-            taken = checked(said, self.intake, self.limits)
-            for name, text in (("error", error), ("model", model)):
-                if text is not None:
-                    validation.part(text, name, self.limits.text, "limits.text")
-            for namespace in principal["namespaces"] or ():
-                validation.name(namespace, "namespaces", self.limits)
-            if seconds is not None and seconds < 0:
-                raise Invalid("seconds", "must not be negative")
-        except Invalid as problem:
-            self.left_out.add("capture", id_, problem.message)
-            return [("incoming_refused", ("captures", number, id_))]
+        taken = checked(said, self.intake, self.limits)
+        for name, text in (("error", error), ("model", model)):
+            if text is not None:
+                validation.part(text, name, self.limits.text, "limits.text")
+        for namespace in principal["namespaces"] or ():
+            validation.name(namespace, "namespaces", self.limits)
+        if seconds is not None and seconds < 0:
+            raise Invalid("seconds", "must not be negative")
         columns = rows.columns_of(taken)
-        row = (
+        return "incoming_captures", (
             number, id_, app, taken.like.namespace, status, columns["input"], columns["options"], principal,
             columns["hash"], *counts, error, model, seconds or 0.0, created, updated, finished,
         )  # fmt: skip
-        return [("incoming_captures", row)]
 
     def step(self, place: str, number: int, value: Any) -> list[Row]:
         """One operation or refusal of a capture."""
@@ -91,21 +90,14 @@ class CaptureRecords:
         made = self._refusal(inside) if kind == "refused" else self._operation(inside)
         return [("incoming_steps", (number, capture, kind, turn, *made))]
 
-    def _status(self, fields: Fields) -> str:
-        status = fields.text("status", Status.PENDING)
-        if status not in set(Status):
-            raise fields.wrong("status", f"one of {', '.join(Status)}", status)
-        return Status.PENDING if status == Status.WORKING else status
-
     def _principal(self, fields: Fields) -> dict[str, Any]:
         """The rights for further processing: those of the capture, limited to those of the importing principal."""
         given = fields.values.get("namespaces") is not None
         namespaces, scopes = fields.texts("namespaces"), fields.texts("scopes")
         if len(namespaces) > _MOST_NAMESPACES:
             raise malformed(f"{fields.place}.namespaces", f"must be {_MOST_NAMESPACES:,} at most")
-        for scope in scopes:
-            if scope not in set(Scope):
-                raise fields.wrong("scopes", f"one of {', '.join(Scope)}", scope)
+        if any(scope not in tuple(Scope) for scope in scopes):
+            raise malformed(f"{fields.place}.scopes", f"must be a list of {', '.join(Scope)}")
         may = self.principal.scopes & {Scope.READ, Scope.WRITE}
         return rows.principal_of(
             replace(
@@ -118,10 +110,7 @@ class CaptureRecords:
     def _operation(self, fields: Fields) -> tuple[Any, ...]:
         """The operation's memory, the memory that it supersedes, that one's previous successor, the body, and the
         problem, if any."""
-        named = fields.text("event")
-        if named not in set(Event):
-            raise fields.wrong("event", f"one of {', '.join(Event)}", named)
-        event = Event(named)
+        event = Event(fields.one_of("event", _EVENTS))
         for name in _NEEDED[event]:
             if fields.values.get(name) is None:
                 raise fields.wrong(name, "there, so that it can be undone", None)
@@ -146,7 +135,7 @@ class CaptureRecords:
         change = self.intake.changed(MemoryUpdate(content, metadata, tuple(categories)))
         return {
             "content": change.text, "metadata": change.metadata, "categories": list(change.categories or ()),
-            "revision": _revision(fields), "state": fields.state("state"),
+            "revision": _revision(fields), "state": fields.one_of("state", STATES),
             "valid_until": fields.optional_moment("valid_until"),
         }  # fmt: skip
 
@@ -195,12 +184,9 @@ def _turns(given: Fields) -> tuple[Turn, ...]:
     if not isinstance(messages, list) or not messages:
         raise given.wrong("messages", "a list of one message at least", messages)
     turns: list[Turn] = []
-    roles: Sequence[str] = get_args(Role)
     for number, message in enumerate(messages):
         each = Fields(f"{given.place}.messages[{number}]", message)
-        role = each.text("role")
-        if role not in roles:
-            raise each.wrong("role", f"one of {', '.join(roles)}", role)
+        role = each.one_of("role", get_args(Role))
         turns.append(Turn(role, each.text("content")))  # type: ignore[arg-type]  # it is one of them
     return tuple(turns)
 

@@ -1,4 +1,4 @@
-"""Opens an uploaded zip safely: nothing is extracted to disk, and all sizes are limited.
+"""Opens an uploaded zip safely: nothing is extracted to disk, and all sizes are limited. Writes members of new ones.
 
 `zipfile` and `gzip` report broken files; this module rejects dangerous ones that they would accept.
 """
@@ -106,6 +106,19 @@ class Container:
 
                 yield some
         self.read = before + member.compress_size
+
+
+@contextmanager
+def lines_member(archive: zipfile.ZipFile, name: str, *, level: int = 6) -> Iterator[gzip.GzipFile]:
+    """Opens a gzip-compressed member of a new archive for writing. The zip stores it without further compression."""
+    # The default date is 1980, the first year that a zip supports.
+    info = zipfile.ZipInfo(name)
+    info.external_attr = 0o600 << 16
+    with (
+        archive.open(info, "w", force_zip64=True) as member,
+        gzip.GzipFile(filename="", mode="wb", compresslevel=level, fileobj=member, mtime=0) as lines,
+    ):
+        yield lines
 
 
 class _Frugal(io.RawIOBase):

@@ -16,6 +16,7 @@ import orjson
 from sqlalchemy import text
 
 from openmemory.backup import sections
+from openmemory.backup.container import lines_member
 from openmemory.backup.format import TABLES, VECTORS, VERSION
 from openmemory.backup.spool import Spool
 from openmemory.database.engine import Tx
@@ -61,11 +62,11 @@ class ArchiveWriter:
             with zipped.open(TABLES, "w", force_zip64=True) as member:
                 count = await self._tables(member, ids)
             for name, query in sections.LINES.items():
-                with _lines(zipped, name) as member:
+                with lines_member(zipped, name) as member:
                     async for page in self._pages(text(query)):
                         await asyncio.to_thread(member.write, "".join(f"{row[0]}\n" for row in page).encode())
             if self._wanted.vectors:
-                with _lines(zipped, VECTORS, level=1) as member:
+                with lines_member(zipped, VECTORS, level=1) as member:
                     async for page in self._pages(text(sections.VECTORS), _VECTOR_PAGE):
                         await asyncio.to_thread(_write_vectors, member, page)
         await asyncio.to_thread(archive.flush)
@@ -112,25 +113,6 @@ class ArchiveWriter:
                 yield list(page)
 
 
-def _lines(zipped: zipfile.ZipFile, name: str, *, level: int = 6) -> _Member:
-    """A gzip-compressed JSON Lines member, stored in the zip without further compression."""
-    return _Member(zipped, name, level)
-
-
-class _Member(gzip.GzipFile):
-    def __init__(self, zipped: zipfile.ZipFile, name: str, level: int) -> None:
-        # The data is already compressed, so the zip stores it. The default date is 1980, the first year a zip supports.
-        info = zipfile.ZipInfo(name)
-        info.compress_type = zipfile.ZIP_STORED
-        info.external_attr = 0o600 << 16
-        self._member = zipped.open(info, "w", force_zip64=True)
-        super().__init__(filename="", mode="wb", compresslevel=level, fileobj=self._member, mtime=0)
-
-    def close(self) -> None:
-        super().close()
-        self._member.close()
-
-
 def _write_vectors(member: gzip.GzipFile, rows: list[Any]) -> None:
     lines = (
         orjson.dumps(
@@ -139,7 +121,7 @@ def _write_vectors(member: gzip.GzipFile, rows: list[Any]) -> None:
                 "model": row[1],
                 "text_hash": row[2],
                 "vector": base64.b64encode(row[3]).decode(),
-                "cut": row[4],
+                "chunking": row[4],
             },
             option=orjson.OPT_APPEND_NEWLINE,
         )

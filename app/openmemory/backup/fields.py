@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from openmemory.backup.format import kind_of, malformed
@@ -14,14 +15,17 @@ from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.serialization.exact_json import finite
 
+T = TypeVar("T")
+
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _BARE = re.compile(r"[0-9a-fA-F]{32}")
-_STATES = frozenset(state.value for state in State)
 _LONGEST_TIME = 40
+STATES = tuple(State)
+_TIME = "a time in ISO 8601, such as 2026-01-31T12:00:00Z"
 
 
 class Fields:
-    """One record and its place in the archive."""
+    """One record and its place in the archive. In every field null counts as missing."""
 
     __slots__ = ("mended", "place", "values")
 
@@ -38,50 +42,50 @@ class Fields:
         self.values: dict[str, Any] = values
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A string. It is required if there is no default. Null counts as missing."""
-        value = self.values.get(name)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, str):
-            raise self.wrong(name, "a string", value)
-        return value
+        """A string. It is required if there is no default."""
+        return self._needed(name, self._typed(name, str, "a string"), "a string", default)
 
     def optional_text(self, name: str) -> str | None:
-        """A string or null."""
-        value = self.values.get(name)
-        if value is not None and not isinstance(value, str):
-            raise self.wrong(name, "a string or null", value)
+        """A string or None."""
+        return self._typed(name, str, "a string or null")
+
+    def one_of(self, name: str, allowed: Sequence[str], default: str | None = None) -> str:
+        """One of some strings. It is required if there is no default."""
+        value = self.optional_one_of(name, allowed) or default
+        if value is None:
+            raise self.wrong(name, f"one of {', '.join(allowed)}", None)
         return value
+
+    def optional_one_of(self, name: str, allowed: Sequence[str]) -> str | None:
+        """One of some strings, or None."""
+        value = self.values.get(name)
+        if value is None or value in allowed:
+            return cast(str | None, value)
+        right = f"one of {', '.join(allowed)}"
+        if isinstance(value, str):
+            raise malformed(f"{self.place}.{name}", f"must be {right}")
+        raise self.wrong(name, right, value)
 
     def id(self, name: str = "id") -> str:
         """A UUID in canonical form."""
-        value = self.optional_id(name)
-        if value is None:
-            raise self.wrong(name, "a UUID", None)
-        return value
+        return self._needed(name, self.optional_id(name), "a UUID")
 
     def optional_id(self, name: str) -> str | None:
-        """A UUID in canonical form, or null."""
+        """A UUID in canonical form, or None."""
         value = self.values.get(name)
         return None if value is None else self._id(name, value)
 
     def ids(self, name: str) -> list[str]:
         """A list of UUIDs; empty if it is missing."""
-        value = self.values.get(name)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            raise self.wrong(name, "a list of UUIDs", value)
-        return [self._id(f"{name}[{number}]", each) for number, each in enumerate(value)]
+        given = self._typed(name, list, "a list of UUIDs") or []
+        return [self._id(f"{name}[{number}]", each) for number, each in enumerate(given)]
 
     def texts(self, name: str) -> list[str]:
         """A list of strings; empty if it is missing."""
-        value = self.values.get(name)
-        if value is None:
-            return []
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self.wrong(name, "a list of strings", value)
-        return value
+        given = self._typed(name, list, "a list of strings") or []
+        if not all(isinstance(each, str) for each in given):
+            raise self.wrong(name, "a list of strings", given)
+        return given
 
     def memory(self, text: str) -> MemoryCreate:
         """A memory with this text and the record's fields, without times and categories."""
@@ -97,17 +101,14 @@ class Fields:
 
     def moment(self, name: str, default: str | None = None) -> str:
         """A time in UTC, in ISO 8601 as PostgreSQL accepts it. A time without an offset is taken as UTC."""
-        value = self.optional_moment(name) or default
-        if value is None:
-            raise self.wrong(name, _TIME, None)
-        return value
+        return self._needed(name, self.optional_moment(name), _TIME, default)
 
     def optional_moment(self, name: str) -> str | None:
-        """A time as in `moment`, or null."""
-        value = self.values.get(name)
+        """A time as in `moment`, or None."""
+        value = self._typed(name, str, _TIME)
         if value is None:
             return None
-        if not isinstance(value, str) or len(value) > _LONGEST_TIME:
+        if len(value) > _LONGEST_TIME:
             raise self.wrong(name, _TIME, value)
         try:
             parsed = datetime.fromisoformat(value)
@@ -117,12 +118,8 @@ class Fields:
         return parsed.isoformat()
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """An object; empty if it is null or missing."""
-        value = self.values.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            raise self.wrong(name, "an object", value)
+        """An object; empty if it is missing."""
+        value = self._typed(name, dict, "an object") or {}
         if not isinstance(self.values, RawRecord):
             return value
         kept, numbers = finite(value)
@@ -132,31 +129,21 @@ class Fields:
 
     def flag(self, name: str, default: bool) -> bool:
         """True or false."""
-        value = self.values.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise self.wrong(name, "true or false", value)
-        return value
+        value = self._typed(name, bool, "true or false")
+        return default if value is None else value
 
     def whole(self, name: str, low: int, high: int, default: int | None = None) -> int:
         """A whole number in a closed range."""
-        value = self.values.get(name)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self.wrong(name, "a whole number", value)
+        value = self._needed(name, self._typed(name, int, "a whole number"), "a whole number", default)
         if not low <= value <= high:
             raise malformed(f"{self.place}.{name}", f"must be from {low:,} to {high:,}")
         return value
 
     def optional_number(self, name: str) -> float | None:
-        """A finite number or null."""
-        value = self.values.get(name)
+        """A finite number or None."""
+        value = self._typed(name, (int, float), "a number or null")
         if value is None:
             return None
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self.wrong(name, "a number or null", value)
         try:
             number = float(value)
         except OverflowError:
@@ -165,28 +152,25 @@ class Fields:
             raise malformed(f"{self.place}.{name}", "must be a finite number")
         return number
 
-    def state(self, name: str, default: str | None = None) -> str:
-        """A memory state."""
-        value = self.optional_state(name) or default
-        if value is None:
-            raise self.wrong(name, _STATE, None)
-        return value
-
-    def optional_state(self, name: str) -> str | None:
-        """A memory state, or null."""
-        value = self.values.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, str) or value not in _STATES:
-            raise self.wrong(name, _STATE, value)
-        return value
-
     def wrong(self, name: str, right: str, value: Any) -> Exception:
         """The error for a field with the wrong type. It does not repeat the value."""
         if value is None and name not in self.values:
             return malformed(f"{self.place}.{name}", f"is missing; it must be {right}")
-        given = "" if isinstance(value, str) and right.startswith("one of") else f", not {kind_of(value)}"
-        return malformed(f"{self.place}.{name}", f"must be {right}{given}")
+        return malformed(f"{self.place}.{name}", f"must be {right}, not {kind_of(value)}")
+
+    def _typed(self, name: str, kind: type[T] | tuple[type[T], ...], right: str) -> T | None:
+        """The value, or None if it is missing."""
+        value = self.values.get(name)
+        if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
+            raise self.wrong(name, right, value)
+        return value
+
+    def _needed(self, name: str, value: T | None, right: str, default: T | None = None) -> T:
+        if value is None:
+            value = default
+        if value is None:
+            raise self.wrong(name, right, None)
+        return value
 
     def _id(self, name: str, value: Any) -> str:
         if isinstance(value, str):
@@ -195,12 +179,5 @@ class Fields:
                 return lowered
             if _BARE.fullmatch(value):
                 return str(UUID(value))
-        raise malformed(f"{self.place}.{name}", f"must be a UUID, not {_given(value)}")
-
-
-_TIME = "a time in ISO 8601, such as 2026-01-31T12:00:00Z"
-_STATE = f"one of {', '.join(State)}"
-
-
-def _given(value: Any) -> str:
-    return "another string" if isinstance(value, str) else kind_of(value)
+        given = "another string" if isinstance(value, str) else kind_of(value)
+        raise malformed(f"{self.place}.{name}", f"must be a UUID, not {given}")

@@ -31,15 +31,6 @@ from openmemory.serialization import exact_json
 _TOGETHER = 256 * 1024
 """Bytes copied at once."""
 
-_LISTS = (
-    "apps",
-    "categories",
-    "memories",
-    "memory_categories",
-    "status_history",
-    "access_controls",
-    "archive_policies",
-)
 _OBJECTS = ("user", "export_meta")
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
@@ -78,12 +69,11 @@ def rows(container: Container, records: Records) -> Iterator[CopyRows]:
 def _records(container: Container, records: Records) -> Iterator[Row]:
     yield from _tables(container, records)
     for name in (REVISIONS, ACCESSES, CAPTURES, STEPS, VECTORS):
-        take = records.of(name)
-        if name in container and take is not None:
+        if name in container:
             with container.open(name) as read:
                 for number, (place, value) in enumerate(json_stream.lines(read, name, most=most_of(records.limits)), 1):
                     _count(name, number)
-                    yield from take(place, number, value)
+                    yield from records.rows(name, place, number, value)
     if MEMORIES in container:
         # This member repeats the tables. It is read only to check that it is intact.
         with container.open(MEMORIES) as read:
@@ -93,7 +83,7 @@ def _records(container: Container, records: Records) -> Iterator[Row]:
 
 def _tables(container: Container, records: Records) -> Iterator[Row]:
     found = False
-    wanted = (*_OBJECTS, *_LISTS)
+    wanted = (*_OBJECTS, *MOST_RECORDS)
     with container.open(TABLES) as read:
         for entry in json_stream.entries(read, TABLES, most=most_of(records.limits), wanted=wanted):
             found = found or entry.key == "memories"
@@ -101,19 +91,18 @@ def _tables(container: Container, records: Records) -> Iterator[Row]:
                 if entry.number is not None:
                     raise malformed(entry.key, "must be an object, not a list")
                 records.object(entry.key, entry.value)
-            elif entry.key in _LISTS:
+            elif entry.key in MOST_RECORDS:
                 if entry.number is None and entry.value is not None:
                     raise malformed(entry.key, f"must be a list, not {kind_of(entry.value)}")
-                take = records.of(entry.key)
-                if entry.number is not None and entry.number >= 0 and take is not None:
+                if entry.number is not None and entry.number >= 0:
                     _count(entry.key, entry.number + 1)
-                    yield from take(entry.place, entry.number, entry.value)
+                    yield from records.rows(entry.key, entry.place, entry.number, entry.value)
     if not found:
         raise malformed("memories", f"is missing in {TABLES}")
 
 
 def _count(kind: str, count: int) -> None:
-    if count > MOST_RECORDS.get(kind, count):
+    if count > MOST_RECORDS[kind]:
         raise too_much(f"{kind} has more than {MOST_RECORDS[kind]:,} entries")
 
 

@@ -30,7 +30,7 @@ class RecentRecords:
             BadArchive: a recent record has the same key.
         """
         if (before := self.place(kind, key, place)) is not None:
-            raise malformed(f"{place}.{field}", f"is that of {before} too")
+            raise malformed(f"{place}.{field}", f"must be unique; {before} has the same")
 
     def place(self, kind: str, key: Hashable, place: str) -> str | None:
         """Remembers a record. Returns the place of a recent record with the same key, or None."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from openmemory.access.restore import IncomingUser
 from openmemory.backup.captures import CaptureRecords
-from openmemory.backup.fields import Fields
+from openmemory.backup.fields import STATES, Fields
 from openmemory.backup.format import ACCESSES, CAPTURES, MOST_REVISIONS, REVISIONS, STEPS, VECTORS, VERSION, malformed
 from openmemory.backup.recent import RecentRecords
 from openmemory.backup.report import Row, SkippedItems
@@ -29,7 +28,6 @@ from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle.policies import Action, CriteriaType
 from openmemory.memories.schemas import MemoryUpdate
 
-_EFFECTS = ("allow", "deny")
 _NAMED = ("memory", "app", "category")
 _LONGEST_MODEL = 500
 _LARGEST_VECTOR = 4 * 65_536
@@ -57,24 +55,47 @@ class Records:
 
     def __post_init__(self) -> None:
         """Creates the converter for captures, which follows the same rules."""
-        self._captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self.left_out, self._recent)
+        self._captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self._recent)
 
-    def of(self, kind: str) -> Callable[[str, int, Any], list[Row]] | None:
-        """The function that turns entries of the named list into rows, from place, number and value. None: not read."""
-        return {
+    def rows(self, kind: str, place: str, number: int, value: Any) -> list[Row]:
+        """The rows of one entry of the named list.
+
+        Raises:
+            BadArchive: the entry has a field of the wrong type, or repeats another one.
+        """
+        if kind in _KINDS:
+            return self._with_id(kind, place, number, value)
+        read = {
+            "memory_categories": self._filing,
+            REVISIONS: self._revision,
+            STEPS: self._captures.step,
+            VECTORS: self._vector,
+        }[kind]
+        return read(place, number, value)
+
+    def _with_id(self, kind: str, place: str, number: int, value: Any) -> list[Row]:
+        """The rows of a record with an id. A record whose content may not be stored is left out."""
+        fields = Fields(place, value)
+        id_ = fields.id()
+        self._recent.once(kind, id_, place)
+        read = {
             "apps": self._app,
             "categories": self._category,
             "memories": self._memory,
-            "memory_categories": self._filing,
             "status_history": self._change,
             "access_controls": self._rule,
             "archive_policies": self._policy,
-            REVISIONS: self._revision,
             ACCESSES: self._access,
             CAPTURES: self._captures.capture,
-            STEPS: self._captures.step,
-            VECTORS: self._vector,
-        }.get(kind)
+        }[kind]
+        try:
+            return [read(fields, number, id_)]
+        except Invalid as error:
+            self.left_out.add(_KINDS[kind], id_, error.message)
+            self.counted[kind] += 1
+            return [("incoming_refused", (kind, number, id_))]
+        finally:
+            self._tell_mended(fields, _KINDS[kind], id_)
 
     def object(self, key: str, value: Any) -> None:
         """Reads an object of the archive that is not a list.
@@ -99,7 +120,7 @@ class Records:
             BadArchive: a memory belongs to a user other than that of the archive.
         """
         if self._owner is not None and self._user_id is not None and self._owner[0] != self._user_id:
-            raise malformed(self._owner[1], "is not the id of the archive's user")
+            raise malformed(self._owner[1], "must be the id of the archive's user")
 
     def _note_user(self, fields: Fields) -> None:
         self._user_id = fields.id()
@@ -122,47 +143,35 @@ class Records:
             taken = IncomingUser(None, None, {}, created)
         self.user = taken
 
-    def _app(self, place: str, number: int, value: Any) -> list[Row]:
-        fields = Fields(place, value)
-        id_, name, metadata = fields.id(), fields.text("name"), fields.mapping("metadata")
+    def _app(self, fields: Fields, number: int, id_: str) -> Row:
+        name, metadata = fields.text("name"), fields.mapping("metadata")
         description = fields.optional_text("description")
-        self._recent.once("apps", id_, place)
-        self._tell_mended(fields, "app", id_)
         fields.optional_id("owner_id")
         created = fields.moment("created_at", self.now)
         active, updated = fields.flag("is_active", True), fields.moment("updated_at", created)
-        try:
-            validation.name(name, "name", self.limits)
-            validation.metadata(metadata, self.limits)
-            description = self._described(description)
-        except Invalid as error:
-            return self._refused("apps", number, id_, error)
-        return [("incoming_apps", (number, id_, name, description, metadata, active, created, updated))]
+        validation.name(name, "name", self.limits)
+        validation.metadata(metadata, self.limits)
+        description = self._described(description)
+        return "incoming_apps", (number, id_, name, description, metadata, active, created, updated)
 
-    def _category(self, place: str, number: int, value: Any) -> list[Row]:
-        fields = Fields(place, value)
-        id_, name, description = fields.id(), fields.text("name"), fields.optional_text("description")
-        self._recent.once("categories", id_, place)
+    def _category(self, fields: Fields, number: int, id_: str) -> Row:
+        name, description = fields.text("name"), fields.optional_text("description")
         created = fields.moment("created_at", self.now)
         updated = fields.moment("updated_at", created)
         if description is not None and self.principal.user is not None:
             # Other users assign the same category and would read the description.
-            reason = "description: only a credential for every user may set it"
-            self.left_out.add("category", id_, reason)
+            self.left_out.add("category", id_, "description: only a credential for every user may set it")
             description, created, updated = None, self.now, self.now
-        try:
-            [name] = self.intake.changed(MemoryUpdate(categories=(name,))).categories or ()
-            description = self._described(description)
-        except Invalid as error:
-            return self._refused("categories", number, id_, error)
-        own = self._own_description(place, id_, fields)
-        return [("incoming_categories", (number, id_, name, description, created, updated, *own))]
+        [name] = self.intake.changed(MemoryUpdate(categories=(name,))).categories or ()
+        description = self._described(description)
+        own = self._own_description(id_, fields)
+        return "incoming_categories", (number, id_, name, description, created, updated, *own)
 
-    def _own_description(self, place: str, category: str, of: Fields) -> tuple[str | None, str | None, str | None]:
+    def _own_description(self, category: str, of: Fields) -> tuple[str | None, str | None, str | None]:
         """The user's own description of a category, with the times of creation and update."""
         if of.values.get("own") is None:
             return None, None, None
-        fields = Fields(f"{place}.own", of.mapping("own"))
+        fields = Fields(f"{of.place}.own", of.mapping("own"))
         text, created = fields.text("description"), fields.moment("created_at", self.now)
         updated = fields.moment("updated_at", created)
         try:
@@ -171,35 +180,22 @@ class Records:
             self.left_out.add("category", category, f"own.{error.message}")
             return None, None, None
 
-    def _memory(self, place: str, number: int, value: Any) -> list[Row]:
-        fields = Fields(place, value)
-        id_, content = fields.id(), fields.text("content")
-        self._recent.once("memories", id_, place)
+    def _memory(self, fields: Fields, number: int, id_: str) -> Row:
+        content = fields.text("content")
         self._note_owner(fields)
         created = fields.moment("created_at", self.now)
-        times = [fields.optional_moment(each) for each in _TIMES]
-        state, app = fields.state("state", "active"), fields.optional_id("app_id")
+        archived, deleted, expires, valid_from, valid_until = (fields.optional_moment(each) for each in _TIMES)
+        state, app = fields.one_of("state", STATES, "active"), fields.optional_id("app_id")
         superseded_by, revision = fields.optional_id("superseded_by"), fields.whole("revision", 1, MOST_REVISIONS, 1)
         categories, updated = fields.ids("category_ids"), fields.moment("updated_at", created)
-        new = fields.memory(content)
-        self._tell_mended(fields, "memory", id_)
-        try:
-            known = self.intake.created(new)
-            if len(categories) > validation.MAX_CATEGORIES:
-                raise Invalid("categories", f"has {len(categories)} entries; the limit is {validation.MAX_CATEGORIES}")
-        except Invalid as error:
-            return self._refused("memories", number, id_, error)
-        archived, deleted, expires, valid_from, valid_until = times
-        return [
-            (
-                "incoming_memories",
-                (
-                    number, id_, app, known.text, known.metadata, state, created, updated, archived, deleted,
-                    known.namespace, known.thread_id, known.kind, known.key, known.importance, expires, valid_from,
-                    valid_until, superseded_by, revision, text_hash(known.text), list(known.labels), categories,
-                ),
-            )
-        ]  # fmt: skip
+        known = self.intake.created(fields.memory(content))
+        if len(categories) > validation.MAX_CATEGORIES:
+            raise Invalid("categories", f"has {len(categories)} entries; the limit is {validation.MAX_CATEGORIES}")
+        return "incoming_memories", (
+            number, id_, app, known.text, known.metadata, state, created, updated, archived, deleted,
+            known.namespace, known.thread_id, known.kind, known.key, known.importance, expires, valid_from,
+            valid_until, superseded_by, revision, text_hash(known.text), list(known.labels), categories,
+        )  # fmt: skip
 
     def _note_owner(self, fields: Fields) -> None:
         owner = fields.id("user_id")
@@ -207,78 +203,57 @@ class Records:
         if self._owner is None:
             self._owner = owner, place
         if owner != self._owner[0]:
-            raise malformed(place, "is not the id of the archive's user")
+            raise malformed(place, "must be the id of the archive's user")
 
     def _filing(self, place: str, _: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
-        filing = fields.id("memory_id"), fields.id("category_id")
-        if self._recent.place("filings", filing, place):
+        assignment = fields.id("memory_id"), fields.id("category_id")
+        if self._recent.place("assignments", assignment, place):
             return []
-        return [("incoming_filings", (*filing, fields.flag("automatic", default=False)))]
+        return [("incoming_assignments", (*assignment, fields.flag("automatic", default=False)))]
 
-    def _change(self, place: str, number: int, value: Any) -> list[Row]:
-        fields = Fields(place, value)
+    def _change(self, fields: Fields, number: int, id_: str) -> Row:
         fields.optional_id("changed_by")
-        row = (
-            number, fields.id(), fields.id("memory_id"), fields.optional_id("app_id"),
-            fields.optional_state("old_state"), fields.state("new_state"), fields.moment("changed_at", self.now),
-            fields.optional_text("reason"),
+        return "incoming_history", (
+            number, id_, fields.id("memory_id"), fields.optional_id("app_id"),
+            fields.optional_one_of("old_state", STATES), fields.one_of("new_state", STATES),
+            fields.moment("changed_at", self.now), fields.optional_one_of("reason", ("expired",)),
         )  # fmt: skip
-        if row[-1] not in (None, "expired"):
-            raise fields.wrong("reason", "one of expired, or null", row[-1])
-        self._recent.once("status_history", row[1], place)
-        return [("incoming_history", row)]
 
-    def _rule(self, place: str, number: int, value: Any) -> list[Row]:
-        fields = Fields(place, value)
-        id_, sort, effect = fields.id(), fields.text("object_type"), fields.text("effect")
-        self._recent.once("access_controls", id_, place)
+    def _rule(self, fields: Fields, number: int, id_: str) -> Row:
+        sort, effect = fields.text("object_type"), fields.one_of("effect", ("allow", "deny"))
         subject, about = fields.optional_id("subject_id"), fields.optional_id("object_id")
         name, created = fields.optional_text("object_name"), fields.moment("created_at", self.now)
-        if effect not in _EFFECTS:
-            raise fields.wrong("effect", f"one of {', '.join(_EFFECTS)}", effect)
         if sort == "memory" and about is None:
             sort = "all"  # OpenMemory's notation for it
-        problem = None
         if fields.text("subject_type", "app") != "app":
-            problem = "subject_type: only rules for apps are known"
-        elif sort in _NAMED and about is None:
-            problem = f"object_id: is missing; a rule about a {sort} needs it"
-        elif sort not in (*_NAMED, "namespace", "all"):
-            problem = "object_type: must be memory, app, category, namespace or all"
-        if problem is not None:
-            self.left_out.add("rule", id_, problem)
-            return [("incoming_refused", ("access_controls", number, id_))]
-        named = sort == "namespace"
-        try:
-            if named:
-                validation.name(name or "", "object_name", self.limits)
-        except Invalid as error:
-            return self._refused("access_controls", number, id_, error)
-        about = about if sort in _NAMED else None
-        return [("incoming_rules", (number, id_, subject, sort, about, name if named else None, effect, created))]
+            raise Invalid("subject_type", "must be app")
+        if sort in _NAMED and about is None:
+            raise Invalid("object_id", f"is missing; it must be the id of the {sort}")
+        if sort not in (*_NAMED, "namespace", "all"):
+            raise Invalid("object_type", "must be memory, app, category, namespace or all")
+        if sort == "namespace":
+            validation.name(name or "", "object_name", self.limits)
+        about, name = about if sort in _NAMED else None, name if sort == "namespace" else None
+        return "incoming_rules", (number, id_, subject, sort, about, name, effect, created)
 
-    def _policy(self, place: str, number: int, value: Any) -> list[Row]:
-        fields = Fields(place, value)
-        id_, sort, about = fields.id(), fields.text("criteria_type"), fields.optional_id("criteria_id")
+    def _policy(self, fields: Fields, number: int, id_: str) -> Row:
+        sort, about = fields.text("criteria_type"), fields.optional_id("criteria_id")
         name, days = fields.optional_text("criteria_name"), fields.whole("days_to_archive", -(2**31), 2**31 - 1)
         created, action = fields.moment("created_at", self.now), fields.text("action", "archive")
-        named = sort == "namespace"
-        try:
-            if action not in get_args(Action):
-                raise Invalid("action", f"must be one of {', '.join(get_args(Action))}")
-            if sort not in get_args(CriteriaType):
-                raise Invalid("criteria_type", f"must be one of {', '.join(get_args(CriteriaType))}")
-            if sort == "user" and about is not None and self._user_id is not None and about != self._user_id:
-                raise Invalid("criteria_id", "is not the id of the archive's user")
-            if sort in _NAMED and about is None:
-                raise Invalid("criteria_id", f"is missing; it must be the id of the {sort}")
-            if named:
-                validation.name(name or "", "criteria_name", self.limits)
-            validation.between(days, "days_to_archive", 1, validation.MAX_DAYS)
-        except Invalid as error:
-            return self._refused("archive_policies", number, id_, error)
-        return [("incoming_policies", (number, id_, sort, about, name if named else None, action, days, created))]
+        if action not in get_args(Action):
+            raise Invalid("action", f"must be one of {', '.join(get_args(Action))}")
+        if sort not in get_args(CriteriaType):
+            raise Invalid("criteria_type", f"must be one of {', '.join(get_args(CriteriaType))}")
+        if sort == "user" and about is not None and self._user_id is not None and about != self._user_id:
+            raise Invalid("criteria_id", "must be the id of the archive's user")
+        if sort in _NAMED and about is None:
+            raise Invalid("criteria_id", f"is missing; it must be the id of the {sort}")
+        if sort == "namespace":
+            validation.name(name or "", "criteria_name", self.limits)
+        validation.between(days, "days_to_archive", 1, validation.MAX_DAYS)
+        name = name if sort == "namespace" else None
+        return "incoming_policies", (number, id_, sort, about, name, action, days, created)
 
     def _revision(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
@@ -296,19 +271,13 @@ class Records:
             return []
         return [("incoming_revisions", (number, memory, revision, old, change.text, change.metadata, app, at))]
 
-    def _access(self, place: str, number: int, value: Any) -> list[Row]:
-        fields = Fields(place, value)
-        id_, memory, app = fields.id(), fields.id("memory_id"), fields.optional_id("app_id")
+    def _access(self, fields: Fields, number: int, id_: str) -> Row:
+        memory, app = fields.id("memory_id"), fields.optional_id("app_id")
         at, sort = fields.moment("accessed_at", self.now), fields.text("access_type")
         metadata = fields.mapping("metadata")
-        self._recent.once(ACCESSES, id_, place)
-        self._tell_mended(fields, "access_log", id_)
-        try:
-            validation.name(sort, "access_type", self.limits)
-            validation.metadata(metadata, self.limits)
-        except Invalid as error:
-            return self._refused(ACCESSES, number, id_, error)
-        return [("incoming_accesses", (number, id_, memory, app, at, sort, _redacted(metadata)))]
+        validation.name(sort, "access_type", self.limits)
+        validation.metadata(metadata, self.limits)
+        return "incoming_accesses", (number, id_, memory, app, at, sort, _redacted(metadata))
 
     def _vector(self, place: str, _: int, value: Any) -> list[Row]:
         """The vectors of a text, concatenated. Unusable vectors are no error: the text is embedded again."""
@@ -318,15 +287,15 @@ class Records:
             raw = base64.b64decode(fields.text("vector"), validate=True)
         except (binascii.Error, ValueError):
             raise malformed(f"{place}.vector", "must be base64") from None
-        cut = fields.text("cut", "")
-        if max(map(len, (model, hash_, cut))) > _LONGEST_MODEL or not (model + hash_ + cut).isprintable():
+        chunking = fields.text("chunking", "")
+        if max(map(len, (model, hash_, chunking))) > _LONGEST_MODEL or not (model + hash_ + chunking).isprintable():
             return []
         dimension = _dimension(raw)
-        if dimension is None or not (cut.endswith(f" of {dimension}") if cut else len(raw) == 4 * dimension):
+        if dimension is None or not chunking.endswith(f" of {dimension}"):
             return []
         if self._recent.place(VECTORS, (id_, model), place):
             return []
-        return [("incoming_vectors", (id_, model, hash_, raw, dimension, cut))]
+        return [("incoming_vectors", (id_, model, hash_, raw, dimension, chunking))]
 
     def _tell_mended(self, fields: Fields, kind: str, id_: str) -> None:
         for name, numbers in fields.mended.items():
@@ -337,18 +306,13 @@ class Records:
             return None
         return self.intake.changed(MemoryUpdate(text=description)).text
 
-    def _refused(self, kind: str, number: int, id_: str, error: Invalid) -> list[Row]:
-        self.left_out.add(_KINDS[kind], id_, error.message)
-        if kind == "memories":
-            self.counted["memories"] += 1
-        return [("incoming_refused", (kind, number, id_))]
-
 
 _TIMES = ("archived_at", "deleted_at", "expires_at", "valid_from", "valid_until")
 _KINDS = {
-    "apps": "app", "categories": "category", "memories": "memory", "access_controls": "rule",
-    "archive_policies": "policy", ACCESSES: "access_log",
+    "apps": "app", "categories": "category", "memories": "memory", "status_history": "history",
+    "access_controls": "rule", "archive_policies": "policy", ACCESSES: "access_log", CAPTURES: "capture",
 }  # fmt: skip
+"""The lists whose records have an id, with the name of one record in the report."""
 
 
 def _dimension(raw: bytes) -> int | None:

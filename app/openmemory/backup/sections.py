@@ -145,7 +145,7 @@ LINES: dict[str, str] = {
 """The JSON Lines members, in order."""
 
 VECTORS = f"""
-    SELECT m.id, e.model, e.text_hash, e.vector, e.cut
+    SELECT m.id, e.model, e.text_hash, e.vector, e.chunking
     FROM memories AS m JOIN embeddings AS e ON e.kind = 'memory' AND e.id = m.id AND e.text_hash = m.hash
     WHERE {_WHICH} ORDER BY m.created_at, m.id
     """

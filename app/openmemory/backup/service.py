@@ -17,14 +17,14 @@ from openmemory.access.restore import drop_unbound_rules, take_user
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
+from openmemory.backup import duplicates
 from openmemory.backup.admission import Admission, paced
 from openmemory.backup.container import Container
 from openmemory.backup.exporting import ArchiveWriter, ExportSelection
-from openmemory.backup.format import CAPTURES, REVISIONS, STEPS, UNPACKED, malformed, too_much
+from openmemory.backup.format import CAPTURES, STEPS, UNPACKED, too_much
 from openmemory.backup.reading import CopyRows, rows
 from openmemory.backup.records import Records
 from openmemory.backup.report import SHOWN, ImportReport, MemoriesReport
-from openmemory.backup.sections import LINES
 from openmemory.backup.spool import Spool, look_for_room
 from openmemory.capture import restore as of_captures
 from openmemory.categories import shared
@@ -257,13 +257,7 @@ class Backup:
         return found
 
     async def _check(self, tx: Tx, records: Records) -> None:
-        if (two := await tables.twice(tx) or await of_captures.twice(tx)) is not None:
-            field = {REVISIONS: "revision", STEPS: "number"}.get(two.members, "id")
-            places = [
-                f"{two.members}, line {number}" if two.members in LINES else f"{two.members}[{number}]"
-                for number in (two.first, two.second)
-            ]
-            raise malformed(f"{places[1]}.{field}", f"is that of {places[0]} too")
+        await duplicates.reject(tx)
         for lost in await tables.lost(tx, SHOWN):
             for id_ in lost.ids:
                 records.left_out.add(lost.kind, id_, "belongs to no memory of the archive")

@@ -16,18 +16,6 @@ _RESERVE = 256 * 1024 * 1024
 _LOOK_EVERY = 32 * 1024 * 1024
 
 
-def new_file(folder: Path) -> BinaryIO:
-    """A new file in the data folder.
-
-    Raises:
-        Unavailable: it cannot be created.
-    """
-    try:
-        return cast(BinaryIO, tempfile.TemporaryFile(dir=temporary(folder)))
-    except OSError as error:
-        raise _no_room(error.strerror or "it cannot be written") from error
-
-
 def look_for_room(folder: Path, size: int = 0) -> None:
     """Checks that `size` bytes can be written to the disk of a folder.
 
@@ -42,8 +30,16 @@ class Spool:
     """A temporary file that checks the free disk space while it is written. Its methods block: use them in threads."""
 
     def __init__(self, folder: Path) -> None:
+        """
+        Raises:
+            Unavailable: the file cannot be created.
+        """
         self._folder = folder
-        self.file = new_file(folder)
+        try:
+            file = tempfile.TemporaryFile(dir=temporary(folder))  # noqa: SIM115 - `close` closes it
+            self.file = cast(BinaryIO, file)
+        except OSError as error:
+            raise _no_room(error.strerror or "it cannot be written") from error
         self._unseen = _LOOK_EVERY
 
     def write(self, data: bytes) -> int:
@@ -77,4 +73,4 @@ class Spool:
 
 
 def _no_room(problem: str) -> Unavailable:
-    return Unavailable(f"The disk has no room for an archive: {problem}", retry_after=60, code="no_room")
+    return Unavailable(f"The disk has no space for an archive: {problem}", retry_after=60, code="no_room")

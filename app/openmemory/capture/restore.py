@@ -11,7 +11,6 @@ from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
-from openmemory.memories.restore.tables import ConflictingRecords
 
 TABLES: Mapping[str, str] = {
     "incoming_captures": """
@@ -25,25 +24,11 @@ TABLES: Mapping[str, str] = {
 }
 """Columns of the temporary tables, in COPY order. A step is an operation or a refusal."""
 
-_TWICE = text(
-    """
-    SELECT min(place) AS first, max(place) AS second FROM (
-        SELECT id, place FROM incoming_captures
-        UNION ALL SELECT id, place FROM incoming_refused WHERE kind = 'captures'
-    ) AS every GROUP BY id HAVING count(*) > 1 ORDER BY 1 LIMIT 1
-    """
-)
-_STEPS_TWICE = text(
-    """
-    SELECT min(place) AS first, max(place) AS second FROM incoming_steps
-    GROUP BY capture, kind, turn HAVING count(*) > 1 ORDER BY 1 LIMIT 1
-    """
-)
 _LOST = text(
     """
     SELECT s.capture FROM incoming_steps AS s
     WHERE NOT EXISTS (SELECT FROM incoming_captures AS c WHERE c.id = s.capture)
-    AND NOT EXISTS (SELECT FROM incoming_refused AS r WHERE r.id = s.capture AND r.kind = 'captures')
+    AND NOT EXISTS (SELECT FROM incoming_refused AS r WHERE r.id = s.capture AND r.kind = 'captures.jsonl.gz')
     GROUP BY s.capture ORDER BY min(s.place) LIMIT :most
     """
 )
@@ -131,14 +116,6 @@ _ADD = text(
     """  # noqa: S608 - as above
 )
 _NOT_TAKEN = text("SELECT id, problem FROM incoming_captures WHERE problem IS NOT NULL ORDER BY place LIMIT :most")
-
-
-async def twice(tx: Tx) -> ConflictingRecords | None:
-    """The first two captures with the same id, or two steps of one capture with the same number; None if none exist."""
-    for members, query in (("captures.jsonl.gz", _TWICE), ("capture_steps.jsonl.gz", _STEPS_TWICE)):
-        if found := (await tx.execute(query)).one_or_none():
-            return ConflictingRecords(members, found.first, found.second)
-    return None
 
 
 async def lost(tx: Tx, most: int) -> list[str]:

@@ -64,7 +64,7 @@ _IDS = ARRAY(PG_UUID())
 _DUE = text(
     f"""
     SELECT k.memory_id AS id, m.user_id, u.user_id AS user, left(m.content, {classifier.READ}) AS content, e.vector
-    FROM category_marks AS k
+    FROM pending_categorizations AS k
     JOIN memories AS m ON m.id = k.memory_id
     JOIN users AS u ON u.id = m.user_id
     LEFT JOIN embeddings AS e ON e.kind = 'memory' AND e.id = m.id AND e.model = :model AND e.text_hash = m.hash
@@ -75,12 +75,14 @@ _DUE = text(
 _WHOSE = text(
     """
     SELECT DISTINCT m.user_id
-    FROM (SELECT memory_id FROM category_marks WHERE due_at <= now() ORDER BY due_at, memory_id LIMIT :limit) AS k
+    FROM (
+        SELECT memory_id FROM pending_categorizations WHERE due_at <= now() ORDER BY due_at, memory_id LIMIT :limit
+    ) AS k
     JOIN memories AS m ON m.id = k.memory_id
     """
 )
 # Runs after the rows are locked, because a client may have set categories a moment ago.
-_FILED = text(
+_ASSIGNED = text(
     """
     SELECT f.memory_id, array_agg(c.name) AS names, bool_or(NOT f.automatic) AS given
     FROM memory_categories AS f JOIN categories AS c ON c.id = f.category_id
@@ -97,7 +99,7 @@ _MAKE = text(
     """
 )
 _WANTED = "(SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:names AS text[]))) AS w(id, name)"
-_UNFILE = text(
+_UNASSIGN = text(
     f"""
     DELETE FROM memory_categories AS f USING categories AS c
     WHERE f.memory_id = ANY(:changed) AND f.automatic AND c.id = f.category_id
@@ -108,19 +110,19 @@ _UNFILE = text(
                 AND r.effect = 'deny')
     """  # noqa: S608 - only constants are put in
 ).bindparams(bindparam("changed", type_=_IDS))
-_FILE = text(
+_ASSIGN = text(
     f"""
     INSERT INTO memory_categories (memory_id, category_id, automatic)
     SELECT w.id, c.id, true FROM {_WANTED} JOIN categories AS c ON c.name = w.name
     ORDER BY 1, 2 ON CONFLICT DO NOTHING
     """  # noqa: S608 - as above
 )
-_DONE = text("DELETE FROM category_marks WHERE memory_id = ANY(:ids) AND due_at < 'infinity'").bindparams(
+_DONE = text("DELETE FROM pending_categorizations WHERE memory_id = ANY(:ids) AND due_at < 'infinity'").bindparams(
     bindparam("ids", type_=_IDS)
 )
 _POSTPONE = text(
     """
-    UPDATE category_marks SET attempts = attempts + 1, last_error = :error,
+    UPDATE pending_categorizations SET attempts = attempts + 1, last_error = :error,
         due_at = now() + make_interval(secs => least(:later * power(2, least(attempts, 20)), :longest))
     WHERE memory_id = ANY(:ids) AND due_at < 'infinity'
     """
@@ -131,11 +133,12 @@ _WAITING = text(
     f"""
     SELECT count(*) + (
             SELECT count(*) FROM memories AS m
-            WHERE EXISTS (SELECT FROM filing_orders WHERE user_id = :user) AND m.user_id = :user
-                AND NOT EXISTS (SELECT FROM category_marks AS k WHERE k.memory_id = m.id) AND {requests.TO_LOOK_AT}
+            WHERE EXISTS (SELECT FROM reclassification_requests WHERE user_id = :user) AND m.user_id = :user
+                AND NOT EXISTS (SELECT FROM pending_categorizations AS k WHERE k.memory_id = m.id)
+                AND {requests.CATEGORIZABLE}
         ) AS waiting,
         count(*) FILTER (WHERE k.attempts > 0) AS failed
-    FROM (SELECT memory_id, attempts FROM category_marks WHERE due_at < 'infinity' OFFSET 0) AS k
+    FROM (SELECT memory_id, attempts FROM pending_categorizations WHERE due_at < 'infinity' OFFSET 0) AS k
     JOIN memories AS m ON m.id = k.memory_id WHERE m.user_id = :user
     """  # noqa: S608 - only a constant is put in
 )
@@ -167,7 +170,7 @@ class CategoryAssignment:
         self._settings = settings
         self._known: OrderedDict[tuple[str, tuple[Subject, ...]], CategoryVectors] = OrderedDict()
         self._made = False
-        self.filed = 0
+        self.changed = 0
         """Memories whose categories this process has changed since its start."""
         self.start: Callable[[], None] | None = None
         """Starts a run immediately, or another one after the current run. None if no job runs in this process."""
@@ -182,7 +185,7 @@ class CategoryAssignment:
         """
         if self._settings.assign == "off":
             return 0
-        before = self.filed
+        before = self.changed
         try:
             async with alone(self._database, LOCK):
                 await requests.take_up(self._database)
@@ -192,11 +195,11 @@ class CategoryAssignment:
             return 0
         except EmbedderUnavailable as error:
             log.debug("categories are assigned later: %s", error)
-        if done := self.filed - before:
-            log.info("categories: %d memories filed", done)
-        return self.filed - before
+        if done := self.changed - before:
+            log.info("categories: %d memories changed", done)
+        return self.changed - before
 
-    async def order(self, caller: Caller, *, again: bool) -> Waiting:
+    async def request(self, caller: Caller, *, again: bool) -> Waiting:
         """Start the assignment of a user's waiting memories. `again`: also of processed ones that no client has set.
 
         Raises:
@@ -268,15 +271,15 @@ class CategoryAssignment:
         known = {user: await self._known_of(space, subjects.get(user, SUBJECTS)) for user in users}
         looked: list[UUID] = []
         try:
-            filed, seen = await self._page(space, known, looked)
+            changed, seen = await self._page(space, known, looked)
         except (Unavailable, EmbedderUnavailable):
             raise
         except Exception as error:  # postpone these, continue with the others
             log.exception("categories of %d memories could not be assigned; they are tried again", len(looked))
             await self._postpone(looked, f"{type(error).__name__}: {error}"[:500])
             return len(looked)
-        self.filed += filed
-        if filed:
+        self.changed += changed
+        if changed:
             self._delivery.wake()
         return seen
 
@@ -299,8 +302,8 @@ class CategoryAssignment:
         async with self._database.transaction() as tx:
             due = (await tx.execute(_DUE, {"model": space.model, "limit": PAGE, "users": [*known]})).all()
             looked[:] = [row.id for row in due]
-            filed = {row.memory_id: row for row in await tx.execute(_FILED, {"ids": looked})}
-            ours = [row for row in due if row.id not in filed or not filed[row.id].given]
+            assigned = {row.memory_id: row for row in await tx.execute(_ASSIGNED, {"ids": looked})}
+            ours = [row for row in due if row.id not in assigned or not assigned[row.id].given]
             ready = _ready(ours, dimension)
             missing = {row.id for row in ours} - {row.id for row in ready}
             wanted: dict[UUID, list[str]] = {}
@@ -308,7 +311,7 @@ class CategoryAssignment:
                 rows = [row for row in ready if row.user_id == of_user]
                 chosen = await asyncio.to_thread(self._chosen, rows, known[of_user], dimension)
                 wanted |= {id_: [choice.name for choice in choices] for id_, choices in chosen.items()}
-            changed = [row for row in ready if set(wanted[row.id]) != set(_names(filed, row.id))]
+            changed = [row for row in ready if set(wanted[row.id]) != set(_names(assigned, row.id))]
             count = await self._write(tx, changed, wanted)
             await tx.execute(_DONE, {"ids": [id_ for id_ in looked if id_ not in missing]})
             await tx.execute(_POSTPONE, _pause(missing, "the text has no vector of the model in use yet"))
@@ -329,11 +332,11 @@ class CategoryAssignment:
     async def _write(self, tx: Tx, changed: Sequence[Any], wanted: dict[UUID, list[str]]) -> int:
         if not changed:
             return 0
-        pairs = [(row.id, name) for row in changed for name in wanted[row.id]]
-        values = {"ids": [id_ for id_, _ in pairs], "names": [name for _, name in pairs]}
+        assignments = [(row.id, name) for row in changed for name in wanted[row.id]]
+        values = {"ids": [id_ for id_, _ in assignments], "names": [name for _, name in assignments]}
         ids = [row.id for row in changed]
-        await tx.execute(_UNFILE, values | {"changed": ids})
-        await tx.execute(_FILE, values)
+        await tx.execute(_UNASSIGN, values | {"changed": ids})
+        await tx.execute(_ASSIGN, values)
         await outbox.add_entries(tx, ItemKind.MEMORY, ids)
         alike: dict[tuple[str, tuple[str, ...]], list[UUID]] = {}
         for row in changed:
@@ -384,8 +387,8 @@ def _ready(rows: Sequence[Any], dimension: int) -> list[Any]:
     return [row for row in rows if row.vector and len(row.vector) % (4 * dimension) == 0]
 
 
-def _names(filed: dict[UUID, Any], id_: UUID) -> Sequence[str]:
-    return filed[id_].names if id_ in filed else ()
+def _names(assigned: dict[UUID, Any], id_: UUID) -> Sequence[str]:
+    return assigned[id_].names if id_ in assigned else ()
 
 
 def _pause(ids: Any, error: str) -> dict[str, Any]:

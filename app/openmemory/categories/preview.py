@@ -53,12 +53,12 @@ async def read(tx: Tx, caller: Caller, model: str, *, again: bool, limit: int) -
     Includes processed memories if `again` is set or a new assignment was requested. Excludes deleted memories.
     """
     given = exists().where(MemoryCategory.memory_id == Memory.id, ~MemoryCategory.automatic)
-    marked = exists().where(PendingCategorization.memory_id == Memory.id, PendingCategorization.due_at < _NEVER)
+    waiting = exists().where(PendingCategorization.memory_id == Memory.id, PendingCategorization.due_at < _NEVER)
     closed = exists().where(PendingCategorization.memory_id == Memory.id, PendingCategorization.due_at == _NEVER)
-    ordered = exists().where(ReclassificationRequest.user_id == caller.user_id)
+    requested = exists().where(ReclassificationRequest.user_id == caller.user_id)
     which = and_(
         Memory.user_id == caller.user_id, readable_by(caller, Memory, states=KEPT_STATES), ~given, ~closed,
-        true() if again else or_(marked, ordered),
+        true() if again else or_(waiting, requested),
     )  # fmt: skip
     of_text = and_(
         Embedding.kind == ItemKind.MEMORY, Embedding.id == Memory.id, Embedding.model == model,

@@ -27,14 +27,14 @@ _AT_ONCE = 200
 
 _REQUEST = text(
     """
-    INSERT INTO filing_orders (user_id, ordered_at) VALUES (:user, clock_timestamp())
-    ON CONFLICT (user_id) DO UPDATE SET ordered_at = excluded.ordered_at
+    INSERT INTO reclassification_requests (user_id, requested_at) VALUES (:user, clock_timestamp())
+    ON CONFLICT (user_id) DO UPDATE SET requested_at = excluded.requested_at
     """
 )
-_REQUESTS = text("SELECT user_id, ordered_at FROM filing_orders ORDER BY ordered_at LIMIT :limit")
+_REQUESTS = text("SELECT user_id, requested_at FROM reclassification_requests ORDER BY requested_at LIMIT :limit")
 # A request that arrived meanwhile stays, because its change may have come too late for this run.
-_DONE = text("DELETE FROM filing_orders WHERE user_id = :user AND ordered_at = :ordered_at")
-TO_LOOK_AT = """
+_DONE = text("DELETE FROM reclassification_requests WHERE user_id = :user AND requested_at = :requested_at")
+CATEGORIZABLE = """
     EXISTS (SELECT FROM embeddings AS e WHERE e.kind = 'memory' AND e.id = m.id AND e.text_hash = m.hash)
     AND NOT EXISTS (SELECT FROM memory_categories AS f WHERE f.memory_id = m.id AND NOT f.automatic)
 """
@@ -44,10 +44,10 @@ QUEUE_PAGE = text(
         SELECT m.id, m.created_at, m.hash FROM memories AS m
         WHERE m.user_id = :user AND (m.created_at, m.id) > (CAST(:made AS timestamptz), CAST(:id AS uuid))
         ORDER BY m.created_at, m.id LIMIT :limit FOR KEY SHARE
-    ), marked AS (
-        INSERT INTO category_marks (memory_id) SELECT m.id FROM page AS m WHERE {TO_LOOK_AT} ORDER BY 1
+    ), queued AS (
+        INSERT INTO pending_categorizations (memory_id) SELECT m.id FROM page AS m WHERE {CATEGORIZABLE} ORDER BY 1
         ON CONFLICT (memory_id) DO UPDATE SET due_at = now(), attempts = 0, last_error = NULL
-            WHERE category_marks.due_at < 'infinity'
+            WHERE pending_categorizations.due_at < 'infinity'
     )
     SELECT created_at, id FROM page ORDER BY created_at DESC, id DESC LIMIT 1
     """  # noqa: S608 - only a constant is put in
@@ -74,22 +74,22 @@ async def take_up(database: Database) -> None:
         Unavailable: PostgreSQL does not answer.
     """
     async with database.statement() as tx:
-        orders = (await tx.execute(_REQUESTS, {"limit": _AT_ONCE})).all()
-    for each in orders:
+        requests = (await tx.execute(_REQUESTS, {"limit": _AT_ONCE})).all()
+    for each in requests:
         try:
             await _take(database, each)
         except Unavailable:
             raise
         except Exception:
-            log.exception("memories of a user could not be marked for categories; it is tried again")
+            log.exception("memories of a user could not be queued for category assignment; it is tried again")
 
 
-async def _take(database: Database, ordered: Any) -> None:
+async def _take(database: Database, request: Any) -> None:
     after: _After | None = _FIRST
     while after is not None:
-        after = await _queue_page(database, ordered.user_id, after)
+        after = await _queue_page(database, request.user_id, after)
     async with database.statement() as tx:
-        await tx.execute(_DONE, {"user": ordered.user_id, "ordered_at": ordered.ordered_at})
+        await tx.execute(_DONE, {"user": request.user_id, "requested_at": request.requested_at})
 
 
 @retry_on_conflict

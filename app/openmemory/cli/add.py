@@ -1,4 +1,4 @@
-"""`openmemory add`: remembers one text."""
+"""`openmemory add`: stores one text."""
 
 from __future__ import annotations
 
@@ -7,32 +7,27 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, Json, Namespace, User
+from openmemory.cli.options import App, Namespace, User
+from openmemory.cli.output import CommandAnswer, plain, read_stdin
+
+_DONE = {"NONE": "Already remembered", "UPDATE": "Completed", "SUPERSEDE": "Remembered in place of an older one"}
 
 
 @connected
 async def add(
     client: Client,
     *,
-    text: Annotated[str, typer.Argument(metavar="TEXT|-", help="What to remember; - reads standard input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT|-", help="The text to remember; - reads standard input.")],
     user: User = None,
     app: App = None,
     namespace: Namespace = None,
-    thread: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A conversation or work session.", show_default=False)
-    ] = None,
-    category: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A category; may be repeated.", show_default=False)
-    ] = None,
+    thread: Annotated[str | None, typer.Option(metavar="NAME", help="The conversation that it belongs to.")] = None,
+    category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A category; may be repeated.")] = None,
     ttl_days: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, max=36_500, help="Days after which nobody finds it.", show_default=False),
+        int | None, typer.Option(metavar="N", min=1, max=36_500, help="The memory expires after N days.")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> CommandAnswer:
     """Remember one text, word for word."""
-    from openmemory.cli.output import as_json, note, plain, read_stdin
-
     body = {
         "user_id": client.user(user),
         "text": read_stdin() if text == "-" else text,
@@ -43,15 +38,9 @@ async def add(
         "ttl_days": ttl_days,
         "infer": False,
     }
-    added = await client.call("POST", "/api/v1/memories", body={k: v for k, v in body.items() if v is not None})
-    if json:
-        as_json(added)
-    else:
-        print(f"{_DONE.get(added['event'], 'Remembered')}: {added['id']}")
-        for one in added.get("possible_duplicates", []):
-            print(f"  says the same? {one['id']}: {plain(one['memory'])}")
-        if added.get("note"):
-            note(added["note"])
-
-
-_DONE = {"NONE": "Already remembered", "UPDATE": "Completed", "SUPERSEDE": "Remembered in place of an older one"}
+    added = await client.call("POST", "/api/v1/memories", body=body)
+    similar = (
+        f"  may say the same: {one['id']}: {plain(one['memory'])}" for one in added.get("possible_duplicates", [])
+    )
+    notes = [added["note"]] if added.get("note") else []
+    return CommandAnswer(added, f"{_DONE.get(added['event'], 'Remembered')}: {added['id']}", *similar, notes=notes)

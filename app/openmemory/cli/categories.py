@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Annotated, Any
 
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Json, User
+from openmemory.cli.options import User
+from openmemory.cli.output import CommandAnswer, Table, progress
 
-categories = typer.Typer(help="What memories are filed under.", no_args_is_help=True)
+categories = typer.Typer(help="List, describe and assign categories.", no_args_is_help=True)
 
 _CATEGORIES = "/api/v1/categories"
 _PATH = f"{_CATEGORIES}/assign"
@@ -21,29 +21,22 @@ _FIRST_LOOK, _LOOK_EVERY = 0.1, 1.0
 
 @categories.command("list")
 @connected
-async def list_categories(client: Client, user: User = None, json: Json = False) -> None:
-    """List the categories of active and paused memories, and those that the user describes, by name."""
-    from openmemory.cli.output import as_json, table
-
+async def list_categories(client: Client, user: User = None) -> CommandAnswer:
+    """List the categories of active and paused memories, and those that the user described, by name."""
     params = {"user_id": client.user(user)}
-    filed = await client.call("GET", "/api/v1/memories/categories", params=params)
+    used = await client.call("GET", "/api/v1/memories/categories", params=params)
     described = await client.call("GET", _CATEGORIES, params=params)
-    found = _together(filed["categories"], described["categories"])
-    if json:
-        as_json({"categories": found, "total": len(found)})
-        return
-    table(
-        ["name", "description", "described by"],
-        [(category["name"], category["description"] or "", category["described_by"] or "") for category in found],
-        wide="description",
-    )
+    found = _together(used["categories"], described["categories"])
+    rows = [(category["name"], category["description"], category["described_by"]) for category in found]
+    table = Table(["name", "description", "described by"], rows, wide="description")
+    return CommandAnswer({"categories": found, "total": len(found)}, table)
 
 
-def _together(filed: list[dict[str, Any]], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _together(used: list[dict[str, Any]], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The categories in use and those that the user describes, with the description that applies to the user."""
-    counts = {category["name"]: category for category in described}
-    found = {category["name"]: category | {"described_by": None} for category in filed}
-    for name, category in counts.items():
+    found = {category["name"]: category | {"described_by": None} for category in used}
+    for category in described:
+        name = category["name"]
         if name in found or category["described_by"] == "user":
             found[name] = found.get(name, {}) | category
     return [found[name] for name in sorted(found)]
@@ -54,38 +47,27 @@ def _together(filed: list[dict[str, Any]], described: list[dict[str, Any]]) -> l
 async def describe(
     client: Client,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The category: a new one, or one of OpenMemory's.")],
-    description: Annotated[str, typer.Argument(metavar="TEXT", help="What its memories are about.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A new category, or a built-in one.")],
+    description: Annotated[str, typer.Argument(metavar="TEXT", help="What the memories of the category are about.")],
     user: User = None,
-    json: Json = False,
-) -> None:
-    """Say what a category is about: the service then files under it what no client has filed, old memories too."""
-    from openmemory.cli.output import as_json
+) -> CommandAnswer:
+    """Describe a category. The service then assigns it to matching memories, old and new.
 
+    Categories that a client assigned stay.
+    """
     params = {"user_id": client.user(user)}
     made = await client.call("PUT", _path(name), params=params, body={"description": description})
-    if json:
-        as_json(made)
-    else:
-        print(f"{made['name']}: {made['description']}")
+    return CommandAnswer(made, f"{made['name']}: {made['description']}")
 
 
 @categories.command()
 @connected
 async def forget(
-    client: Client,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The category.")],
-    user: User = None,
-    json: Json = False,
-) -> None:
-    """Take the description of a category away; what clients filed under it stays there."""
-    from openmemory.cli.output import as_json
-
+    client: Client, name: Annotated[str, typer.Argument(metavar="NAME", help="The category.")], user: User = None
+) -> CommandAnswer:
+    """Delete the user's description of a category. Categories that a client assigned stay."""
     await client.call("DELETE", _path(name), params={"user_id": client.user(user)})
-    if json:
-        as_json({"forgotten": name})
-    else:
-        print(f"Forgot what {name} is about.")
+    return CommandAnswer({"forgotten": name}, f"Deleted the description of {name}.")
 
 
 def _path(name: str) -> str:
@@ -101,60 +83,44 @@ async def assign(
     client: Client,
     *,
     again: Annotated[
-        bool, typer.Option("--again", help="Also what the service has looked at before; what clients filed stays.")
+        bool, typer.Option("--again", help="Include memories that the service has already assigned categories to.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only tell what would be filed where, newest first, and how sure that is.")
+        bool, typer.Option("--dry-run", help="Show the categories and their confidence, newest memory first.")
     ] = False,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, max=500, help="With --dry-run: memories at most.")] = 100,
-    wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait until all are filed.")] = 600,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=500, help="With --dry-run: the maximum number of memories.")
+    ] = 100,
+    wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for completion.")] = 600,
     user: User = None,
-    json: Json = False,
-) -> None:
-    """Have the service file memories that have no category, and wait until it is done."""
+) -> CommandAnswer:
+    """Assign categories to memories that have none, and wait until this is done."""
     import asyncio
-
-    from openmemory.cli.output import as_json
 
     name = client.user(user)
     if dry_run:
         params = {"user_id": name, "again": again, "limit": limit}
-        _tell(await client.call("GET", f"{_PATH}/preview", params=params), json=json)
-        return
+        return _preview(await client.call("GET", f"{_PATH}/preview", params=params))
     begun: dict[str, Any] = await client.call("POST", _PATH, body={"user_id": name, "again": again})
     state, until, pause = begun, time.monotonic() + wait, _FIRST_LOOK
-    while state["waiting"] and time.monotonic() < until:
-        if sys.stderr.isatty():
-            print(f"\r{state['waiting']:,} memories wait ", end="", file=sys.stderr, flush=True)
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LOOK_EVERY)
-        state = await client.call("GET", _PATH, params={"user_id": name})
-    if sys.stderr.isatty():
-        print("\r", end="", file=sys.stderr)
-    report = {"looked_at": begun["waiting"] - min(state["waiting"], begun["waiting"]), **state}
-    if json:
-        as_json(report)
-    else:
-        print(
-            f"{report['looked_at']:,} memories looked at, {state['waiting']:,} wait, {state['failed']:,} failed so far."
-        )
+    with progress("memories checked") as show:
+        while state["waiting"] and time.monotonic() < until:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LOOK_EVERY)
+            state = await client.call("GET", _PATH, params={"user_id": name})
+            show(max(0, begun["waiting"] - state["waiting"]), begun["waiting"])
+    report = {"looked_at": max(0, begun["waiting"] - state["waiting"]), **state}
+    line = f"{report['looked_at']:,} memories checked, {state['waiting']:,} waiting, {state['failed']:,} failed so far."
+    return CommandAnswer(report, line)
 
 
-def _tell(found: dict[str, Any], *, json: bool) -> None:
-    from openmemory.cli.output import as_json, note, table
-
-    if json:
-        as_json(found)
-        return
-    table(
-        ["id", "would be", "is", "memory"],
-        [
-            (item["memory_id"], _named(item), ", ".join(item["now"]), " ".join(item["memory"].split())[:120])
-            for item in found["items"]
-        ],
-        wide="memory",
-    )
-    note(f"{len(found['items']):,} of {found['total']:,} memories; nothing was filed.")
+def _preview(found: dict[str, Any]) -> CommandAnswer:
+    rows = [
+        (item["memory_id"], _named(item), ", ".join(item["now"]), " ".join(item["memory"].split())[:120])
+        for item in found["items"]
+    ]
+    table = Table(["id", "would be", "is", "memory"], rows, wide="memory")
+    return CommandAnswer(found, table, notes=[f"{len(rows):,} of {found['total']:,} memories; nothing was assigned."])
 
 
 def _named(item: dict[str, Any]) -> str:

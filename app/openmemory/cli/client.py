@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from openmemory.cli.options import ConfigFile, DataDir, Url, load_settings
+from openmemory.cli.options import ConfigFile, DataDir, Json, Url, load_settings
+from openmemory.cli.output import CommandAnswer
 from openmemory.errors import (
     BatchRefused,
     ConflictError,
@@ -45,45 +46,54 @@ class Client:
     settings: Settings
 
     async def call(
-        self, method: str, path: str, *, params: dict[str, Any] | None = None, body: Any = None, patient: bool = False
+        self, method: str, path: str, *, params: Mapping[str, Any] = {}, body: Any = None, patient: bool = False
     ) -> Any:
-        """Calls the API and returns the decoded response. `patient`: no time limit for the response.
+        """Calls the API and returns the decoded response. Parameters and fields that are None are not sent.
+
+        `patient`: no time limit for the response.
 
         Raises:
             OpenMemoryError: the service rejected the request, failed or did not answer.
         """
         import httpx
 
-        params = {name: value for name, value in (params or {}).items() if value is not None}
         timeout = httpx.Timeout(5, read=None) if patient else httpx.USE_CLIENT_DEFAULT
+        body = None if body is None else _given(body)
         try:
-            answer = await self.http.request(method, path, params=params, json=body, timeout=timeout)
-        except httpx.TransportError as error:
-            raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
+            with self._transport():
+                answer = await self.http.request(method, path, params=_given(params), json=body, timeout=timeout)
         except ValueError as error:
-            raise Invalid("body", f"cannot be written as JSON: {error}") from error
+            raise Invalid("body", f"must be valid JSON: {error}") from error
         if not answer.is_success:
             raise refusal(answer)
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
-            raise Unavailable(f"{self.http.base_url}: is no OpenMemory: {path} answered without JSON") from error
+            raise Unavailable(f"{self.http.base_url} is not OpenMemory: its answer to {path} is not JSON") from error
 
     @asynccontextmanager
-    async def stream(self, method: str, path: str, *, body: Any = None) -> AsyncIterator[Response]:
-        """Calls the API and yields a response to be read in chunks, without a time limit.
+    async def stream(self, method: str, path: str, **request: Any) -> AsyncIterator[Response]:
+        """Calls the API and yields a response to be read in chunks, without a time limit for bodies.
 
         Raises:
             OpenMemoryError: the service rejected the request or failed, or the response ended early.
         """
         import httpx
 
-        try:
-            async with self.http.stream(method, path, json=body, timeout=httpx.Timeout(5, read=None)) as answer:
+        timeout = httpx.Timeout(30, read=None, write=None)
+        with self._transport():
+            async with self.http.stream(method, path, timeout=timeout, **request) as answer:
                 if not answer.is_success:
                     await answer.aread()
                     raise refusal(answer)
                 yield answer
+
+    @contextmanager
+    def _transport(self) -> Iterator[None]:
+        import httpx
+
+        try:
+            yield
         except httpx.TransportError as error:
             raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
 
@@ -113,22 +123,35 @@ class Client:
         raise NotFound(f"{user} has no app {name!r}", code="app_not_found")
 
 
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 @asynccontextmanager
 async def service(settings: Settings, url: str | None = None) -> AsyncIterator[Client]:
     """A client of the service at `url`, or of the one on the data folder, or of one in this process."""
     import asyncio
 
+    import httpx
+
     from openmemory.cli.finding import reachable_service
     from openmemory.config.settings import client_key
 
     found = None if url is not None else await asyncio.to_thread(reachable_service, settings)
-    if address := url or found:
-        # Proxies from the environment apply only to a given URL, never to a service on this machine.
-        key = client_key() if found is None else credential(settings)
-        async with _over_http(key, address, proxies=found is None) as http:
+    address = url or found
+    if address is None:
+        async with _in_process(settings) as http:
             yield Client(http, settings)
         return
-    async with _in_process(settings) as http:
+    async with httpx.AsyncClient(
+        base_url=address,
+        headers=_bearing(client_key() if found is None else credential(settings)),
+        timeout=60,
+        # Proxies from the environment apply only to a given URL, never to a service on this machine.
+        trust_env=found is None,
+        # Loading all CA certificates takes as long as the request, so it is done only for https.
+        verify=address.startswith("https://"),
+    ) as http:
         yield Client(http, settings)
 
 
@@ -154,46 +177,39 @@ def checked_url(url: str, option: str = "--url") -> str:
     return url
 
 
-def connected(command: Callable[Concatenate[Client, P], Awaitable[None]]) -> Callable[..., None]:
-    """Turns a coroutine function into a command: adds the options that select the service, and passes a client."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    where = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in (("data_dir", DataDir), ("config", ConfigFile), ("url", Url))
-    ]
+def connected(command: Callable[Concatenate[Client, P], Awaitable[CommandAnswer | None]]) -> Callable[..., None]:
+    """Turns a coroutine function into a command: passes a client, shows the answer, and adds the options that select
+    the service. A command that returns an answer also has `--json`."""
+    signature = inspect.signature(command, eval_str=True)
+    added: dict[str, tuple[Any, Any]] = {"json": (Json, False)} if signature.return_annotation is CommandAnswer else {}
+    added |= {"data_dir": (DataDir, None), "config": (ConfigFile, None), "url": (Url, None)}
 
     @functools.wraps(command)
-    def run(*, data_dir: Any = None, config: Any = None, url: str | None = None, **given: Any) -> None:
+    def run(
+        *, json: bool = False, data_dir: Any = None, config: Any = None, url: str | None = None, **given: Any
+    ) -> None:
         import asyncio
 
         settings = where_to(config, data_dir, url)
 
         async def go() -> None:
             async with service(settings, url) as client:
-                await command(client, **given)  # type: ignore[call-arg]
+                answer = await command(client, **given)  # type: ignore[call-arg]
+                if answer is not None:
+                    answer.show(json=json)
+                    answer.exit()
 
         asyncio.run(go())
 
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + where
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in list(signature.parameters.values())[1:]]
+    parameters = own + [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in added.items()
+    ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     del run.__wrapped__
     return run
-
-
-@asynccontextmanager
-async def _over_http(key: str | None, url: str, *, proxies: bool) -> AsyncIterator[AsyncClient]:
-    import httpx
-
-    async with httpx.AsyncClient(
-        base_url=url,
-        headers=_bearing(key),
-        timeout=60,
-        trust_env=proxies,
-        # Loading all CA certificates takes as long as the request, so it is done only for https.
-        verify=url.startswith("https://"),
-    ) as http:
-        yield http
 
 
 @asynccontextmanager
@@ -207,9 +223,9 @@ async def _in_process(settings: Settings) -> AsyncIterator[AsyncClient]:
     from openmemory.services import open_services
     from openmemory.telemetry import logging
 
-    quiet = settings.log if "level" in settings.log.model_fields_set else settings.log.model_copy(
-        update={"level": "warning"}
-    )  # fmt: skip
+    quiet = settings.log
+    if "level" not in quiet.model_fields_set:
+        quiet = quiet.model_copy(update={"level": "warning"})
     logging.set_up_logging(quiet)
     async with open_services(settings, listen="no port (a command has the stores open itself)") as services:
         app = create_app(services)
@@ -252,8 +268,7 @@ def refusal(answer: Response, body: Any = None) -> OpenMemoryError:
         body = {}
     if not isinstance(body, dict):
         body = {}
-    detail = body.get("detail") or body.get("error") or f"{answer.status_code} {answer.reason_phrase}"
-    message = detail if isinstance(detail, str) else "; ".join(_words(part) for part in detail)
+    message = str(body.get("detail") or f"{answer.status_code} {answer.reason_phrase}")
     code, hint = body.get("error"), body.get("hint")
     if answer.status_code in _INVALID:
         field, problem = _parted(message)
@@ -273,12 +288,6 @@ def _parted(message: str) -> tuple[str, str]:
     """The field name and the problem from an error message about a field."""
     field, found, problem = message.partition(": ")
     return (field, problem) if found else ("request", message)
-
-
-def _words(part: Any) -> str:
-    if isinstance(part, dict) and "msg" in part:
-        return f"{'.'.join(str(name) for name in part.get('loc', ()))}: {part['msg']}"
-    return str(part)
 
 
 def _retry_after(answer: Response) -> float:

@@ -23,6 +23,7 @@ from openmemory.cli.mcp import mcp
 from openmemory.cli.policies import policies
 from openmemory.cli.search import search
 from openmemory.cli.serve import serve
+from openmemory.cli.service import service
 from openmemory.cli.stop import stop
 from openmemory.cli.sync import sync
 from openmemory.cli.usage import usage
@@ -69,6 +70,7 @@ cli.command("import")(import_)
 cli.command()(export)
 cli.command()(sync)
 cli.command()(doctor)
+cli.add_typer(service, name="service")
 cli.add_typer(apps, name="apps")
 cli.add_typer(grants, name="grants")
 cli.add_typer(keys, name="keys")

@@ -6,39 +6,31 @@ import re
 from typing import Any
 
 from openmemory.cli.options import ConfigFile, DataDir, Json, load_settings
+from openmemory.cli.output import CommandAnswer, Table
 
 
 def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = False) -> None:
-    """Show the effective settings; secrets are masked."""
+    """Show the effective settings. Secrets are masked."""
     from openmemory.cli.finding import data_folder
-    from openmemory.cli.output import as_json, note, table
     from openmemory.config.settings import keys
 
     settings = load_settings(config, data_dir=data_dir)
-    shown: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    rows = []
     for path, field in keys().items():
         value: Any = settings
-        for name in path:
-            value = getattr(value, name)
-        shown[".".join(path)] = _masked(value), field.description
-    shown["data_dir"] = str(data_folder(settings)), shown["data_dir"][1]
-    if json:
-        told = settings.inherited
-        more = {
-            "inherited": {
-                "used": {note.name: note.meaning for note in told.used},
-                "without_effect": {note.name: note.meaning for note in told.ignored},
-            }
-        }
-        as_json({name: value for name, (value, _) in shown.items()} | more)
-    else:
-        table(
-            ["setting", "value", "meaning"],
-            [(name, _words(value), meaning) for name, (value, meaning) in shown.items()],
-            wide="meaning",
-        )
-        for line in settings.inherited.lines():
-            note(line)
+        for part in path:
+            value = getattr(value, part)
+        name = ".".join(path)
+        values[name] = str(data_folder(settings)) if name == "data_dir" else _masked(value)
+        shown = ", ".join(values[name]) if isinstance(values[name], list) else values[name]
+        rows.append((name, str(shown), field.description))
+    values["inherited"] = {
+        "used": {note.name: note.meaning for note in settings.inherited.used},
+        "without_effect": {note.name: note.meaning for note in settings.inherited.ignored},
+    }
+    table = Table(["setting", "value", "meaning"], rows, wide="meaning")
+    CommandAnswer(values, table, notes=settings.inherited.lines()).show(json=json)
 
 
 def _masked(value: Any) -> Any:
@@ -50,7 +42,3 @@ def _masked(value: Any) -> Any:
     if isinstance(value, str):
         return re.sub(r"(?<=://)[^/@]+(?=@)", "********", value)
     return list(value) if isinstance(value, tuple) else value
-
-
-def _words(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -10,6 +10,7 @@ import typer
 
 from openmemory.cli.client import Client, checked_url, connected
 from openmemory.cli.options import ConfigFile, DataDir, Json, User
+from openmemory.cli.output import CommandAnswer, Table, local_time, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ def connect(
     servers = {it.app: _server(it, [program, "mcp", *more], url, key=key, user=user) for it in chosen}
     if links:
         found = {it.app: address for it in chosen if (address := link(it, servers[it.app]))}
-        _print_links(found, json)
+        CommandAnswer(found, Table(["client", "link"], list(found.items()), wide="link")).show(json=json)
         return
     _change(
         [(it, partial(connections.connecting, it, servers[it.app], _file(it, project))) for it in chosen],
@@ -94,9 +95,8 @@ def disconnect(
 
 
 @connected
-async def clients(client: Client, user: User = None, json: Json = False) -> None:
+async def clients(client: Client, user: User = None) -> CommandAnswer:
     """List the assistants of this machine: which are connected, and how each uses the memory."""
-    from openmemory.cli.output import as_json, local_time, table
     from openmemory.connect.clients import assistants
     from openmemory.connect.connections import entry
     from openmemory.errors import Invalid
@@ -116,24 +116,19 @@ async def clients(client: Client, user: User = None, json: Json = False) -> None
         if it.installed or app:
             rows.append(_row(it.app, it.title, str(it.file), is_connected, app))
     rows += [_row(name, name, "", False, app) for name, app in apps.items()]
-    if json:
-        as_json(rows)
-        return
-    table(
-        ["client", "connected", "written", "read", "last call", "file"],
-        [
-            (
-                row["title"],
-                "yes" if row["connected"] else "",
-                row["memories_written"],
-                row["memories_read"],
-                local_time(row["last_call"]) or "never",
-                row["file"],
-            )
-            for row in rows
-        ],
-        wide="file",
-    )
+    cells = [
+        (
+            row["title"],
+            "yes" if row["connected"] else "",
+            row["memories_written"],
+            row["memories_read"],
+            local_time(row["last_call"]) or "never",
+            row["file"],
+        )
+        for row in rows
+    ]
+    columns = ["client", "connected", "written", "read", "last call", "file"]
+    return CommandAnswer(rows, Table(columns, cells, wide="file"))
 
 
 def _row(app: str, title: str, file: str, is_connected: bool, found: dict[str, Any]) -> dict[str, Any]:
@@ -207,8 +202,6 @@ def _change(
     """Shows the planned changes, and makes those that are possible. Fails at the end if any was not."""
     import sys
 
-    from openmemory.cli.exits import Exit
-    from openmemory.cli.output import as_json, note
     from openmemory.connect.connections import apply
     from openmemory.errors import Invalid
 
@@ -241,20 +234,9 @@ def _change(
         result["status"] = "changed"
         if not json:
             print(f"{change.client.title}: changed {change.file}. {change.client.then}")
-    if json:
-        as_json(results)
-    failed = [result["detail"] for result in results if result["status"] == "failed"]
-    for detail in failed:
-        note(f"error: {detail}")
-    if failed:
-        raise typer.Exit(Exit.FAILED)
-
-
-def _print_links(found: dict[str, str], json: bool) -> None:
-    from openmemory.cli.output import as_json
-
-    if json:
-        as_json(found)
-        return
-    for app, address in found.items():
-        print(f"{app}\t{address}")
+    failed = [f"error: {result['detail']}" for result in results if result["status"] == "failed"]
+    answer = CommandAnswer(results, failed=bool(failed))
+    answer.show(json=json)
+    for line in failed:
+        note(line)
+    answer.exit()

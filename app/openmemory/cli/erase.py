@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Json
+from openmemory.cli.output import CommandAnswer, confirm
 from openmemory.errors import Invalid
 
 
@@ -15,20 +15,15 @@ from openmemory.errors import Invalid
 async def erase(
     client: Client,
     memory: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="A memory; may be repeated. --user says whose.", show_default=False),
+        list[str] | None, typer.Option(metavar="ID", help="A memory of the user; may be repeated.")
     ] = None,
     user: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Without --memory: the user with all that is theirs.", show_default=False),
+        str | None, typer.Option(metavar="NAME", help="The user. Without --memory, everything of this user is erased.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    json: Json = False,
-) -> None:
-    """Remove memories, or a user with all memories, for good: texts, history, log and vectors."""
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> CommandAnswer:
+    """Permanently erase memories, or a user with all memories: texts, history, logs and vectors."""
     from urllib.parse import quote
-
-    from openmemory.cli.output import as_json, confirm
 
     if memory:
         confirm(f"Erase {len(memory)} memories of {client.user(user)}?", yes)
@@ -39,8 +34,5 @@ async def erase(
         path = f"/api/v1/users/{quote(user, safe='')}"
         answer = await client.call("DELETE", path, params={"confirm": user}, patient=True)
     else:
-        raise Invalid("erase", "needs --memory ID, or --user NAME for a user with all that is theirs")
-    if json:
-        as_json(answer)
-    else:
-        print(answer["message"])
+        raise Invalid("erase", "needs --memory ID for a memory, or --user NAME for everything of a user")
+    return CommandAnswer(answer, answer["message"])

@@ -11,45 +11,47 @@ from openmemory.cli.options import User
 from openmemory.errors import Invalid
 
 _STATES = "active,paused,archived"
+_SUFFIX = ".zip"
 
 
 @connected
 async def export(
     client: Client,
     file: Annotated[
-        str,
-        typer.Argument(metavar="FILE|-", help="Where to write; .zip makes an archive, - is standard output."),
+        str, typer.Argument(metavar="FILE|-", help="The file to write; .zip makes an archive, - is standard output.")
     ] = "-",
     user: User = None,
     state: Annotated[
         str | None,
         typer.Option(
             metavar="STATES",
-            help=f"active, paused, archived, deleted, comma-separated, or all; default: {_STATES}.",
-            show_default=False,
+            help=f"active, paused, archived, deleted, separated by commas; or all. Default: {_STATES}.",
         ),
     ] = None,
     vectors: Annotated[
         bool | None,
         typer.Option(
             "--vectors/--no-vectors",
-            help="In an archive: the vectors too, so that nothing has to be embedded again; default: yes.",
-            show_default=False,
+            help="In an archive: include the vectors, so that an import need not compute them. Default: yes.",
         ),
     ] = None,
 ) -> None:
-    """Write every memory of a user: into FILE.zip everything with its history, logs, rules and apps, else JSON Lines.
+    """Write all memories of a user to a file, which appears only when it is complete.
 
-    Both are read by `openmemory import`. A file appears under its name only once it is whole.
+    FILE.zip is an archive with history, logs, rules and apps. Any other file is JSON Lines with the memories only.
+    `openmemory import` reads JSON Lines, and `openmemory import openmemory` reads archives.
     """
-    from openmemory.cli.archiving import SUFFIX, export_archive
-    from openmemory.cli.exporting import Export
+    from openmemory.cli.exporting import export_archive, export_lines
+    from openmemory.cli.jsonl import STATES
 
-    if file.lower().endswith(SUFFIX):
+    if file.lower().endswith(_SUFFIX):
         if state is not None:
-            raise Invalid("--state", "is for JSON Lines: an archive holds every state")
-        await export_archive(client, file, user=user, vectors=vectors is not False)
+            raise Invalid("--state", "is for JSON Lines; an archive holds memories in every state")
+        await export_archive(client, file, user=client.user(user), vectors=vectors is not False)
         return
     if vectors is not None:
-        raise Invalid("--vectors", f"is for archives, whose names end in {SUFFIX}")
-    await Export(client, user=user, state=state or _STATES).file(file)
+        raise Invalid("--vectors", f"is for archives, whose names end in {_SUFFIX}")
+    states = STATES if state == "all" else tuple(part.strip() for part in (state or _STATES).split(","))
+    if unknown := [part for part in states if part not in STATES]:
+        raise Invalid("--state", f"{unknown[0]!r} must be one of {', '.join(STATES)}, or all")
+    await export_lines(client, file, user=client.user(user), states=states)

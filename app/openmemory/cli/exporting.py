@@ -1,12 +1,11 @@
-"""Writes a user's memories, page by page, to a JSON Lines file."""
+"""Writes all memories of a user to a file: as JSON Lines, page by page, or as an archive that the service creates."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,107 +13,99 @@ from typing import IO, Any
 
 from openmemory.cli.client import Client
 from openmemory.cli.jsonl import STATES
-from openmemory.cli.output import counting, note
-from openmemory.errors import Invalid, SetupError
+from openmemory.cli.output import note, progress
+from openmemory.errors import SetupError, Unavailable
 
 _LINE_BREAKS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 """Characters that are legal within a line of JSON Lines, but at which many programs would break the line."""
 _PAGE = 100
-_AT_ONCE = 8
-_ONLY_SHOWN_ALONE = ("key", "importance", "expires_at")
-"""Fields that a list response may leave out."""
 
 
-class Export:
-    """One export of a user's memories."""
+async def export_lines(client: Client, name: str, *, user: str, states: Sequence[str]) -> None:
+    """Writes the memories in these states to a JSON Lines file; `-` is standard output.
 
-    def __init__(self, client: Client, *, user: str | None, state: str) -> None:
-        """`state`: comma-separated, or `all`.
+    Raises:
+        SetupError: the file cannot be written.
+        NotFound: there is no such user.
+    """
+    written = 0
+    with drafted(name, binary=False) as file, progress("memories") as show:
+        async for page, total in _pages(client, user, states):
+            for item in page:
+                file.write(json.dumps(_line(user, item), ensure_ascii=False).translate(_LINE_BREAKS) + "\n")
+            written += len(page)
+            show(written, total)
+    if name != "-":
+        note(f"{written} memories of {user} written to {name}.")
 
-        Raises:
-            Invalid: there is no such state.
-        """
-        self._client = client
-        self._user = client.user(user)
-        self._states = STATES if state == "all" else tuple(part.strip() for part in state.split(","))
-        if unknown := [part for part in self._states if part not in STATES]:
-            raise Invalid("--state", f"{unknown[0]!r} must be one of {', '.join(STATES)}, or all")
 
-    async def file(self, name: str) -> None:
-        """Writes the memories to a file; `-` is standard output.
+async def export_archive(client: Client, name: str, *, user: str, vectors: bool) -> None:
+    """Writes the archive of a user to a file, which appears only when it is complete.
 
-        Raises:
-            SetupError: the file cannot be written.
-            NotFound: there is no such user.
-        """
-        written = 0
-        with drafted(name, binary=False) as file, counting("memories") as show:
-            async for page, total in self._pages():
-                for memory in page:
-                    file.write(json.dumps(memory, ensure_ascii=False).translate(_LINE_BREAKS) + "\n")
-                written += len(page)
-                show(written, total)
-        if name != "-":
-            note(f"{written} memories of {self._user} written to {name}.")
+    Raises:
+        SetupError: the file cannot be written.
+        NotFound: there is no such user.
+        Unavailable: the service does not answer, or the response ended early.
+    """
+    body = {"user_id": user, "include_vectors": vectors}
+    with drafted(name, binary=True) as file, progress("received", size=True) as show:
+        async with client.stream("POST", "/api/v1/backup/export", json=body) as answer:
+            total = int(answer.headers.get("content-length", "0"))
+            written = 0
+            async for data in answer.aiter_raw():
+                file.write(data)
+                written += len(data)
+                show(written, total or None)
+            if written != total:
+                raise Unavailable(f"the archive ended after {written:,} of {total:,} bytes; run the command again")
+    note(f"The archive of {user} is written to {name} ({written / 2**20:.1f} MiB).")
 
-    async def _pages(self) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
-        """Pages of memories in the requested states, each with the maximum total.
 
-        Memories of all states are requested and filtered here. A memory whose state changes in the meantime then does
-        not shift another one onto a page that was already read.
-        """
-        number = 0
-        seen: set[str] = set()
-        while True:
-            number += 1
-            params = {
-                "user_id": self._user,
-                "state": ",".join(STATES),
-                "sort_column": "created_at",
-                "sort_direction": "asc",
-                "page": number,
-                "size": _PAGE,
-                "export": True,
-            }
-            answer = await self._client.call("GET", "/api/v1/memories", params=params)
-            # A memory added in the meantime with an earlier date shifts the end of the last page onto this one.
-            fresh = [item for item in answer["items"] if item["state"] in self._states and item["id"] not in seen]
-            seen = {item["id"] for item in answer["items"]}
-            yield [self._line(item) for item in await self._whole(fresh)], answer["total"]
-            if number >= answer["pages"]:
-                return
+async def _pages(client: Client, user: str, states: Sequence[str]) -> AsyncIterator[tuple[list[dict[str, Any]], int]]:
+    """Pages of memories in the requested states, each with the maximum total.
 
-    async def _whole(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        if all(name in item for item in items for name in _ONLY_SHOWN_ALONE):
-            return items
-        turn = asyncio.Semaphore(_AT_ONCE)
+    Memories of all states are requested and filtered here. A memory whose state changes in the meantime then does
+    not shift another one onto a page that was already read.
+    """
+    params: dict[str, Any] = {
+        "user_id": user,
+        "state": ",".join(STATES),
+        "sort_column": "created_at",
+        "sort_direction": "asc",
+        "page": 1,
+        "size": _PAGE,
+        "export": True,
+    }
+    seen: set[str] = set()
+    while True:
+        answer = await client.call("GET", "/api/v1/memories", params=params)
+        # A memory added in the meantime with an earlier date shifts the end of the last page onto this one.
+        yield [item for item in answer["items"] if item["state"] in states and item["id"] not in seen], answer["total"]
+        if params["page"] >= answer["pages"]:
+            return
+        seen = {item["id"] for item in answer["items"]}
+        params["page"] += 1
 
-        async def fetch(item: dict[str, Any]) -> dict[str, Any]:
-            async with turn:
-                found = await self._client.call("GET", f"/api/v1/memories/{item['id']}", params={"user_id": self._user})
-            return item | {name: found[name] for name in _ONLY_SHOWN_ALONE}
 
-        return await asyncio.gather(*map(fetch, items))
-
-    def _line(self, item: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "id": item["id"],
-            "user": self._user,
-            "app": item["app_name"],
-            "namespace": item["namespace"],
-            "thread_id": item["thread_id"],
-            "kind": item["kind"],
-            "key": item["key"],
-            "text": item["content"],
-            "metadata": item["metadata_"],
-            "categories": item["categories"],
-            "importance": item["importance"],
-            "state": item["state"],
-            "revision": item["revision"],
-            "created_at": _iso(item["created_at"]),
-            "updated_at": _iso(item.get("updated_at")),
-            "expires_at": _iso(item["expires_at"]),
-        }
+def _line(user: str, item: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": item["id"],
+        "user": user,
+        "app": item["app_name"],
+        "namespace": item["namespace"],
+        "thread_id": item["thread_id"],
+        "kind": item["kind"],
+        "key": item["key"],
+        "text": item["content"],
+        "metadata": item["metadata_"],
+        "categories": item["categories"],
+        "importance": item["importance"],
+        "state": item["state"],
+        "revision": item["revision"],
+        "created_at": _iso(item["created_at"]),
+        "updated_at": _iso(item["updated_at"]),
+        "expires_at": item["expires_at"],
+    }
 
 
 @contextmanager
@@ -143,7 +134,5 @@ def drafted(name: str, *, binary: bool) -> Iterator[IO[Any]]:
         draft.unlink(missing_ok=True)
 
 
-def _iso(moment: float | str | None) -> str | None:
-    if moment is None or isinstance(moment, str):
-        return moment
-    return datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

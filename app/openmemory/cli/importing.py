@@ -8,15 +8,15 @@ import os
 import random
 import stat
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from openmemory.cli.client import Client
 from openmemory.cli.jsonl import Line, batches, read_lines
+from openmemory.cli.output import CommandAnswer, progress
 from openmemory.content_policy.secrets import redacted
 from openmemory.errors import (
     BatchRefused,
@@ -25,12 +25,10 @@ from openmemory.errors import (
     Invalid,
     NotFound,
     SetupError,
-    TooLarge,
     Unavailable,
 )
+from openmemory.resilience.daemon_threads import in_daemon
 from openmemory.serialization.timestamps import epoch_seconds
-
-T = TypeVar("T")
 
 _BATCH = 200
 _BATCH_BYTES = 1_000_000
@@ -38,7 +36,7 @@ _COMPARED = 1_000
 """Characters of a text used in the search for an existing memory."""
 _RETRIES = 8
 _LONGEST_PAUSE = 10.0
-_OF_THE_LINES = (ConflictError, Forbidden, Invalid, NotFound, TooLarge)
+_OF_THE_LINES = (ConflictError, Forbidden, Invalid, NotFound)
 """Errors that a single line may cause. Any other error ends the import."""
 
 
@@ -59,13 +57,26 @@ class Import:
             SetupError: the file cannot be read.
             Unavailable: the service did not answer for a minute. Memories already added stay.
         """
-        with _opened(name) as file, _progress(file) as show:
+        with _opened(name) as file, progress("read", size=True) as show:
+            status = os.fstat(file.fileno())
+            total = status.st_size if stat.S_ISREG(status.st_mode) else None
             size = min(_BATCH_BYTES, self._client.settings.limits.body // 2)
             count = min(_BATCH, self._client.settings.limits.batch)
             pending = batches(self._with_defaults(read_lines(file)), count=count, size=size)
-            while batch := await _in_daemon(lambda: next(pending, None)):
+            # A daemon thread: a read from a pipe may block forever, and Ctrl-C must still end the process.
+            while batch := await in_daemon(lambda: next(pending, None), name="import-reader"):
                 await self._remember(batch)
-                show(batch[-1].offset, self.added + self.already + self.left_out + self.failed)
+                show(batch[-1].offset, total)
+
+    def answer(self) -> CommandAnswer:
+        """The counts so far."""
+        counts = {
+            "added": self.added, "already_there": self.already, "deleted_left_out": self.left_out,
+            "failed": self.failed,
+        }  # fmt: skip
+        left_out = f"{self.left_out} deleted ones left out, " if self.left_out else ""
+        line = f"{self.added} added, {self.already} already there, {left_out}{self.failed} failed."
+        return CommandAnswer(counts, line, failed=bool(self.failed))
 
     def _with_defaults(self, lines: Iterator[Line]) -> Iterator[Line]:
         for line in lines:
@@ -164,7 +175,7 @@ class Import:
                 return await self._client.call(method, path, **request)
             except Unavailable as error:
                 if attempt == _RETRIES - 1:
-                    again = "run the same command again, what is stored is not stored twice"
+                    again = "run the command again; it stores nothing twice"
                     raise Unavailable(f"line {line.number}: {error.message}; {again}") from error
                 pause = min(_LONGEST_PAUSE, max(error.retry_after, 0.25 * 2**attempt))
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads retries, hides nothing
@@ -176,7 +187,7 @@ class Import:
 
 
 def _seconds(moment: str | float) -> int:
-    """Whole seconds since 1970 for a time from a line."""
+    """The whole seconds since 1970 of a time from a line."""
     if isinstance(moment, str):
         parsed = datetime.fromisoformat(moment)
         return epoch_seconds(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
@@ -197,45 +208,3 @@ def _opened(name: str) -> Iterator[BinaryIO]:
     finally:
         if name != "-":
             file.close()
-
-
-@contextmanager
-def _progress(file: BinaryIO) -> Iterator[Callable[[int, int], None]]:
-    """Shows the bytes read and lines done if standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _offset, _lines: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    status = os.fstat(file.fileno())
-    total = status.st_size if stat.S_ISREG(status.st_mode) else None
-    columns = (TextColumn("{task.completed:,} bytes"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.description}"), console=Console(stderr=True)) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda offset, lines: bar.update(task, completed=offset, description=f"{lines:,} lines")
-
-
-async def _in_daemon(work: Callable[[], T]) -> T:
-    """Runs in a daemon thread: a read from a pipe may block forever, and Ctrl-C must still end the process."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
-
-    def run() -> None:
-        try:
-            outcome: tuple[T | None, Exception | None] = work(), None
-        except Exception as failure:
-            outcome = None, failure
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    threading.Thread(target=run, daemon=True, name="import-reader").start()
-    return await done

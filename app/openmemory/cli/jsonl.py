@@ -4,21 +4,51 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from openmemory.serialization.exact_json import finite
 
-_TEXTS = ("text", "user", "app", "namespace", "thread_id", "kind", "key")
-_TIMES = ("created_at", "expires_at")
-FIELDS = (*_TEXTS, *_TIMES, "metadata", "importance", "categories", "state")
-"""Fields that an import reads."""
 IGNORED = ("id", "hash", "revision", "updated_at", "archived_at", "deleted_at")
 """Further fields of an export, which the importing service creates anew."""
 STATES = ("active", "paused", "archived", "deleted")
 """States that an export may write. A deleted memory is not imported: it would exist again until it is deleted again."""
 _LONGEST_LINE = 8 * 1024 * 1024
+_LARGEST = 1e15
+"""A bound above any valid time or importance. Infinity and huge integers are rejected with the line's number."""
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+
+
+_TEXT = _is_text, "must be a string"
+_TIME = (
+    lambda value: _is_text(value) or _is_number(value),
+    "must be ISO 8601, such as 2026-01-31T12:00:00Z, or epoch seconds",
+)
+FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "text": _TEXT,
+    "user": _TEXT,
+    "app": _TEXT,
+    "namespace": _TEXT,
+    "thread_id": _TEXT,
+    "kind": _TEXT,
+    "key": _TEXT,
+    "created_at": _TIME,
+    "expires_at": _TIME,
+    "metadata": (lambda value: isinstance(value, dict), "must be an object"),
+    "importance": (_is_number, "must be a number from 0 to 1"),
+    "categories": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "must be a list of strings"),
+    "state": (lambda value: value in STATES, f"must be one of {', '.join(STATES)}"),
+}
+"""Fields that an import reads, with the check of a value and the problem if it fails. The service checks the rest."""
+_KNOWN = f"valid fields are {', '.join(FIELDS)}; put anything else into metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +117,17 @@ def parse(raw: bytes) -> dict[str, Any]:
     if "text" not in memory:
         raise ValueError("text: is missing")
     for name, value in memory.items():
-        if problem := _problem(name, value):
+        valid, problem = FIELDS[name]
+        if not valid(value):
             raise ValueError(f"{name}: {problem}")
     try:
+        if finite(memory.get("metadata"))[1]:
+            raise ValueError("metadata: must not contain infinite numbers, which JSON does not allow")
         json.dumps(memory, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        raise ValueError("metadata: is nested too deeply") from None
     except UnicodeEncodeError:
-        raise ValueError("holds half of a surrogate pair, which is no text") from None
+        raise ValueError("contains half of a surrogate pair, which is not valid Unicode") from None
     return memory
 
 
@@ -122,39 +157,5 @@ def batches(lines: Iterable[Line], *, count: int, size: int) -> Iterator[list[Li
         yield batch
 
 
-_KNOWN = f"known are {', '.join(FIELDS)}; anything else belongs into metadata"
-
-
-_LARGEST = 1e15
-"""A bound above any valid time or importance. Infinity and huge integers are rejected with the line's number."""
-
-
-def _problem(name: str, value: Any) -> str | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
-    right, problem = {
-        "metadata": (isinstance(value, dict), "must be an object"),
-        "importance": (number, "must be a number from 0 to 1"),
-        "categories": (
-            isinstance(value, list) and all(isinstance(part, str) for part in value),
-            "must be a list of strings",
-        ),
-        "state": (value in STATES, f"must be one of {', '.join(STATES)}"),
-        **dict.fromkeys(_TEXTS, (isinstance(value, str), "must be a string")),
-        **dict.fromkeys(
-            _TIMES,
-            (
-                isinstance(value, str) or number,
-                "must be ISO 8601, such as 2026-01-31T12:00:00Z, or epoch seconds",
-            ),
-        ),
-    }[name]
-    try:
-        if right and name == "metadata" and finite(value)[1]:
-            return "must hold numbers that JSON can say: neither infinite nor NaN"
-    except RecursionError:
-        return "is nested too deeply"
-    return None if right else problem
-
-
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"is not JSON: {name} is no number")
+    raise ValueError(f"is not JSON: {name} is not a number")

@@ -10,20 +10,17 @@ from openmemory.cli.options import ConfigFile, DataDir, Url, User, load_settings
 
 
 def mcp(
-    client: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The assistant that connects, such as claude.", show_default=False),
-    ] = None,
+    client: Annotated[str | None, typer.Option(metavar="NAME", help="The assistant's name, such as claude.")] = None,
     user: User = None,
     data_dir: DataDir = None,
     config: ConfigFile = None,
     url: Url = None,
 ) -> None:
-    """Speak MCP on standard input and output, for assistants that start their servers themselves.
+    """Run an MCP server on standard input and output, for assistants that start their servers as programs.
 
-    Starts the service in the background if none runs on the data folder; its log is serve.log there. An openmemory.toml
-    in the working folder is not read: name yours with --config, or put it into the data folder. With --url it speaks
-    for a service elsewhere, or of another account, whose key is in OPENMEMORY_API_KEY if it wants one.
+    It starts the service in the background if none runs on the data folder, and logs to serve.log there. An
+    openmemory.toml in the working folder is ignored: use --config, or put the file into the data folder. With --url, it
+    uses the service at that URL, with the key in OPENMEMORY_API_KEY.
     """
     import asyncio
 

@@ -10,25 +10,19 @@ import typer
 if TYPE_CHECKING:
     from openmemory.config.settings import Settings
 
-DataDir = Annotated[
-    str | None, typer.Option(metavar="FOLDER", help="Folder of the built-in stores.", show_default=False)
-]
+DataDir = Annotated[str | None, typer.Option(metavar="FOLDER", help="The data folder of the built-in stores.")]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings; default: openmemory.toml here.", show_default=False),
+    typer.Option("--config", metavar="FILE", help="The settings file; default: openmemory.toml in this folder."),
 ]
-Url = Annotated[
-    str | None,
-    typer.Option(metavar="URL", help="A service elsewhere, such as http://host:8765.", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="Answer as JSON.")]
-User = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Whose memories; default: access.default_user.", show_default=False)
-]
-App = Annotated[str | None, typer.Option(metavar="NAME", help="The app that wrote them.", show_default=False)]
-Namespace = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A project or workspace of the user.", show_default=False)
-]
+Url = Annotated[str | None, typer.Option(metavar="URL", help="Use the service at this URL, such as http://host:8765.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+User = Annotated[str | None, typer.Option(metavar="NAME", help="The user; default: access.default_user.")]
+App = Annotated[str | None, typer.Option(metavar="NAME", help="The app that writes; default: access.default_app.")]
+OnlyApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Only memories that this app wrote.")]
+Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="The namespace: a project of the user.")]
+PageSize = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Memories on a page.")]
+PageNumber = Annotated[int, typer.Option("--page", min=1, metavar="N", help="The page to show.")]
 
 
 def load_settings(config: Path | None, *, here: bool = True, **flags: Any) -> Settings:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import json as json_
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,9 +21,67 @@ _CONTROL = dict.fromkeys(
 """Terminal controls, line separators and writing direction marks: a stored text must not control the terminal."""
 
 
-def as_json(value: Any) -> None:
-    """Prints a value as indented JSON."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows to print. `wide` is the column that takes the remaining width.
+
+    Without a terminal, each row is one line of tab-separated values, and there is no heading.
+    """
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Any]]
+    wide: str
+
+    def show(self) -> None:
+        """Prints the table."""
+        if not sys.stdout.isatty():
+            for row in self.rows:
+                print("\t".join(plain(cell) for cell in row))
+            return
+        from rich.console import Console
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        shown = RichTable(box=None, header_style="bold", pad_edge=False)
+        for column in self.columns:
+            wide = column == self.wide
+            shown.add_column(column, overflow="fold", no_wrap=not wide, ratio=1 if wide else None)
+        for row in self.rows:
+            shown.add_row(*(Text(plain(cell)) for cell in row))
+        Console().print(shown)
+
+
+class CommandAnswer:
+    """The result of a command: the value for `--json`, and lines and tables for people."""
+
+    def __init__(self, value: Any, *parts: str | Table, notes: Iterable[str] = (), failed: bool = False) -> None:
+        """`notes` go to standard error. `failed`: the exit code is 1."""
+        self._value = value
+        self._parts = parts
+        self._notes = notes
+        self._failed = failed
+
+    def show(self, *, json: bool) -> None:
+        """Prints the value, or what is for people."""
+        if json:
+            print(json_.dumps(self._value, ensure_ascii=False, indent=2))
+        else:
+            for part in self._parts:
+                if isinstance(part, Table):
+                    part.show()
+                else:
+                    print(part)
+            for line in self._notes:
+                note(line)
+
+    def exit(self) -> None:
+        """Ends a command that failed.
+
+        Raises:
+            Exit: it failed.
+        """
+        if self._failed:
+            raise typer.Exit(1)
 
 
 def plain(value: Any) -> str:
@@ -38,42 +97,9 @@ def local_time(moment: float | str | None) -> str:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wide: str) -> None:
-    """Prints rows. `wide` is the column that takes the remaining width.
-
-    Without a terminal, each row is one line of tab-separated values, and there is no heading.
-    """
-    if not sys.stdout.isatty():
-        for row in rows:
-            print("\t".join(plain(cell) for cell in row))
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    shown = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        shown.add_column(column, overflow="fold", no_wrap=column != wide, ratio=1 if column == wide else None)
-    for row in rows:
-        shown.add_row(*(Text(plain(cell)) for cell in row))
-    Console().print(shown)
-
-
 def note(text: str) -> None:
     """Prints a note for the user, separate from the output itself."""
     print(text, file=sys.stderr)
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Shows on standard error that work is in progress if it is a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
-        yield
 
 
 def read_stdin() -> str:
@@ -85,7 +111,7 @@ def read_stdin() -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise Invalid("text", f"standard input is not UTF-8 (byte {error.start + 1})") from None
+        raise Invalid("text", f"standard input must be UTF-8; byte {error.start + 1} is not") from None
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -98,36 +124,24 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Invalid("--yes", "is needed where nobody can be asked, because this cannot be undone")
+        raise Invalid("--yes", "must be given without a terminal, because erasing cannot be undone")
     typer.confirm(f"{question} This cannot be undone.", abort=True, err=True)
 
 
+ShowProgress = Callable[[int, int | None], None]
+"""Called with the amount done, and the total or None if it is unknown."""
+
+
 @contextmanager
-def receiving(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar of bytes on standard error if it is a terminal. It moves back and forth until the total is known.
-    Call the yielded function with done and total."""
+def progress(what: str, *, size: bool = False) -> Iterator[ShowProgress]:
+    """A progress bar on standard error if it is a terminal. `size`: it counts bytes."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total, description="receiving")
-
-
-@contextmanager
-def counting(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A progress bar on standard error if it is a terminal. Call the yielded function with done and total."""
-    if not sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
+    columns = BarColumn(), DownloadColumn() if size else MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Json, Namespace, User
+from openmemory.cli.options import Namespace, OnlyApp, User
+from openmemory.cli.output import CommandAnswer, Table, local_time, plain
 from openmemory.errors import Invalid
 
 _COLUMNS = ("score", "id", "created", "app")
@@ -21,40 +22,23 @@ _EXPLAINED = ("score", *_TERMS, "penalty", "bm25", "#", "cosine", "#")
 async def search(
     client: Client,
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
     user: User = None,
-    app: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only what this app wrote.", show_default=False)
-    ] = None,
+    app: OnlyApp = None,
     namespace: Namespace = None,
     filter: Annotated[
         str | None,
-        typer.Option(
-            metavar="JSON",
-            help='Only what meets these conditions, such as \'{"metadata.project": "webshop"}\'.',
-            show_default=False,
-        ),
+        typer.Option(metavar="JSON", help='Only matching memories, such as \'{"metadata.project": "webshop"}\'.'),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Results at most.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The maximum number of results.")] = 10,
     as_of: Annotated[
-        str | None,
-        typer.Option(
-            "--as-of", metavar="TIME", help="Answer as if asked then: an ISO date or time, of UTC.", show_default=False
-        ),
+        str | None, typer.Option("--as-of", metavar="TIME", help="Search as of this ISO 8601 date or time, in UTC.")
     ] = None,
     explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="Show what each score is the sum of, what each arm said, and what the question was taken for.",
-            show_default=False,
-        ),
+        bool, typer.Option("--explain", help="Show how each score is computed and how the query was read.")
     ] = False,
-    json: Json = False,
-) -> None:
-    """Find memories by meaning and by words, the best first."""
-    from openmemory.cli.output import as_json, note, table
-
+) -> CommandAnswer:
+    """Find memories by meaning and by words, best match first."""
     owner = client.user(user)
     body = {
         "user_id": owner,
@@ -66,26 +50,19 @@ async def search(
         "as_of": as_of,
         "explain": explain or None,
     }
-    answer = await client.call("POST", "/api/v1/memories/search", body={k: v for k, v in body.items() if v is not None})
-    if json:
-        as_json(answer)
-        return
-    columns, shown = (_EXPLAINED, _explained) if explain else (_COLUMNS, _found)
-    table([*columns, "memory"], [(*shown(hit), hit["memory"]) for hit in answer["results"]], wide="memory")
-    for line in _conflicts(answer.get("conflicts", [])):
-        note(line)
-    for line in _read(answer["explanation"]) if explain else ():
-        note(line)
+    answer = await client.call("POST", "/api/v1/memories/search", body=body)
+    columns, cells = (_EXPLAINED, _explained) if explain else (_COLUMNS, _found)
+    rows = [(*cells(hit), hit["memory"]) for hit in answer["results"]]
+    notes = [*_conflicts(answer.get("conflicts", [])), *(_read(answer["explanation"]) if explain else ())]
     if answer["note"]:
-        note(answer["note"])
-    elif not answer["results"]:
-        note("Nothing found.")
+        notes.append(answer["note"])
+    elif not rows:
+        notes.append("Nothing found.")
+    return CommandAnswer(answer, Table([*columns, "memory"], rows, wide="memory"), notes=notes)
 
 
 def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:
     """The conflicts between results, one line each."""
-    from openmemory.cli.output import local_time, plain
-
     for each in found:
         said = [
             plain(f"{one['value']} (@{one['app']} {local_time(one['at'])})")
@@ -95,8 +72,6 @@ def _conflicts(found: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _found(hit: dict[str, Any]) -> tuple[str, ...]:
-    from openmemory.cli.output import local_time
-
     return f"{hit['score']:.2f}", hit["id"], local_time(hit["created_at"]), hit["app_name"]
 
 
@@ -133,4 +108,4 @@ def _conditions(text: str) -> Any:
     try:
         return exact_json.loads(text)
     except ValueError as error:
-        raise Invalid("--filter", f"is not valid JSON: {error}") from None
+        raise Invalid("--filter", f"must be valid JSON: {error}") from None

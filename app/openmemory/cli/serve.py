@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 def serve(
     data_dir: DataDir = None,
     host: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Address to listen on.", show_default="127.0.0.1")
+        str | None, typer.Option(metavar="ADDRESS", help="The address to listen on.", show_default="127.0.0.1")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Port; 0 takes a free one.", show_default="8765")
+        int | None, typer.Option(metavar="PORT", help="The port; 0 selects a free one.", show_default="8765")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Processes that share the work; not on Windows.", show_default="1"),
+        typer.Option(metavar="N", help="The number of processes; on Windows only 1.", show_default="1"),
     ] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run the service until Ctrl-C; a second Ctrl-C ends it at once."""
+    """Run the service until Ctrl-C. A second Ctrl-C stops it immediately."""
     settings = load_settings(config, data_dir=data_dir, host=host, port=port, workers=workers)
     if sys.platform == "win32" and settings.workers > 1:
-        raise SetupError("workers: Windows lets no two processes accept on one socket; set workers to 1")
+        raise SetupError("workers: must be 1 on Windows, where two processes cannot accept on one socket")
     sockets = _listen(settings)
     # The start produces almost no garbage, and collecting it would take a tenth of the start time.
     gc.disable()

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Json
-from openmemory.cli.options import User as SomeUser
+from openmemory.cli.output import CommandAnswer, progress
 from openmemory.errors import ConflictError, Unavailable
 
 _LOOK = 0.5
@@ -18,22 +17,19 @@ _LOOK = 0.5
 @connected
 async def sync(
     client: Client,
-    user: SomeUser = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what differs.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Write every vector anew.")] = False,
-    json: Json = False,
-) -> None:
-    """Make the vector index equal to PostgreSQL now."""
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Only this user; default: all users.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the differences.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Write every vector, not only those that differ.")] = False,
+) -> CommandAnswer:
+    """Synchronize the vector index with PostgreSQL now. The exit code is 1 if a vector could not be written."""
     import asyncio
 
-    from openmemory.cli.output import as_json, counting
-
     params = {"user_id": user, "dry_run": dry_run, "full": full}
-    with counting("memories compared") as progress:
+    with progress("memories compared") as show:
         while True:
             work = asyncio.create_task(client.call("POST", "/api/v1/sync", params=params, patient=True))
             while not (await asyncio.wait([work], timeout=_LOOK))[0]:
-                progress(*await _progress(client))
+                show(*await _progress(client))
             try:
                 answer = await work
                 break
@@ -42,20 +38,16 @@ async def sync(
                     raise
             # The service already runs a sync, for example at startup. This one runs after it.
             await asyncio.sleep(_LOOK)
-            progress(*await _progress(client))
+            show(*await _progress(client))
     done = answer["statistics"]
-    if json:
-        as_json(answer)
-    else:
-        would = "would be " if dry_run else ""
-        print(
-            f"{done['total_memories']} memories: {done['memories_synced']} {would}written, "
-            f"{done['deleted']} {would}removed, "
-            f"{done['embedded']} embedded, {done['unchanged']} unchanged, {done['errors']} failed, "
-            f"in {done['seconds']:.2f} s."
-        )
-    if done["errors"]:
-        raise typer.Exit(1)
+    would = "would be " if dry_run else ""
+    line = (
+        f"{done['total_memories']} memories: {done['memories_synced']} {would}written, "
+        f"{done['deleted']} {would}removed, "
+        f"{done['embedded']} embedded, {done['unchanged']} unchanged, {done['errors']} failed, "
+        f"in {done['seconds']:.2f} s."
+    )
+    return CommandAnswer(answer, line, failed=bool(done["errors"]))
 
 
 async def _progress(client: Client) -> tuple[int, int | None]:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Json, User
+from openmemory.cli.options import User
+from openmemory.cli.output import CommandAnswer, Table
 
 _COLUMNS = ("calls", "prompt_tokens", "completion_tokens", "seconds", "done", "failed", "undone")
 
@@ -18,33 +19,22 @@ async def usage(
     *,
     user: User = None,
     first: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DAY", help="The first day (UTC); default: 29 days before.", show_default=False),
+        str | None, typer.Option("--from", metavar="DAY", help="The first day (UTC); default: 29 days before the last.")
     ] = None,
-    last: Annotated[
-        str | None, typer.Option("--to", metavar="DAY", help="The last day (UTC); default: today.", show_default=False)
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Show what making memories of texts took of the language model, by day and app."""
-    from openmemory.cli.output import as_json, note, table
-
+    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (UTC); default: today.")] = None,
+) -> CommandAnswer:
+    """Show the language model's calls, tokens and time, by day and app."""
     params = {"user_id": client.user(user), "from": first, "to": last}
     found = await client.call("GET", "/api/v1/captures/usage", params=params)
-    if json:
-        as_json(found)
-        return
-    table(
-        ["day", "app", *(name.replace("_", " ") for name in _COLUMNS)],
-        [(row["day"], row["app_name"], *_shown(row)) for row in found["days"]],
-        wide="app",
-    )
+    rows = [(row["day"], row["app_name"], *_shown(row)) for row in found["days"]]
     total = found["total"]
-    note(
+    note = (
         f"{found['from']} to {found['to']}: calls {total['calls']:,}, prompt tokens {total['prompt_tokens']:,},"
         f" completion tokens {total['completion_tokens']:,}, seconds {total['seconds']:,.1f};"
-        f" captures that wait {found['waiting']:,}"
+        f" captures waiting {found['waiting']:,}"
     )
+    columns = ["day", "app", *(name.replace("_", " ") for name in _COLUMNS)]
+    return CommandAnswer(found, Table(columns, rows, wide="app"), notes=[note])
 
 
 def _shown(row: dict[str, float]) -> list[str]:

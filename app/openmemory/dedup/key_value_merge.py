@@ -29,7 +29,7 @@ from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
 from openmemory.memories import changes
 from openmemory.memories.intake import Intake
-from openmemory.memories.models import LIKE_PAIRS, Memory, MemoryRevision
+from openmemory.memories.models import LOOKS_LIKE_KEY_VALUES, Memory, MemoryRevision
 from openmemory.memories.repository import CATEGORY_NAMES
 from openmemory.memories.schemas import CheckedMemory, Event, MemoryAdded, PairChange, PairSource
 
@@ -185,14 +185,14 @@ def candidates(owner: bool, default: Default) -> CompiledStatement:
     """The memories that share keys with a text: first an exact duplicate, then by number of shared keys, then the
     newest. Binds `values`."""
     caller = Caller.anyone(owner=owner, default=default)
-    keys = func.pair_keys(Memory.content)
-    asked = select(func.pair_keys(bindparam("pairs_text", type_=Text))).scalar_subquery()
+    keys = func.key_value_keys(Memory.content)
+    asked = select(func.key_value_keys(bindparam("pairs_text", type_=Text))).scalar_subquery()
     held = func.unnest(keys).table_valued(column("key", Text), name="held").render_derived()
     common = func.array_position(asked, held.c.key).is_not(None)
     shared = select(func.count()).select_from(held).where(common).correlate(Memory).scalar_subquery()
     query = (
         select(Memory.id, Memory.content, Memory.hash)
-        .where(_mergeable(caller), keys.bool_op("&&")(asked), literal_column(f"({LIKE_PAIRS})"))
+        .where(_mergeable(caller), keys.bool_op("&&")(asked), literal_column(f"({LOOKS_LIKE_KEY_VALUES})"))
         .order_by(
             (Memory.hash == bindparam("pairs_hash", type_=String)).desc(),
             shared.desc(),

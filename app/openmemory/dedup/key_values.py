@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from openmemory.memories.schemas import PairChange
 
 LONGEST = 4_096
-"""The maximum length of a text of key-value facts. The index of keys (`idx_memory_pairs`) uses the same limit."""
+"""The maximum length of a text of key-value facts. The index of keys (`idx_memory_key_values`) uses the same limit."""
 
 SHOWN = 80
 """The maximum length of a value in a message."""

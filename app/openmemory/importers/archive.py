@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Row
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import orjson
 
+from openmemory.backup.container import lines_member
+from openmemory.backup.format import ACCESSES, TABLES
 from openmemory.importers.staging import Staging
 from openmemory.serialization import exact_json
 
-_TOGETHER = 200
-"""Rows written at once."""
+_SHOW_EVERY = 200
+"""Memories written between two reports of the progress."""
 
 _MINE = "(SELECT id FROM memories WHERE user_id = :user)"
 _USED = f"""
@@ -28,9 +27,18 @@ _USED = f"""
 """  # noqa: S608 - only constants are put in
 
 _RULES = f"""
-    (object_type = 'memory' AND object_id IN {_MINE})
+    access_controls WHERE (object_type = 'memory' AND object_id IN {_MINE})
     OR ((object_type <> 'memory' OR object_id IS NULL) AND subject_id IN (SELECT id FROM apps WHERE owner_id = :user))
 """  # noqa: S608
+"""The rules for the user's own apps, and those for other users' apps about the user's memories."""
+
+_POLICIES = f"""
+    archive_policies WHERE (criteria_id = :user AND criteria_type = 'user'
+    OR criteria_type = 'app' AND criteria_id IN (SELECT id FROM apps WHERE owner_id = :user)
+    OR criteria_type = 'category' AND criteria_id IN (
+        SELECT category_id FROM memory_categories WHERE memory_id IN {_MINE}))
+"""  # noqa: S608
+"""The policies for the user, for the user's apps, and for categories assigned to the user's memories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,51 +73,29 @@ class _Writer:
                 self._apps[first] = app
 
     def _rows(self, query: str) -> Iterator[Row]:
-        yield from self._staging.connection.execute(query, {"user": self._user})
+        return self._staging.rows(query, user=self._user)
 
-    def _count(self, query: str) -> int:
-        return int(self._staging.connection.execute(query, {"user": self._user}).fetchone()[0])
+    def _of_memories(self, table: str) -> Iterator[Row]:
+        return self._rows(f"SELECT * FROM {table} WHERE memory_id IN {_MINE}")  # noqa: S608 - only constants are put in
+
+    def _count(self, rows: str) -> int:
+        [row] = self._rows(f"SELECT count(*) FROM {rows}")  # noqa: S608 - as above
+        return int(row[0])
 
     def tables(self) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
         """The lists of `memories.json`, in order."""
+        history = (_plain(row) | {"changed_by": self._user} for row in self._of_memories("memory_status_history"))
         yield "apps", map(self._app, self._apps.values())
-        yield "categories", (_plain(row) for row in self._rows(_CATEGORIES))
-        yield "memories", (self._memory(row) for row in self._rows(_MEMORIES))
-        yield (
-            "memory_categories",
-            (
-                _plain(row)
-                for row in self._rows(f"SELECT * FROM memory_categories WHERE memory_id IN {_MINE}")  # noqa: S608
-            ),
-        )
-        yield (
-            "status_history",
-            (
-                _plain(row) | {"changed_by": self._user}
-                for row in self._rows(f"SELECT * FROM memory_status_history WHERE memory_id IN {_MINE}")  # noqa: S608
-            ),
-        )
-        yield "access_controls", (self._rule(row) for row in self._rules())
-        yield "archive_policies", (self._policy(row) for row in self._policies())
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """The memories in the format of `memories.jsonl.gz`."""
-        query = """
-            SELECT m.*, (SELECT json_group_array(c.name) FROM memory_categories AS mc
-                         JOIN categories AS c ON c.id = mc.category_id WHERE mc.memory_id = m.id) AS names
-            FROM memories AS m WHERE m.user_id = :user ORDER BY m.id
-        """
-        for row in self._rows(query):
-            app = self._apps[self._same[row["app_id"]]]["name"]
-            yield {
-                "id": row["id"], "content": row["content"], "metadata": exact_json.loads(row["metadata"]),
-                "created_at": row["created_at"], "updated_at": row["updated_at"], "state": row["state"],
-                "app": app, "categories": orjson.loads(row["names"]),
-            }  # fmt: skip
+        yield "categories", map(_plain, self._rows(_CATEGORIES))
+        yield "memories", map(self._memory, self._rows(_MEMORIES))
+        yield "memory_categories", map(_plain, self._of_memories("memory_categories"))
+        yield "status_history", history
+        yield "access_controls", map(self._rule, self._rows(f"SELECT * FROM {_RULES} ORDER BY id"))  # noqa: S608
+        yield "archive_policies", map(self._policy, self._rows(f"SELECT * FROM {_POLICIES} ORDER BY id"))  # noqa: S608
 
     def accesses(self) -> Iterator[dict[str, Any]]:
         """The entries of the access log."""
-        for row in self._rows(f"SELECT * FROM memory_access_logs WHERE memory_id IN {_MINE}"):  # noqa: S608
+        for row in self._of_memories("memory_access_logs"):
             yield _plain(row) | {
                 "app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"]),
             }  # fmt: skip
@@ -119,11 +105,11 @@ class _Writer:
         return ArchiveCounts(
             memories=self._staging.states(self._user),
             apps=len(self._apps),
-            categories=self._count(f"SELECT count(*) FROM ({_CATEGORIES})"),  # noqa: S608
-            history=self._count(f"SELECT count(*) FROM memory_status_history WHERE memory_id IN {_MINE}"),  # noqa: S608
-            access_logs=self._count(f"SELECT count(*) FROM memory_access_logs WHERE memory_id IN {_MINE}"),  # noqa: S608
-            rules=self._count(f"SELECT count(*) FROM access_controls WHERE {_RULES}"),  # noqa: S608
-            policies=sum(1 for _ in self._policies()),
+            categories=self._count(f"({_CATEGORIES})"),
+            history=self._count(f"memory_status_history WHERE memory_id IN {_MINE}"),
+            access_logs=self._count(f"memory_access_logs WHERE memory_id IN {_MINE}"),
+            rules=self._count(_RULES),
+            policies=self._count(_POLICIES),
         )
 
     def user(self) -> dict[str, Any]:
@@ -142,26 +128,10 @@ class _Writer:
         memory["category_ids"] = orjson.loads(memory.pop("filed"))
         return memory if thread is None else memory | {"thread_id": thread}
 
-    def _rules(self) -> Iterator[Row]:
-        """The rules for the user's own apps, and those for other users' apps about the user's memories."""
-        yield from self._rows(f"SELECT * FROM access_controls WHERE {_RULES} ORDER BY id")  # noqa: S608
-
     def _rule(self, row: Row) -> dict[str, Any]:
         about_app = row["object_type"] == "app" and row["object_id"] in self._same
         changed = {"object_id": self._same[row["object_id"]]} if about_app else {}
         return _plain(row) | {"subject_id": self._same[row["subject_id"]]} | changed
-
-    def _policies(self) -> Iterator[Row]:
-        """The policies for the user, for the user's apps, and for categories assigned to the user's memories."""
-        yield from self._rows(
-            f"""
-            SELECT * FROM archive_policies WHERE criteria_id = :user AND criteria_type = 'user'
-            OR criteria_type = 'app' AND criteria_id IN (SELECT id FROM apps WHERE owner_id = :user)
-            OR criteria_type = 'category' AND criteria_id IN (
-                SELECT category_id FROM memory_categories WHERE memory_id IN {_MINE})
-            ORDER BY id
-            """  # noqa: S608 - only constants are put in
-        )
 
     def _policy(self, row: Row) -> dict[str, Any]:
         named = row["criteria_type"] == "app"
@@ -187,60 +157,20 @@ def write(staging: Staging, user: str, path: Path, show: Callable[[int, int | No
     """Writes the archive of one user. Calls `show` with the number of memories written and their total."""
     writer = _Writer(staging, user)
     total = sum(staging.states(user).values())
-    with zipfile.ZipFile(path, "w") as archive:
-        with _member(archive, "memories.json") as file:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open(TABLES, "w", force_zip64=True) as file:
             file.write(b'{"user":' + exact_json.dumps(writer.user()))
             for name, rows in writer.tables():
                 file.write(b',"%s":[' % name.encode())
-                _write(file, rows, b",", show=(lambda done: show(done, total)) if name == "memories" else None)
+                for number, row in enumerate(rows):
+                    file.write((b"," if number else b"") + exact_json.dumps(row))
+                    if name == "memories" and number % _SHOW_EVERY == 0:
+                        show(number, total)
                 file.write(b"]")
-            file.write(b',"export_meta":' + orjson.dumps(_meta()) + b"}")
-        for name, lines in (("memories.jsonl.gz", writer.lines()), ("access_logs.jsonl.gz", writer.accesses())):
-            with lines_member(archive, name) as file:
-                _write(file, lines, b"\n")
-
-
-def _write(
-    file: BinaryIO, rows: Iterable[dict[str, Any]], between: bytes, *, show: Callable[[int], None] | None = None
-) -> None:
-    pending: list[bytes] = []
-    done = 0
-
-    def flush() -> None:
-        file.write((between if done else b"") + between.join(pending))
-
-    for row in rows:
-        pending.append(exact_json.dumps(row))
-        if len(pending) == _TOGETHER:
-            flush()
-            done += len(pending)
-            pending.clear()
-            if show is not None:
-                show(done)
-    if pending:
-        flush()
-
-
-@contextmanager
-def _member(archive: zipfile.ZipFile, name: str, method: int = zipfile.ZIP_DEFLATED) -> Iterator[BinaryIO]:
-    info = zipfile.ZipInfo(name, datetime.now(UTC).timetuple()[:6])
-    info.compress_type = method
-    with archive.open(info, "w", force_zip64=True) as file:
-        yield cast(BinaryIO, file)
-
-
-@contextmanager
-def lines_member(archive: zipfile.ZipFile, name: str) -> Iterator[BinaryIO]:
-    """Opens a compressed JSON Lines member for writing."""
-    with _member(archive, name, zipfile.ZIP_STORED) as file, gzip.GzipFile(fileobj=file, mode="wb") as lines:
-        yield cast(BinaryIO, lines)
-
-
-def _meta() -> dict[str, Any]:
-    return {
-        "app_id_filter": None, "from_date": None, "to_date": None, "version": "1",
-        "generated_at": datetime.now(UTC).isoformat(), "include_vectors": False, "generator": "openmemory import",
-    }  # fmt: skip
+            file.write(b',"export_meta":{"version":"1","generator":"openmemory import"}}')
+        with lines_member(archive, ACCESSES) as lines:
+            for access in writer.accesses():
+                lines.write(exact_json.dumps(access) + b"\n")
 
 
 def _plain(row: Row) -> dict[str, Any]:

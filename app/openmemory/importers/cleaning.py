@@ -15,7 +15,7 @@ _LARGEST_SECONDS = 253_402_300_799
 
 
 class Unusable(ValueError):
-    """The reason why a value is unusable, such as `created_at: is no time`. It never repeats the value."""
+    """The reason why a value is unusable, such as `created_at: must be a time`. It never repeats the value."""
 
 
 class CleanedJson(str):
@@ -34,7 +34,7 @@ def identifier(name: str, value: Any) -> str:
     try:
         return str(UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value)))
     except ValueError:
-        raise Unusable(f"{name}: is no UUID") from None
+        raise Unusable(f"{name}: must be a UUID") from None
 
 
 def words(name: str, value: Any) -> str:
@@ -42,11 +42,11 @@ def words(name: str, value: Any) -> str:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if not isinstance(value, str):
-        raise Unusable(f"{name}: is no text")
+        raise Unusable(f"{name}: must be a string")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise Unusable(f"{name}: holds half of a surrogate pair") from None
+        raise Unusable(f"{name}: must be valid Unicode; it contains half of a surrogate pair") from None
     return value
 
 
@@ -54,7 +54,7 @@ def text(name: str, value: Any) -> str:
     """A string that is not blank."""
     found = words(name, value)
     if not found.strip():
-        raise Unusable(f"{name}: is empty")
+        raise Unusable(f"{name}: must not be empty")
     return found
 
 
@@ -65,16 +65,16 @@ def mapping(name: str, value: Any) -> str:
         try:
             value = json.loads(value)  # also accepts NaN and infinity as written by Python
         except (ValueError, RecursionError):
-            raise Unusable(f"{name}: is no JSON") from None
+            raise Unusable(f"{name}: must be JSON") from None
     if value is None:
         return "{}"
     if not isinstance(value, dict):
-        raise Unusable(f"{name}: is no JSON object")
+        raise Unusable(f"{name}: must be a JSON object")
     try:
         kept, numbers = exact_json.finite(value)
         found = exact_json.dumps(kept).decode()
     except (TypeError, RecursionError):
-        raise Unusable(f"{name}: holds what JSON cannot say") from None
+        raise Unusable(f"{name}: must be valid JSON without very deep nesting") from None
     return CleanedJson(found, numbers) if numbers else found
 
 
@@ -82,7 +82,7 @@ def state(name: str, value: Any) -> str:
     """A state, from the name or the value of the old enum, in upper or lower case."""
     found = str(value).rpartition(".")[2].lower()
     if found not in STATES:
-        raise Unusable(f"{name}: is none of {', '.join(STATES)}")
+        raise Unusable(f"{name}: must be one of {', '.join(STATES)}")
     return found
 
 
@@ -94,7 +94,7 @@ def moment(name: str, value: Any) -> str:
         parsed = datetime.fromisoformat(words(name, value).strip())
         return (parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)).isoformat()
     except (ValueError, OverflowError, OSError):
-        raise Unusable(f"{name}: is no time") from None
+        raise Unusable(f"{name}: must be a time in ISO 8601, or seconds since 1970") from None
 
 
 def flag(_: str, value: Any) -> int:
@@ -105,5 +105,5 @@ def flag(_: str, value: Any) -> int:
 def whole(name: str, value: Any) -> int:
     """A whole number."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 2**53:
-        raise Unusable(f"{name}: is no whole number")
+        raise Unusable(f"{name}: must be a whole number")
     return value

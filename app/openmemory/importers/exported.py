@@ -17,18 +17,6 @@ UNPACKED = 64 * 1024 * 1024 * 1024
 """Maximum number of unpacked bytes that are inspected. The importing service has its own limit."""
 
 
-def name_of(path: Path) -> str:
-    """The user of an export.
-
-    Raises:
-        BadArchive: the file is not an export.
-    """
-    for entry in _tables(path):
-        if entry.key == "user" and isinstance(entry.value, dict) and isinstance(entry.value.get("user_id"), str):
-            return str(entry.value["user_id"])
-    return ""
-
-
 def memories_of(path: Path) -> Iterator[dict[str, Any]]:
     """The memories of an export.
 
@@ -40,22 +28,25 @@ def memories_of(path: Path) -> Iterator[dict[str, Any]]:
             yield entry.value
 
 
-def contents_of(path: Path) -> ArchiveCounts:
-    """The counts of an export's contents.
+def contents_of(path: Path) -> tuple[str, ArchiveCounts]:
+    """The user of an export, and the counts of its contents.
 
     Raises:
         BadArchive: the file is not an export, or is broken.
     """
     lists: Counter[str] = Counter()
     states = dict.fromkeys(STATES, 0)
+    user = ""
     for entry in _tables(path):
+        values = entry.value if isinstance(entry.value, dict) else {}
+        if entry.key == "user" and isinstance(values.get("user_id"), str):
+            user = values["user_id"]
         if entry.number is not None and entry.number >= 0:
             lists[entry.key] += 1
-            if entry.key == "memories" and isinstance(entry.value, dict):
-                state = entry.value.get("state")
-                if isinstance(state, str) and state in states:
-                    states[state] += 1
-    return ArchiveCounts(
+            state = values.get("state")
+            if entry.key == "memories" and isinstance(state, str) and state in states:
+                states[state] += 1
+    return user, ArchiveCounts(
         memories=states,
         apps=lists["apps"],
         categories=lists["categories"],

@@ -57,14 +57,14 @@ async def _asked(
     try:
         async with http.stream(method, path, params=params, json=body) as answer:
             if answer.status_code in _AGAIN:
-                raise Unavailable(f"{http.base_url} answers {answer.status_code} at {path}", retry_after=_PAUSE)
+                raise Unavailable(f"{http.base_url} responded with {answer.status_code} to {path}", retry_after=_PAUSE)
             if not answer.is_success:
                 kind = _REFUSALS.get(answer.status_code, Invalid if answer.is_redirect else OpenMemoryError)
-                words = f"{http.base_url} answers {answer.status_code} at {path}"
+                words = f"{http.base_url} responded with {answer.status_code} to {path}"
                 raise Invalid("source", words) if kind is Invalid else kind(words)
             yield answer
     except httpx.InvalidURL as error:
-        raise Invalid("source", f"is no address: {error}") from error
+        raise Invalid("source", f"must be a URL: {error}") from error
     except httpx.TransportError as error:
         raise Unavailable(f"{http.base_url}: {error or type(error).__name__}", retry_after=_PAUSE) from error
 
@@ -74,5 +74,5 @@ async def _bounded(answer: Response, most: int) -> AsyncIterator[bytes]:
     async for piece in answer.aiter_bytes(1 << 20):
         left -= len(piece)
         if left < 0:
-            raise TooLarge("source", f"its answer is larger than {most:,} bytes")
+            raise TooLarge("source", f"the server's response must not exceed {most:,} bytes")
         yield piece

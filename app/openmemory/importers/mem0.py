@@ -26,20 +26,19 @@ class Mem0:
         """`user`: the user of memories that name none."""
         self._staging = staging
         self._default = user
-        self._users: dict[str, str] = {}
-        self._apps: dict[tuple[str, str], str] = {}
-        self._categories: dict[str, str] = {}
+        self._known: set[str] = set()
 
     def take(self, item: Mapping[str, Any]) -> None:
         """Adds one memory. `item` has the field names of mem0's responses; all other fields are metadata."""
         nested = item.get("metadata")
         metadata = dict(nested) if isinstance(nested, dict) else {}
         metadata |= {name: value for name, value in item.items() if name not in _OWN and value is not None}
-        user = self._user(_name(item.get("user_id")) or self._default)
+        handle = _name(item.get("user_id")) or self._default
+        user = self._made("users", handle, user_id=handle)
         app = _name(metadata.get("mcp_client")) or _name(metadata.get("agent_id")) or APP
         id_ = _uuid(item.get("id"))
         row = {
-            "id": id_, "user_id": user, "app_id": self._app(user, app),
+            "id": id_, "user_id": user, "app_id": self._made("apps", user, app, owner_id=user),
             "content": item.get("memory", item.get("data")), "metadata": metadata, "state": "active",
             "created_at": item.get("created_at"), "updated_at": item.get("updated_at"),
             "thread_id": _name(item.get("run_id")),
@@ -53,29 +52,19 @@ class Mem0:
         categories = item.get("categories", metadata.get("categories"))
         names = {name for each in categories if (name := _name(each))} if isinstance(categories, list) else set()
         for name in sorted(names):
-            self._staging.add("memory_categories", {"memory_id": id_, "category_id": self._category(name)})
+            self._staging.add("memory_categories", {"memory_id": id_, "category_id": self._made("categories", name)})
 
     def refuse(self, id_: str, reason: str) -> None:
         """Records an entry that is not a memory, and whose user is therefore unknown."""
         self._staging.refuse("memories", {"id": id_}, reason)
 
-    def _user(self, name: str) -> str:
-        if name not in self._users:
-            self._users[name] = _id("user", name)
-            self._staging.add("users", {"id": self._users[name], "user_id": name, "name": name})
-        return self._users[name]
-
-    def _app(self, user: str, name: str) -> str:
-        if (user, name) not in self._apps:
-            self._apps[user, name] = _id("app", user, name)
-            self._staging.add("apps", {"id": self._apps[user, name], "owner_id": user, "name": name})
-        return self._apps[user, name]
-
-    def _category(self, name: str) -> str:
-        if name not in self._categories:
-            self._categories[name] = _id("category", name)
-            self._staging.add("categories", {"id": self._categories[name], "name": name})
-        return self._categories[name]
+    def _made(self, table: str, *of: str, **row: str) -> str:
+        """The id of a named row, which is added on first use. The last of `of` is its name."""
+        id_ = _id(table, *of)
+        if id_ not in self._known:
+            self._known.add(id_)
+            self._staging.add(table, {"id": id_, "name": of[-1], **row})
+        return id_
 
 
 def stage_json(file: BinaryIO, mem0: Mem0) -> int:
@@ -94,9 +83,9 @@ def stage_json(file: BinaryIO, mem0: Mem0) -> int:
                 if isinstance(entry.value, dict):
                     mem0.take(entry.value)
                 else:
-                    mem0.refuse(f"number {entry.number + 1}", "is no object")
+                    mem0.refuse(f"number {entry.number + 1}", "must be a JSON object")
     except OpenMemoryError as error:
-        raise SetupError(f"this is no JSON export of mem0: {error.message}") from error
+        raise SetupError(f"the file must be a JSON export of mem0: {error.message}") from error
     return count
 
 

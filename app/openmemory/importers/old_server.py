@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from openmemory.backup.container import Container
-from openmemory.backup.format import TABLES
+from openmemory.backup.container import Container, lines_member
+from openmemory.backup.format import ACCESSES, TABLES
 from openmemory.errors import NotFound, OpenMemoryError, SetupError
-from openmemory.importers.archive import lines_member
 from openmemory.importers.cleaning import CleanedJson, Unusable, identifier, mapping, moment, text
 from openmemory.importers.exported import UNPACKED, memories_of
 from openmemory.importers.fetching import download, fetched
@@ -30,14 +28,6 @@ _AT_ONCE = 8
 _PAGE = 100
 _MOST_PAGES = 10_000
 _LARGEST_PAGE = 16 * 1024 * 1024
-
-
-class _Page(NamedTuple):
-    """Some lines of a memory's log, or the reason why there are no more."""
-
-    memory: str
-    lines: list[Any]
-    problem: str | None = None
 
 
 async def export(url: str, user: str, folder: Path, *, most: int) -> Path:
@@ -82,21 +72,22 @@ async def with_accesses(
     path = folder / "whole.zip"
     total = sum(1 for _ in memories_of(exported))
     done = 0
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         await asyncio.to_thread(_copy, exported, archive)
-        with lines_member(archive, "access_logs.jsonl.gz") as file:
+        with lines_member(archive, ACCESSES) as file:
 
-            def take(page: _Page) -> None:
-                if page.problem is not None:
-                    left_out.note("memory_access_logs", page.memory, page.problem)
-                for line in page.lines:
-                    if isinstance(line, dict) and (access := _access(line, page.memory, left_out)) is not None:
-                        file.write(exact_json.dumps(access) + b"\n")
+            async def copy(http: AsyncClient, memory: str) -> None:
+                try:
+                    async for line in _log(http, memory):
+                        if isinstance(line, dict) and (access := _access(line, memory, left_out)) is not None:
+                            file.write(exact_json.dumps(access) + b"\n")
+                except Unusable as problem:
+                    left_out.note("memory_access_logs", memory, str(problem))
 
             async with _client(url) as http:
                 memories = _ids(exported)
                 while some := list(islice(memories, _AT_ONCE)):
-                    await asyncio.gather(*(_take_log(http, memory, take) for memory in some))
+                    await asyncio.gather(*(copy(http, memory) for memory in some))
                     done += len(some)
                     show(done, total)
     return path
@@ -117,8 +108,12 @@ def _ids(exported: Path) -> Iterator[str]:
             yield identifier("id", memory["id"])
 
 
-async def _take_log(http: AsyncClient, memory: str, take: Callable[[_Page], None]) -> None:
-    """Reads the log of a memory page by page, so that only one page is held in memory."""
+async def _log(http: AsyncClient, memory: str) -> AsyncIterator[Any]:
+    """The lines of a memory's log, read page by page, so that only one page is held in memory.
+
+    Raises:
+        Unusable: the log ends here; the message says why.
+    """
     came = 0
     for page in range(1, _MOST_PAGES + 1):
         params = {"page": page, "page_size": _PAGE}
@@ -129,14 +124,15 @@ async def _take_log(http: AsyncClient, memory: str, take: Callable[[_Page], None
             found = json.loads(answer)  # exact numbers, and Python's NaN and infinity
             lines, total = list(found["logs"]), int(found["total"])
         except NotFound:
-            return take(_Page(memory, [], "the old server has no log of it"))
+            raise Unusable("the old server has no access log of it") from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            return take(_Page(memory, [], "the old server's answer is no log"))
+            raise Unusable("the old server's answer is not an access log") from None
+        for line in lines:
+            yield line
         came += len(lines)
-        take(_Page(memory, lines))
         if len(lines) < _PAGE or came >= total:
-            return None
-    return take(_Page(memory, [], f"has more than {_MOST_PAGES * _PAGE:,} lines"))
+            return
+    raise Unusable(f"has more than {_MOST_PAGES * _PAGE:,} lines; the others are left out")
 
 
 def _access(line: dict[str, Any], memory: str, left_out: SkippedRows) -> dict[str, Any] | None:
@@ -160,12 +156,10 @@ def _access(line: dict[str, Any], memory: str, left_out: SkippedRows) -> dict[st
 def _copy(exported: Path, archive: zipfile.ZipFile) -> None:
     """Copies the tables of the export unchanged; the service validates them. The member with the texts for other
     programs repeats them and is not unpacked."""
-    info = zipfile.ZipInfo(TABLES, datetime.now(UTC).timetuple()[:6])
-    info.compress_type = zipfile.ZIP_DEFLATED
     with (
         exported.open("rb") as file,
         Container(file, unpacked=UNPACKED).open(TABLES) as read,
-        archive.open(info, "w", force_zip64=True) as to,
+        archive.open(TABLES, "w", force_zip64=True) as to,
     ):
         while data := read(1 << 20):
             to.write(data)

@@ -80,5 +80,5 @@ async def _asked(http: AsyncClient, path: str, body: dict[str, Any]) -> dict[str
     except (ValueError, KeyError, TypeError):
         result = None
     if not isinstance(result, dict):
-        raise Invalid("source", f"{http.base_url} does not answer as Qdrant does")
+        raise Invalid("source", f"must be a Qdrant server; the response of {http.base_url} is not Qdrant's")
     return result

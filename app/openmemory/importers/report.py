@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from openmemory.cli.output import as_json, plain
+from openmemory.cli.output import CommandAnswer, plain
 from openmemory.importers.run import ImportOutcome, Report
 
+_SHOWN = 20
+"""The number of rejected rows that are listed for people."""
 _COUNTED = ("apps", "categories", "history", "revisions", "access_logs", "rules", "policies", "captures", "vectors")
 _WORDS = {
     "history": "changes of state", "access_logs": "accesses", "rules": "access rules", "policies": "archive policies",
 }  # fmt: skip
 
 
-def show(report: Report, *, json: bool) -> None:
-    """Prints the report."""
-    if json:
-        as_json(report.as_json())
-        return
-    for taken in report.users:
-        print(_user(taken, dry_run=report.dry_run))
-    for (kind, reason), count in report.left_out.counts.most_common():
-        print(f"Left out: {count:,} of {kind}: {reason}.")
-    _named(report.left_out.shown)
-    if nobodys := report.left_out.nobodys:
-        print(f"Of {nobodys:,} of them nothing tells whose they were: they count whoever is asked for.")
-    if mended := report.left_out.mended:
-        where = ", ".join(f"{count:,} of {kind}" for kind, count in mended.most_common())
-        print(f"Numbers in metadata that JSON cannot say, such as NaN, became null: {where}.")
-    for note in report.notes:
-        print(note)
-    if not report.users:
-        print("There is nobody's memory in it.")
+def answer(report: Report) -> CommandAnswer:
+    """The report for a terminal and as JSON. The import failed if anything was left out."""
+    lines = [_user(taken, dry_run=report.dry_run) for taken in report.users] or ["The source contains no memories."]
+    left_out = report.left_out
+    lines += [f"Left out: {count:,} of {kind}: {reason}." for (kind, reason), count in left_out.counts.most_common()]
+    lines += [f"  {plain(row['kind'])} {plain(row['id'])}: {plain(row['reason'])}" for row in left_out.shown[:_SHOWN]]
+    if len(left_out.shown) > _SHOWN:
+        lines.append("  --json lists more of them.")
+    if nobodys := left_out.nobodys:
+        lines.append(f"The user of {nobodys:,} of them is unknown, so they are in the report of every user.")
+    if left_out.mended:
+        where = ", ".join(f"{count:,} of {kind}" for kind, count in left_out.mended.most_common())
+        lines.append(f"Numbers in metadata that JSON does not allow, such as NaN, became null: {where}.")
+    return CommandAnswer(report.as_json(), *lines, *report.notes, failed=not report.whole)
 
 
 def _user(taken: ImportOutcome, *, dry_run: bool) -> str:
@@ -41,9 +38,9 @@ def _user(taken: ImportOutcome, *, dry_run: bool) -> str:
     name = plain(taken.user) if taken.user == taken.into else f"{plain(taken.user)} as {plain(taken.into)}"
     lines = [f"{name}: {'; '.join((f'{sum(found.memories.values()):,} memories ({states})', *more))}."]
     if dry_run:
-        lines.append("  Nothing was written (--dry-run).")
+        lines.append("  Nothing was imported (--dry-run).")
     elif taken.error is not None:
-        lines.append(f"  Refused as a whole: {plain(taken.error)}")
+        lines.append(f"  The service rejected the archive: {plain(taken.error)}")
     elif taken.service is not None:
         lines += _service(taken.service)
     return "\n".join(lines)
@@ -58,15 +55,8 @@ def _service(told: dict[str, Any]) -> list[str]:
     others = [f"{told[name]:,} {_WORDS.get(name, name)}" for name in _COUNTED if isinstance(told.get(name), int)]
     lines = [f"  Memories: {', '.join(counted) or 'none'}. With them: {', '.join(others)}."]
     if mended := told.get("mended"):
-        lines.append(f"  Numbers in metadata that JSON cannot say, such as NaN, became null: {mended:,}.")
+        lines.append(f"  Numbers in metadata that JSON does not allow, such as NaN, became null: {mended:,}.")
     left_out = told.get("left_out")
-    for row in left_out[:20] if isinstance(left_out, list) else ():
+    for row in left_out[:_SHOWN] if isinstance(left_out, list) else ():
         lines.append(f"  Left out: {plain(row.get('kind'))} {plain(row.get('id'))}: {plain(row.get('reason'))}")
     return lines
-
-
-def _named(rows: list[dict[str, str]]) -> None:
-    for row in rows[:20]:
-        print(f"  {plain(row['kind'])} {plain(row['id'])}: {plain(row['reason'])}")
-    if len(rows) > 20:
-        print("  More of them with --json.")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from openmemory.cli.client import Client
-from openmemory.cli.output import counting
+from openmemory.cli.output import ShowProgress, progress
 from openmemory.errors import Invalid, OpenMemoryError, SetupError, Unavailable
 from openmemory.importers import archive, exported, mem0, old_server, qdrant, sqlite_file
 from openmemory.importers.archive import ArchiveCounts
@@ -21,7 +21,7 @@ from openmemory.importers.sending import send
 from openmemory.importers.staging import Staging
 
 Kind = Literal["openmemory", "mem0"]
-Progress = Callable[[str], AbstractContextManager[Callable[[int, int | None], None]]]
+Progress = Callable[[str], AbstractContextManager[ShowProgress]]
 
 _LARGEST_EXPORT = 16 * 1024 * 1024 * 1024
 """Maximum size in bytes of an export fetched from an old server."""
@@ -87,7 +87,7 @@ class Migration:
     """One run. `client` connects to the importing service; a dry run has none."""
 
     def __init__(
-        self, wanted: ImportRequest, default_user: str, client: Client | None, show: Progress = counting
+        self, wanted: ImportRequest, default_user: str, client: Client | None, show: Progress = progress
     ) -> None:
         self._wanted = wanted
         self._default = default_user
@@ -123,16 +123,16 @@ class Migration:
             await self._zip(path, self._wanted.user)
             return
         raise SetupError(
-            f"{path}: is neither an export of OpenMemory (.zip) nor its database (openmemory.db)",
-            hint="a file of JSON Lines is imported without the word openmemory",
+            f"{path}: must be an export of OpenMemory (.zip) or its database (openmemory.db)",
+            hint="import a JSON Lines file with `openmemory import FILE`",
         )
 
     async def _zip(self, path: Path, user: str | None) -> None:
         try:
-            found = await asyncio.to_thread(exported.contents_of, path)
-            name = user or await asyncio.to_thread(exported.name_of, path) or self._default
+            of, found = await asyncio.to_thread(exported.contents_of, path)
         except OpenMemoryError as error:
             raise SetupError(f"{path.name}: {error.message}") from error
+        name = user or of or self._default
         await self._send(ImportOutcome(name, self._wanted.into or name, found), path)
 
     async def _old_server(self, folder: Path) -> None:
@@ -151,9 +151,8 @@ class Migration:
         path = None if _is_address(source) else await asyncio.to_thread(_readable, source, folder_too=True)
         if path is not None and path.is_dir():
             raise SetupError(
-                f"{path}: a folder of Qdrant's local mode holds pickled Python objects, which run code when they are"
-                " opened, so it is not read",
-                hint="export it with mem0 itself: docs/migrating-from-openmemory.md says how, in five lines",
+                f"{path}: must not be a folder; Qdrant's local mode stores pickled Python objects, which can run code",
+                hint="export it with mem0 itself, as docs/migrating-from-openmemory.md shows",
             )
         async with self._staged(folder) as staging:
             took = mem0.Mem0(staging, user=self._wanted.into or self._default)
@@ -182,12 +181,12 @@ class Migration:
             users = [(id_, name) for id_, name in users if name == self._wanted.user]
             if not users:
                 there = ", ".join(known[:20]) or "nobody"
-                raise Invalid("--user", f"{self._wanted.user!r} is not there; there is {there}")
+                raise Invalid("--user", f"must be a user of the source, not {self._wanted.user!r}; it has {there}")
         asked = None if self._wanted.user is None else users[0][0]
         self.report.left_out = await asyncio.to_thread(staging.left_out, asked)
         self.report.notes = staging.notes(asked)
         if self._wanted.into is not None and len(users) > 1:
-            raise Invalid("--into", f"is for one user, and there are {len(users)}; choose one with --user")
+            raise Invalid("--into", f"is for one user, but the source has {len(users)}; select one with --user")
         for id_, name in users:
             taken = ImportOutcome(
                 name, self._wanted.into or name, await asyncio.to_thread(archive.contents, staging, id_)
@@ -222,8 +221,8 @@ def _temporary() -> Iterator[Path]:
         made = tempfile.TemporaryDirectory(prefix="openmemory-import-")
     except FileNotFoundError:
         raise SetupError(
-            "No temporary folder can be written, and an import needs one",
-            hint="set TMPDIR to a folder with room for the whole installation",
+            "An import needs a temporary folder, and none can be written",
+            hint="set TMPDIR to a folder with enough space for the whole installation",
         ) from None
     with made as name:
         yield Path(name)
@@ -250,7 +249,7 @@ def _readable(source: str, *, folder_too: bool = False) -> Path:
         if path.is_dir():
             if folder_too:
                 return path
-            raise SetupError(f"{source}: is a folder", hint="name the openmemory.db in it")
+            raise SetupError(f"{source}: must be a file, not a folder", hint="give the openmemory.db in it")
         with path.open("rb"):
             return path
     except OSError as error:

@@ -26,29 +26,16 @@ async def send(
     Raises:
         OpenMemoryError: the service rejected it, failed or did not answer. Nothing was imported in this case.
     """
-    import httpx
-
-    headers = {"Accept": f"{_LINES}, application/json"}
-    # No time limit: an archive may have any size, and the service reports that it is still working.
-    timeout = httpx.Timeout(30, read=None, write=None)
-    try:
-        with archive.open("rb") as file:
-            files = {"file": (archive.name, file, "application/zip")}
-            async with client.http.stream(
-                "POST",
-                "/api/v1/backup/import",
-                params={"mode": mode, "make_user": True},
-                data={"user_id": user},
-                files=files,
-                headers=headers,
-                timeout=timeout,
-            ) as answer:
-                if not answer.is_success:
-                    await answer.aread()
-                    raise refusal(answer)
-                return await _report(client, answer, show)
-    except httpx.TransportError as error:
-        raise Unavailable(f"{client.http.base_url}: {error or type(error).__name__}") from error
+    with archive.open("rb") as file:
+        async with client.stream(
+            "POST",
+            "/api/v1/backup/import",
+            params={"mode": mode, "make_user": True},
+            data={"user_id": user},
+            files={"file": (archive.name, file, "application/zip")},
+            headers={"Accept": f"{_LINES}, application/json"},
+        ) as answer:
+            return await _report(client, answer, show)
 
 
 async def _report(client: Client, answer: Response, show: Callable[[int, int | None], None]) -> dict[str, Any]:
@@ -68,4 +55,4 @@ async def _report(client: Client, answer: Response, show: Callable[[int, int | N
             raise refusal(answer, told)
         if isinstance(told.get("done"), int):
             show(told["done"], told.get("total"))
-    raise Unavailable(f"{client.http.base_url}: broke off before it said what it had taken; run the same command again")
+    raise Unavailable(f"{client.http.base_url} closed the connection before its report; run the command again")

@@ -49,7 +49,7 @@ def _take(old: sqlite3.Connection, staging: Staging, show: Callable[[int, int | 
         )
     tables = {row[0] for row in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if missing := [name for name in _NEEDED if name not in tables]:
-        raise SetupError(f"this is no database of OpenMemory: it has no table {', '.join(missing)}")
+        raise SetupError(f"the file must be a database of OpenMemory; it has no table {', '.join(missing)}")
     present = [name for name in TABLES if name in tables]
     total = sum(old.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in present)  # noqa: S608
     done = 0
@@ -63,7 +63,9 @@ def _take(old: sqlite3.Connection, staging: Staging, show: Callable[[int, int | 
                 show(done, total)
     show(total, total)
     if "configs" in tables and old.execute("SELECT count(*) FROM configs").fetchone()[0]:
-        staging.general_notes.append("The configuration is not taken, for it may hold keys; see `openmemory config`.")
+        staging.general_notes.append(
+            "The configuration is not imported, because it may contain keys; `openmemory config` shows the current one."
+        )
 
 
 @contextmanager

@@ -133,7 +133,7 @@ class Staging:
         marks = ", ".join("?" * len(columns))
         taken = self.connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", values).rowcount  # noqa: S608
         if not taken and "id" in columns:
-            self.refuse(table, row, "id: is there twice")
+            self.refuse(table, row, "id: must be unique")
         if taken and (numbers := sum(value.numbers for value in values if isinstance(value, CleanedJson))):
             self._ledger.mended(table, _usable(columns, row), numbers)
         self._pending += 1
@@ -166,24 +166,24 @@ class Staging:
         for index, on in enumerate(_INDEXES):
             self.connection.execute(f"CREATE INDEX staged_{index} ON {on}")
         self._ledger.note_filers()
-        self._drop("apps", "owner_id NOT IN (SELECT id FROM users)", "its user is gone")
-        self._drop("memories", "user_id NOT IN (SELECT id FROM users)", "its user is gone")
+        self._drop("apps", "owner_id NOT IN (SELECT id FROM users)", "its user is missing")
+        self._drop("memories", "user_id NOT IN (SELECT id FROM users)", "its user is missing")
         self._file_under_openmemory()
         gone = "memory_id NOT IN (SELECT id FROM memories)"
-        self._drop("memory_categories", gone, "its memory is gone", "memory_id")
-        self._drop("memory_categories", "category_id NOT IN (SELECT id FROM categories)", "its category is gone",
+        self._drop("memory_categories", gone, "its memory is missing", "memory_id")
+        self._drop("memory_categories", "category_id NOT IN (SELECT id FROM categories)", "its category is missing",
                    "memory_id")  # fmt: skip
-        self._drop("memory_status_history", gone, "its memory is gone")
-        self._drop("memory_access_logs", gone, "its memory is gone")
-        self._drop("memory_access_logs", "app_id NOT IN (SELECT id FROM apps)", "its app is gone")
+        self._drop("memory_status_history", gone, "its memory is missing")
+        self._drop("memory_access_logs", gone, "its memory is missing")
+        self._drop("memory_access_logs", "app_id NOT IN (SELECT id FROM apps)", "its app is missing")
         self._drop(
             "access_controls",
             "subject_type <> 'app' OR subject_id IS NULL OR subject_id NOT IN (SELECT id FROM apps)",
-            "names no app that is there, so OpenMemory never applied it",
+            "subject_id: must be the id of an app; OpenMemory never applied this rule",
         )
         self._drop("access_controls", "object_type = 'memory' AND object_id NOT IN (SELECT id FROM memories)",
-                   "its memory is gone")  # fmt: skip
-        self._drop("access_controls", "effect NOT IN ('allow', 'deny')", "effect: is neither allow nor deny")
+                   "its memory is missing")  # fmt: skip
+        self._drop("access_controls", "effect NOT IN ('allow', 'deny')", "effect: must be allow or deny")
         self._settle_policies()
         self._ledger.settle()
         self.connection.execute("COMMIT")
@@ -191,13 +191,15 @@ class Staging:
     def _settle_policies(self) -> None:
         """Keeps the policies whose user follows from their criteria, because OpenMemory's policies name no user."""
         policies = "archive_policies"
-        self._drop(policies, "criteria_type NOT IN ('user', 'app', 'category')", "criteria_type: is unknown")
-        self._drop(policies, "criteria_id IS NULL", "names nothing, so that nobody can say whose it is")
+        self._drop(
+            policies, "criteria_type NOT IN ('user', 'app', 'category')", "criteria_type: must be user, app or category"
+        )
+        self._drop(policies, "criteria_id IS NULL", "criteria_id: is missing, so the user of the policy is unknown")
         self._drop(policies, f"days_to_archive NOT BETWEEN 1 AND {_LONGEST}",
                    f"days_to_archive: must be from 1 to {_LONGEST:,}")  # fmt: skip
         for sort, there in (("user", "SELECT id FROM users"), ("app", "SELECT id FROM apps"),
                             ("category", "SELECT category_id FROM memory_categories")):  # fmt: skip
-            self._drop(policies, f"criteria_type = '{sort}' AND criteria_id NOT IN ({there})", f"its {sort} is gone")
+            self._drop(policies, f"criteria_type = '{sort}' AND criteria_id NOT IN ({there})", f"its {sort} is missing")
 
     def _drop(self, table: str, which: str, reason: str, id_: str = "id") -> None:
         self._ledger.dropped(table, which, reason, id_)
@@ -224,26 +226,22 @@ class Staging:
     def notes(self, user: str | None = None) -> list[str]:
         """Further sentences of the report, about a user, by id, or about all users."""
         filed = self._filed.total() if user is None else self._filed[user]
-        said = [f"{filed} memories whose app is gone are filed under the app openmemory."] if filed else []
+        said = [f"{filed} memories whose app is missing are imported under the app openmemory."] if filed else []
         return self.general_notes + said
 
     def users(self) -> list[tuple[str, str]]:
         """The id and the name of every user."""
         return [(row["id"], row["user_id"]) for row in self.rows("SELECT id, user_id FROM users ORDER BY user_id")]
 
-    def rows(self, query: str, *values: Any) -> Iterator[sqlite3.Row]:
+    def rows(self, query: str, **values: Any) -> Iterator[sqlite3.Row]:
         """The rows of a query, one at a time."""
         yield from self.connection.execute(query, values)
-
-    def count(self, query: str, *values: Any) -> int:
-        """The single number that a query returns."""
-        return int(self.connection.execute(query, values).fetchone()[0])
 
     def states(self, user: str) -> dict[str, int]:
         """The number of a user's memories in each state."""
         found = dict.fromkeys(STATES, 0)
-        query = "SELECT state, count(*) AS n FROM memories WHERE user_id = ? GROUP BY state"
-        return found | {row["state"]: row["n"] for row in self.rows(query, user)}
+        query = "SELECT state, count(*) AS n FROM memories WHERE user_id = :user GROUP BY state"
+        return found | {row["state"]: row["n"] for row in self.rows(query, user=user)}
 
 
 def _usable(columns: Mapping[str, Column], row: Mapping[str, Any]) -> dict[str, Any]:

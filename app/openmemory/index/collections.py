@@ -23,14 +23,11 @@ RECONCILED = (TENANT, "revision")
 """The payload keys that reconciliation reads."""
 
 _MODEL_LENGTH = 64
-_WINDOWS = "__windows"
 _CHECKED = 256
 
 
-def collection_name(alias: str, model: str, dimension: int, *, plain: bool = False) -> str:
-    """The collection behind an alias: `openmemory__all-minilm-l6-v2-int8__384__windows`.
-
-    `plain`: the format of older versions, which contains one vector of each item, and no `__windows`.
+def collection_name(alias: str, model: str, dimension: int) -> str:
+    """The collection behind an alias: `openmemory__all-minilm-l6-v2-int8__384`.
 
     At most 150 characters, valid as a folder everywhere and as a Qdrant name. If a model's name must be changed for
     that (`nomic/embed:latest`), a digest is added, so that two models never share a collection. Case is ignored.
@@ -40,12 +37,7 @@ def collection_name(alias: str, model: str, dimension: int, *, plain: bool = Fal
     if not slug or slug != said or len(slug) > _MODEL_LENGTH:
         digest = hashlib.sha256(said.encode()).hexdigest()[:8]
         slug = f"{slug[: _MODEL_LENGTH - 9].rstrip('.-')}-{digest}".lstrip("-")
-    return f"{alias}__{slug}__{dimension}{'' if plain else _WINDOWS}"
-
-
-def is_plain(collection: str) -> bool:
-    """Returns True if a collection has the format of older versions, according to its name."""
-    return not collection.endswith(_WINDOWS)
+    return f"{alias}__{slug}__{dimension}"
 
 
 def payload_of(point: Point) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def label(key: str, value: str | UUID) -> int:
     return int.from_bytes(blake2b(f"{key}:{value}".encode(), digest_size=8).digest(), "big", signed=True)
 
 
-HAS_CHUNKS = label("windows", "several")
+HAS_CHUNKS = label("chunks", "many")
 """The label of a point that has more than one vector."""
 
 

@@ -54,15 +54,15 @@ async def leased(database: Database, *, built_in: bool) -> AsyncIterator[str]:
         SetupError: a service uses the database with another index.
         Unavailable: PostgreSQL does not answer.
     """
-    keeper = _LockHolder(database, built_in=built_in)
-    await keeper.take()
-    keeping = asyncio.create_task(keeper.keep(), name="index-lease")
+    lock = _LockHolder(database, built_in=built_in)
+    await lock.take()
+    keeping = asyncio.create_task(lock.keep(), name="index-lease")
     try:
-        yield keeper.holder
+        yield lock.holder
     finally:
         keeping.cancel()
         await asyncio.wait([keeping])
-        await keeper.release()
+        await lock.release()
 
 
 class _LockHolder:

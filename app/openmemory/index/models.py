@@ -28,8 +28,8 @@ class OutboxEntry(Base):
     again meanwhile. An entry is never dropped, regardless of its `attempts`.
     """
 
-    __tablename__ = "index_marks"
-    __table_args__ = (Index("ix_index_marks_due", "due_at", "marked_at"),)
+    __tablename__ = "index_outbox"
+    __table_args__ = (Index("ix_index_outbox_due", "due_at", "written_at"),)
 
     kind: Mapped[str] = mapped_column(primary_key=True)
     id: Mapped[UUID] = mapped_column(primary_key=True)
@@ -40,25 +40,25 @@ class OutboxEntry(Base):
     holder: Mapped[UUID | None]
     """The claim that holds, or last held, the lease."""
     last_error: Mapped[str | None]
-    marked_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    written_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
 
 class Embedding(Base):
     """The vectors of an item's text, so that an index is rebuilt without embedding again.
 
-    `vector`: little-endian float32, one vector after the other. `cut`: how the text was cut into chunks, each with a
-    vector (`chunks.stored_as`). Empty: not cut, by an older version, which read only the beginning of the text.
+    `vector`: little-endian float32, one vector after the other. `chunking`: how the text was cut into
+    chunks, each with a vector (`chunks.stored_as`).
     """
 
     __tablename__ = "embeddings"
-    __table_args__ = (Index("ix_embeddings_cut", "model", "cut"),)
+    __table_args__ = (Index("ix_embeddings_chunking", "model", "chunking"),)
 
     kind: Mapped[str] = mapped_column(primary_key=True)
     id: Mapped[UUID] = mapped_column(primary_key=True)
     model: Mapped[str] = mapped_column(primary_key=True)
     text_hash: Mapped[str]
     vector: Mapped[bytes]
-    cut: Mapped[str] = mapped_column(server_default=text("''"))
+    chunking: Mapped[str]
     created_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
 

@@ -188,7 +188,7 @@ _DELIVERED = text(
     """
     SELECT EXISTS (
         SELECT FROM memories AS m
-        WHERE m.state = 'active' AND NOT EXISTS (SELECT FROM index_marks AS o WHERE o.kind = 'memory' AND o.id = m.id)
+        WHERE m.state = 'active' AND NOT EXISTS (SELECT FROM index_outbox AS o WHERE o.kind = 'memory' AND o.id = m.id)
     )
     """
 )

@@ -22,7 +22,6 @@ from openmemory.index.collections import (
     check_query,
     check_vectors,
     entry_of,
-    is_plain,
     points_of,
     readable_payload_of,
     watermark_of,
@@ -88,7 +87,6 @@ class QdrantIndex:
         self._on_connected = on_connected
         self._alias = alias
         self._name = collection
-        self._plain = is_plain(collection)
         self._dimension = dimension
         self._timeout = timeout
         self._patience = max(timeout, PATIENCE)
@@ -126,9 +124,7 @@ class QdrantIndex:
         check_vectors([point.vectors for point in points], self._dimension)
         for chunk in chunks(points, chunks_of, CHUNK):
             written = [
-                models.PointStruct(
-                    id=str(point.id), vector=_vectors(point, self._plain), payload=readable_payload_of(point)
-                )
+                models.PointStruct(id=str(point.id), vector=_vectors(point), payload=readable_payload_of(point))
                 for point in chunk
             ]
             async with self._call(self._patience):
@@ -147,9 +143,9 @@ class QdrantIndex:
                 return []
             first = models.QueryRequest(query=vector.tolist(), filter=_filter(where), limit=limit)
             # A multi-vector of one, as required for MaxSim.
-            more = [] if self._plain else [first.model_copy(update={"query": [vector.tolist()], "using": MORE})]
-            answers = await self._client.query_batch_points(self._name, [first, *more])
-            return best(_hits(answers[0]), _hits(*answers[1:]), limit)
+            more = first.model_copy(update={"query": [vector.tolist()], "using": MORE})
+            answers = await self._client.query_batch_points(self._name, [first, more])
+            return best(_hits(answers[0]), _hits(answers[1]), limit)
 
     async def entries(self, user: UUID | None = None, *, page: int = 2_000) -> AsyncGenerator[IndexEntries, None]:
         where = None if user is None else _filter(Filter(user))
@@ -293,7 +289,7 @@ class QdrantIndex:
         try:
             await self._client.create_collection(
                 self._name,
-                vectors_config=_configuration(self._dimension, self._plain),
+                vectors_config=_configuration(self._dimension),
                 # One graph per tenant and no global one: every search has a tenant.
                 hnsw_config=models.HnswConfigDiff(m=0, payload_m=16),
             )
@@ -304,10 +300,8 @@ class QdrantIndex:
 
     def _check(self, info: models.CollectionInfo) -> None:
         found = info.config.params.vectors
-        if self._plain and not isinstance(found, models.VectorParams):
-            raise IndexUnavailable(f"the collection {self._name} has other vectors than one without a name")
         parts = {"": found} if isinstance(found, models.VectorParams) else dict(found or {})
-        if set(parts) != ({""} if self._plain else {"", MORE}):
+        if set(parts) != {"", MORE}:
             raise IndexUnavailable(f"the collection {self._name} has other vectors than one without a name and {MORE}")
         for name, part in parts.items():
             if (part.size, part.distance) != (self._dimension, models.Distance.COSINE):
@@ -372,22 +366,18 @@ async def _unavailable(deadline: float) -> AsyncIterator[None]:
         raise IndexUnavailable(f"qdrant: {type(error).__name__}: {error}".rstrip(": ")) from error
 
 
-def _vectors(point: Point, plain: bool) -> Any:
-    if plain:
-        return point.vectors[0].tolist()
+def _vectors(point: Point) -> Any:
     return {name: each.tolist() for name, each in named(point.vectors).items()}
 
 
-def _hits(answer: models.QueryResponse | None = None) -> list[Hit]:
+def _hits(answer: models.QueryResponse) -> list[Hit]:
     # A point with a number as id belongs to another program, whatever its payload says.
-    ours = [hit for hit in (answer.points if answer else ()) if not isinstance(hit.id, int)]
+    ours = [hit for hit in answer.points if not isinstance(hit.id, int)]
     return [Hit(UUID(str(hit.id)), min(1.0, max(-1.0, hit.score))) for hit in ours]
 
 
-def _configuration(dimension: int, plain: bool) -> Any:
+def _configuration(dimension: int) -> Any:
     first = models.VectorParams(size=dimension, distance=models.Distance.COSINE)
-    if plain:
-        return first
     each = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
     return {"": first, MORE: first.model_copy(update={"multivector_config": each})}
 

@@ -29,19 +29,19 @@ STATISTICS_EVERY = 120
 REBUILD_EVERY = 15
 """Seconds between two checks of the index generations: the delay until a replica notices a new active model."""
 
-FIRST_RECUT, RECUT_EVERY = 20, 60
-"""Seconds after a start, and between two checks for vectors of texts that were chunked differently than now."""
+FIRST_VECTOR_BACKFILL, VECTOR_BACKFILL_EVERY = 20, 60
+"""Seconds after a start, and between two checks for vectors of other chunks, or without token vectors."""
 
-FIRST_REWORDING, REWORDING_EVERY = 5, 60
+FIRST_LEXICAL_BACKFILL, LEXICAL_BACKFILL_EVERY = 5, 60
 """Seconds after a start, and between two checks for terms that were derived in another language."""
 
 CLOCK_EVERY = 20.0
 """Seconds between two checks of the clock."""
 
-LOOK_EVERY = 5
+CHECK_INDEX_EVERY = 5
 """Seconds between two checks of the index's watermark: one small read from the index and one from PostgreSQL."""
 
-KEYS_EVERY = 30
+KEY_USE_EVERY = 30
 """Seconds between two updates of the times when keys were last used."""
 
 PRUNE_EVERY = 3_600
@@ -50,7 +50,7 @@ PRUNE_EVERY = 3_600
 FIRST_ARCHIVE, ARCHIVE_EVERY = 90, 3_600
 """Seconds after a start, and between two checks for memories that a policy says to archive."""
 
-FIRST_FILING, FILING_EVERY = 20, 10
+FIRST_CATEGORIZATION, CATEGORIZATION_EVERY = 20, 10
 """Seconds after a start, and between two checks for memories without a category."""
 
 log = logging.getLogger(__name__)
@@ -61,51 +61,51 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     """Runs the jobs while the block runs. The first sync starts at once, so a damaged index is repaired at startup."""
     scheduler = AsyncIOScheduler(timezone=UTC)
     syncing = Syncing(services)
-    filing = OnDemand(_patient(services.filing.run, "file"), "file")
+    categorization = OnDemand(_unless_unavailable(services.categorization.run, "categorize"), "categorize")
 
     async def ask_for_sync() -> None:
         syncing.ask("schedule")
 
-    async def ask_for_filing() -> None:
-        filing.ask()
+    async def ask_for_categorization() -> None:
+        categorization.ask()
 
     def add(job: Callable[[], Awaitable[object]], name: str, seconds: float, first: float | None = None) -> None:
         at = {} if first is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=first)}
-        run = _patient(job, name)
+        run = _unless_unavailable(job, name)
         scheduler.add_job(
             run, "interval", id=name, seconds=seconds, coalesce=True, max_instances=1, misfire_grace_time=None, **at
         )
 
     add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
 
-    async def look_at_index() -> None:
+    async def check_index() -> None:
         await services.monitor.look(services.spaces.serving)
 
-    add(look_at_index, "look_at_index", LOOK_EVERY, first=LOOK_EVERY)
+    add(check_index, "check_index", CHECK_INDEX_EVERY, first=CHECK_INDEX_EVERY)
     add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)
-    add(services.vector_backfill.run, "recut", RECUT_EVERY, first=FIRST_RECUT)
-    add(services.lexical_backfill.run, "reword", REWORDING_EVERY, first=FIRST_REWORDING)
+    add(services.vector_backfill.run, "backfill_vectors", VECTOR_BACKFILL_EVERY, first=FIRST_VECTOR_BACKFILL)
+    add(services.lexical_backfill.run, "backfill_words", LEXICAL_BACKFILL_EVERY, first=FIRST_LEXICAL_BACKFILL)
     add(partial(refresh_statistics, services), "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
     add(services.maintenance.run, "analyze", ANALYZE_EVERY)
-    add(services.keys.note_use, "note_use_of_keys", KEYS_EVERY)
+    add(services.keys.note_use, "record_key_use", KEY_USE_EVERY)
     add(services.archiving.run, "archive", ARCHIVE_EVERY, first=FIRST_ARCHIVE)
-    add(ask_for_filing, "file", FILING_EVERY, first=FIRST_FILING)
+    add(ask_for_categorization, "categorize", CATEGORIZATION_EVERY, first=FIRST_CATEGORIZATION)
     add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()
-    services.filing.start = filing.ask
+    services.categorization.start = categorization.ask
     watching = asyncio.create_task(watch_clock(scheduler, Clock()), name="clock")
     try:
         yield
     finally:
-        services.filing.start = None
+        services.categorization.start = None
         watching.cancel()
         await asyncio.wait([watching])
         scheduler.shutdown(wait=False)
-        await filing.close()
+        await categorization.close()
         await syncing.close()
 
 
-def _patient(job: Callable[[], Awaitable[object]], name: str) -> Callable[[], Coroutine[Any, Any, None]]:
+def _unless_unavailable(job: Callable[[], Awaitable[object]], name: str) -> Callable[[], Coroutine[Any, Any, None]]:
     """The job, except that it skips a run if PostgreSQL is unavailable."""
 
     async def run() -> None:

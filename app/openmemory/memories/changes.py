@@ -58,7 +58,7 @@ from openmemory.memories.models import (
 from openmemory.memories.schemas import CheckedMemory, Event, Expiry, MemoryAdded, MemoryUpdate
 from openmemory.serialization import exact_json
 
-_RAISE = outbox.RAISE.format(kind="'memory'", id="new.id", source="FROM new")
+_ADD_ENTRIES = outbox.ADD_ENTRIES.format(kind="'memory'", id="new.id", source="FROM new")
 
 _ADD = text(
     f"""
@@ -79,12 +79,12 @@ _ADD = text(
     ), history AS (
         INSERT INTO memory_status_history (memory_id, changed_by, app_id, old_state, new_state, changed_at)
         SELECT id, user_id, app_id, NULL, 'active', created_at FROM new
-    ), filed AS (
+    ), assigned AS (
         INSERT INTO memory_categories (memory_id, category_id, user_id, app_id)
         SELECT new.id, c.category_id, new.user_id, new.app_id
-        FROM jsonb_to_recordset(CAST(:filings AS jsonb)) AS c(memory_id uuid, category_id uuid)
+        FROM jsonb_to_recordset(CAST(:assignments AS jsonb)) AS c(memory_id uuid, category_id uuid)
         JOIN new ON new.id = c.memory_id
-    ), marked AS ({_RAISE}
+    ), entries AS ({_ADD_ENTRIES}
     ), audited AS ({audit_log.OF_NEW})
     SELECT id FROM new
     """  # noqa: S608 - only constants are put in
@@ -121,12 +121,12 @@ async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[
     categories = await category_ids(tx, {name for new in news for name in new.categories})
     now = datetime.now(UTC)
     rows = [_row(new, apps[new.app] if new.app else caller.app_id, now) for new in news]
-    filings = [
+    assignments = [
         {"memory_id": row["id"], "category_id": categories[name]}
         for row, new in zip(rows, news, strict=True)
         for name in sorted(set(new.categories))
     ]
-    stored = await _insert(tx, caller, rows, filings)
+    stored = await _insert(tx, caller, rows, assignments)
     present: dict[tuple[str, UUID, str], UUID] = {}
     missing = [row for row in rows if row["id"] not in stored]
     while missing:
@@ -136,7 +136,7 @@ async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[
         # An expired memory, or one that is no longer valid, is invisible and must not block its text from being stored
         # again. An exact duplicate that is gone was archived by a concurrent transaction.
         await change_state(tx, caller, Memory.id == func.any(expired), State.ARCHIVED)
-        stored |= await _insert(tx, caller, missing, filings)
+        stored |= await _insert(tx, caller, missing, assignments)
         missing = [row for row in rows if row["id"] not in stored]
     return [
         MemoryAdded(id=row["id"], memory=row["content"], event=Event.ADD)
@@ -175,14 +175,14 @@ def _order(row: dict[str, Any]) -> tuple[str, str, str]:
     return row["namespace"], str(row["app_id"]), row["hash"]
 
 
-async def _insert(tx: Tx, caller: Caller, rows: list[dict[str, Any]], filings: list[dict[str, Any]]) -> set[UUID]:
+async def _insert(tx: Tx, caller: Caller, rows: list[dict[str, Any]], assignments: list[dict[str, Any]]) -> set[UUID]:
     try:
         result = await tx.execute(
             _ADD,
             {
                 "user_id": caller.user_id,
                 "rows": exact_json.for_jsonb(sorted(rows, key=_order)),
-                "filings": exact_json.for_jsonb(filings),
+                "assignments": exact_json.for_jsonb(assignments),
                 **audit_log.parameters(caller, AuditAction.MEMORY_ADD),
             },
         )
@@ -206,8 +206,10 @@ async def _exact_duplicates(
             "hashes": [row["hash"] for row in rows],
         },
     )
-    twins = found.all()
-    return {(t.namespace, t.app_id, t.hash): t.id for t in twins}, [t.id for t in twins if t.expired]
+    duplicates = found.all()
+    return {(each.namespace, each.app_id, each.hash): each.id for each in duplicates}, [
+        each.id for each in duplicates if each.expired
+    ]
 
 
 async def category_ids(tx: Tx, names: set[str]) -> dict[str, UUID]:
@@ -253,7 +255,9 @@ async def update_text(
     memory_id: UUID = current.id
     content = current.content if change.text is None else change.text
     metadata = current.metadata if change.metadata is None else change.metadata
-    refiled = change.categories is not None and await _refile(tx, current.id, set(change.categories), confirms=confirms)
+    refiled = change.categories is not None and await _replace_categories(
+        tx, current.id, set(change.categories), confirms=confirms
+    )
     expires_at = current.expires_at if change.expiry is None else _end(change.expiry)
     same = (content, metadata, expires_at) == (current.content, current.metadata, current.expires_at)
     if same and not refiled:
@@ -269,15 +273,15 @@ async def update_text(
         "revision": current.revision + 1, "updated_at": func.now(), "labels": list(labels(content, metadata)),
         "expires_at": expires_at,
     }  # fmt: skip
-    twin = and_(
+    duplicate = and_(
         Memory.user_id == caller.user_id, Memory.namespace == current.namespace, Memory.app_id == current.app_id,
         Memory.hash == values["hash"], Memory.id != current.id,
     )  # fmt: skip
-    await _put_away_expired(tx, caller, twin)
+    await _archive_expired(tx, caller, duplicate)
     try:
         await tx.execute(update(Memory).where(Memory.id == current.id).values(values))
     except exc.IntegrityError as error:
-        raise _twin_conflict(error) from error
+        raise _duplicate_conflict(error) from error
     await tx.execute(
         insert(MemoryRevision).values(
             memory_id=current.id, revision=current.revision + 1, old_text=current.content, new_text=content,
@@ -294,20 +298,20 @@ def _end(expiry: Expiry) -> datetime | None:
 
 _LEAVE_ALONE = text(
     """
-    INSERT INTO category_marks (memory_id, due_at) VALUES (:id, 'infinity')
+    INSERT INTO pending_categorizations (memory_id, due_at) VALUES (:id, 'infinity')
     ON CONFLICT (memory_id) DO UPDATE SET due_at = 'infinity'
     """
 ).bindparams(bindparam("id", type_=Uuid))
 
 
-async def _refile(tx: Tx, memory_id: UUID, names: set[str], *, confirms: bool) -> bool:
+async def _replace_categories(tx: Tx, memory_id: UUID, names: set[str], *, confirms: bool) -> bool:
     """Assign exactly these categories to a memory. Returns True if that changed anything.
 
     An automatic assignment stays automatic if a client names it again, unless the user `confirms` it.
     """
     wanted = set((await category_ids(tx, names)).values())
-    filed = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == memory_id)
-    present = set((await tx.scalars(filed)).all())
+    assigned = select(MemoryCategory.category_id).where(MemoryCategory.memory_id == memory_id)
+    present = set((await tx.scalars(assigned)).all())
     if gone := present - wanted:
         await tx.execute(
             delete(MemoryCategory).where(
@@ -315,8 +319,8 @@ async def _refile(tx: Tx, memory_id: UUID, names: set[str], *, confirms: bool) -
             )
         )
     if new := wanted - present:
-        filings = [{"memory_id": memory_id, "category_id": id_} for id_ in new]
-        await tx.execute(insert(MemoryCategory), filings)
+        assignments = [{"memory_id": memory_id, "category_id": id_} for id_ in new]
+        await tx.execute(insert(MemoryCategory), assignments)
     confirmed = 0
     if confirms:
         ours = and_(MemoryCategory.memory_id == memory_id, MemoryCategory.automatic)
@@ -356,7 +360,7 @@ async def change_state(
         lapsed = and_(Memory.id == func.any(ids), Memory.state == State.ACTIVE, Memory.expires_at <= func.now())
         if await change_state(tx, caller, lapsed, State.ARCHIVED):
             at = func.clock_timestamp()  # later than the archiving above
-        await _put_away_expired(tx, caller, exists().where(returning.id == func.any(ids), same))
+        await _archive_expired(tx, caller, exists().where(returning.id == func.any(ids), same))
     chosen = (
         select(Memory.id, Memory.state, (Memory.expires_at <= func.now()).label("expired"))
         .where(which, or_(*(Memory.state == state for state in states.sources(target))))
@@ -406,7 +410,7 @@ async def change_state(
     try:
         rows = (await tx.execute(statement, bound)).all()
     except exc.IntegrityError as error:
-        raise _twin_conflict(error) from error
+        raise _duplicate_conflict(error) from error
     if rows:
         await outbox.add_entries(tx, ItemKind.MEMORY, [row.id for row in rows])
     return [(row.id, row.old_state) for row in rows]
@@ -422,7 +426,7 @@ async def expire(tx: Tx, caller: Caller, which: ColumnElement[bool], values: Map
     return [id_ for id_, _ in await change_state(tx, caller, Memory.id == func.any(ids), State.ARCHIVED)]
 
 
-async def _put_away_expired(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> None:
+async def _archive_expired(tx: Tx, caller: Caller, which: ColumnElement[bool]) -> None:
     """Archive memories that have expired or are no longer valid. They are invisible, so they must not block their text
     from being stored again."""
     over = func.least(Memory.expires_at, Memory.valid_until) <= func.now()
@@ -461,7 +465,7 @@ async def erase_user(tx: Tx, user_id: UUID) -> int:
     return count
 
 
-def _twin_conflict(error: exc.IntegrityError) -> Exception:
+def _duplicate_conflict(error: exc.IntegrityError) -> Exception:
     if violated(error) == "uq_memories_active_text":
         return ConflictError(
             "Another active memory of the same app and namespace says exactly this.",

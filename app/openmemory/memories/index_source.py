@@ -23,7 +23,7 @@ class IndexedMemories:
 
     async def points(self, tx: Tx, ids: Sequence[UUID]) -> list[Point]:
         """The points of those memories that are active."""
-        [(places, owners, apps, namespaces, kinds, revisions, hashes, filed)] = await _POINTS.rows(
+        [(places, owners, apps, namespaces, kinds, revisions, hashes, assigned)] = await _POINTS.rows(
             tx, {"ids": array_of(ids)}
         )
         if not places:
@@ -41,7 +41,7 @@ class IndexedMemories:
             )
             for place, owner, app, namespace, kind, revision, hash_, categories in zip(
                 places, owners.split(","), apps.split(","), namespaces, kinds, revisions, hashes.split(","),
-                filed.split(","), strict=True,
+                assigned.split(","), strict=True,
             )
         ]  # fmt: skip
 
@@ -78,12 +78,12 @@ class IndexedMemories:
 
     async def versions(self, tx: Tx, ids: Sequence[UUID]) -> list[Version | None]:
         """The revision and categories of each id, in order; None for a memory that is not active."""
-        [(revisions, filed)] = await _VERSIONS.rows(tx, {"ids": array_of(ids)})
+        [(revisions, assigned)] = await _VERSIONS.rows(tx, {"ids": array_of(ids)})
         if not revisions:
             return []
         return [
             None if revision is None else Version(revision, frozenset(map(same_uuid, categories.split())))
-            for revision, categories in zip(revisions, filed.split(","), strict=True)
+            for revision, categories in zip(revisions, assigned.split(","), strict=True)
         ]
 
     async def count(self, tx: Tx, *, user: UUID | None) -> int:

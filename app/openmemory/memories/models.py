@@ -49,7 +49,7 @@ BEGINNING = 100
 """The length in characters of the prefix by which longer texts are sorted first."""
 
 
-LIKE_PAIRS = r"length(content) <= 4096 AND content ~ '^\s*[^\s=|]+\s*=[^|]*(\|\s*[^\s=|]+\s*=[^|]*)*$'"
+LOOKS_LIKE_KEY_VALUES = r"length(content) <= 4096 AND content ~ '^\s*[^\s=|]+\s*=[^|]*(\|\s*[^\s=|]+\s*=[^|]*)*$'"
 """A condition that is true for every text that `key_values.parsed` accepts, and for few others."""
 
 
@@ -125,7 +125,7 @@ class Memory(Base):
         ),
         # Memories that may be hidden from a user who reads everything. Their number is subtracted from other counts.
         Index(
-            "idx_memory_aside",
+            "idx_memory_maybe_hidden",
             "user_id",
             "id",
             postgresql_include=["state", "expires_at", "valid_until", "namespace"],
@@ -152,7 +152,7 @@ class Memory(Base):
         ),
         # A separate index with a pending list (fastupdate), so that pausing many memories stays fast.
         Index(
-            "idx_memory_kept_trigram",
+            "idx_memory_inactive_trigram",
             "user_id",
             "content",
             postgresql_using="gin",
@@ -179,12 +179,12 @@ class Memory(Base):
         ),
         # Keys of texts that are key-value facts. Most texts are not: for these, only the first word is checked.
         Index(
-            "idx_memory_pairs",
+            "idx_memory_key_values",
             "app_id",
-            text("pair_keys(content)"),
+            text("key_value_keys(content)"),
             postgresql_using="gin",
             postgresql_with={"fastupdate": "off"},
-            postgresql_where=text(f"state = 'active' AND {LIKE_PAIRS}"),
+            postgresql_where=text(f"state = 'active' AND {LOOKS_LIKE_KEY_VALUES}"),
         ),
     )
 
@@ -211,7 +211,7 @@ class Memory(Base):
     revision: Mapped[int] = mapped_column(server_default=text("1"))
     # A trigger derives these from `content`: see `openmemory.search.lexicon`.
     words: Mapped[Any] = mapped_column(TSVECTOR, FetchedValue())
-    word_count: Mapped[int | None] = mapped_column(FetchedValue())
+    word_count: Mapped[int] = mapped_column(FetchedValue())
     folded: Mapped[str | None] = mapped_column(Computed("lower(content)", persisted=True))
     labels: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
 
@@ -296,8 +296,8 @@ class PendingCategorization(Base):
     With `due_at` at `infinity` it is never processed, because a client has set the categories.
     """
 
-    __tablename__ = "category_marks"
-    __table_args__ = (Index("idx_category_marks_due", "due_at", "memory_id"),)
+    __tablename__ = "pending_categorizations"
+    __table_args__ = (Index("idx_pending_categorizations_due", "due_at", "memory_id"),)
 
     memory_id: Mapped[UUID] = mapped_column(ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True)
     due_at: Mapped[datetime] = mapped_column(server_default=NOW)
@@ -344,10 +344,10 @@ class IdempotencyKey(Base):
 class ReclassificationRequest(Base):
     """A user whose memories need category assignment again, except those whose categories a client has set."""
 
-    __tablename__ = "filing_orders"
+    __tablename__ = "reclassification_requests"
 
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
-    ordered_at: Mapped[datetime] = mapped_column(server_default=NOW)
+    requested_at: Mapped[datetime] = mapped_column(server_default=NOW)
 
 
 class ArchivePolicy(Base):

@@ -209,8 +209,8 @@ class Memories:
             if once is not None:
                 [one] = added
                 await idempotency.settle(tx, caller, once, memory_id=one.id, answer=one.kept(news[0].created_at))
-            if twins := [each.id for each in added if each.event is Event.NONE]:
-                await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, twins, detail={"event": Event.NONE})
+            if duplicates := [each.id for each in added if each.event is Event.NONE]:
+                await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, duplicates, detail={"event": Event.NONE})
         return added
 
     async def peek(self, caller: Caller, memory_id: UUID) -> MemoryRecord | None:

@@ -48,13 +48,13 @@ async def assign_categories(
     """
     validation.name(wanted.user_id, "user_id", services.settings.limits)
     caller = await asking.as_owner(wanted.user_id)
-    return await services.filing.order(caller, again=wanted.again)
+    return await services.categorization.request(caller, again=wanted.again)
 
 
 @router.get("/assign", responses=documented(403, 404))
 async def categories_waiting(services: TheServices, caller: OwnerOrDefault) -> Waiting:
     """Returns how many of a user's memories wait for category assignment."""
-    return await services.filing.waiting(caller)
+    return await services.categorization.waiting(caller)
 
 
 @router.get("/assign/preview", responses=documented(403, 404))
@@ -66,7 +66,7 @@ async def preview_categories(
 ) -> Preview:
     """Returns the categories that the service would assign, and its confidence, without writing anything. Memories that
     would get no category are included."""
-    return await services.filing.preview(caller, again=again, limit=limit)
+    return await services.categorization.preview(caller, again=again, limit=limit)
 
 
 class Description(BaseModel):

@@ -77,6 +77,7 @@ class MemoryResponse(RecordModel):
     id: UUID
     content: str
     created_at: EpochSeconds = Field(description="Seconds since 1970.")
+    updated_at: EpochSeconds = Field(description="Seconds since 1970.")
     state: State
     app_id: UUID
     app_name: str

@@ -32,6 +32,8 @@ LOOK = 10.0
 
 EXTENSIONS = ("btree_gin", "pg_trgm")
 
+OURS = "index_generations"
+"""A table that no other program has, the retired OpenMemory server included."""
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 """In a checkout, a link to `alembic/`."""
@@ -105,7 +107,7 @@ def _up_to_date(connection: Connection, only_ours: bool) -> bool:
     """Returns True if the database belongs to OpenMemory and has the newest revision.
 
     Raises:
-        SetupError: it belongs to another program.
+        SetupError: it belongs to another program, or has a revision that no script knows.
     """
     tables = set(connection.scalars(_TABLES))
     if "alembic_version" in tables:
@@ -117,8 +119,12 @@ def _up_to_date(connection: Connection, only_ours: bool) -> bool:
         scripts = ScriptDirectory(str(SCRIPTS)).walk_revisions()
         if revisions <= {script.revision for script in scripts}:
             return False
-        if "index_marks" in tables:
-            raise SetupError("database.url: a newer OpenMemory has used this database; start that one, or a newer one")
+        if OURS in tables:
+            raise SetupError(
+                f"database.url: the database has the revision {', '.join(sorted(revisions))}, which this OpenMemory"
+                " does not know; start a newer OpenMemory, or export with the version that wrote it and import the"
+                " archives into an empty database"
+            )
         raise SetupError(
             "database.url: another program's migrations are noted in this database (alembic_version); give OpenMemory "
             "a database of its own"

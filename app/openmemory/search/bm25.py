@@ -69,14 +69,12 @@ FORMS = (
     "(select form, n = cardinality(forms) as newest from (select former || language as forms from lexicon) x,"
     " unnest(forms) with ordinality f(form, n) offset 0) form"
 )
-"""The forms of the memories' words: that of the configured language, and others during a backfill."""
+"""The languages of the memories' words: the configured one, and former ones during a backfill."""
 
 
 def words_of(text: str) -> str:
-    """The SQL expression for the words of a text, in a form of `FORMS`."""
-    return (
-        f"case form when 'unsplit' then to_tsvector('english', {text}) else lexical_words(form::regconfig, {text}) end"
-    )
+    """The SQL expression for the words of a text in one of the `FORMS`."""
+    return f"lexical_words(form::regconfig, {text})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,14 +30,14 @@ class LexicalStatistics(Base):
 class Lexicon(Base):
     """A single row with the language of the memories' words, and the progress of the backfill after a change.
 
-    `former` are the forms that words may still have: languages, and `unsplit` for English words from before their parts
-    counted. `done` is the highest id that the backfill has finished; null: none, or all.
+    `former` are the languages that words may still have. `done` is the highest id that the backfill has finished; null:
+    none, or all.
     """
 
     __tablename__ = "lexicon"
-    __table_args__ = (CheckConstraint('"only"', name="one"),)
+    __table_args__ = (CheckConstraint("id", name="one_row"),)
 
-    only: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
+    id: Mapped[bool] = mapped_column(primary_key=True, server_default=text("true"))
     language: Mapped[str]
     former: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default=text("'{}'"))
     done: Mapped[UUID | None]

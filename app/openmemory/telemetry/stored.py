@@ -30,7 +30,7 @@ _ASK = text(
     ), last AS (
         SELECT * FROM runs WHERE finished_at IS NOT NULL ORDER BY started_at DESC LIMIT 1
     )
-    SELECT marks.*, captures.*,
+    SELECT outbox.*, captures.*,
         (SELECT jsonb_build_object('at', extract(epoch FROM finished_at), 'outcome', outcome, 'statistics', statistics,
             'seconds', extract(epoch FROM finished_at - started_at)) FROM last) AS last,
         (SELECT extract(epoch FROM max(finished_at)) FROM runs WHERE outcome = 'success') AS success,
@@ -42,9 +42,9 @@ _ASK = text(
         ) AS sums) AS sums
     FROM (
         SELECT count(*) AS waiting, count(*) FILTER (WHERE attempts >= {STUCK_AFTER}) AS stuck,
-            coalesce(extract(epoch FROM now() - min(marked_at)), 0) AS oldest
-        FROM index_marks
-    ) AS marks, (
+            coalesce(extract(epoch FROM now() - min(written_at)), 0) AS oldest
+        FROM index_outbox
+    ) AS outbox, (
         SELECT count(*) AS captures_waiting,
             coalesce(extract(epoch FROM now() - min(created_at)), 0) AS oldest_capture
         FROM captures WHERE status IN ('pending', 'working')
@@ -74,7 +74,7 @@ class StoredGauges:
             labels=("dependency",),
         )
         up.add_metric(("postgres",), float(row is not None))
-        return [up] if row is None else [up, *_marks(row), *_captures(row), *_last_run(row), *_kept_runs(row)]
+        return [up] if row is None else [up, *_outbox(row), *_captures(row), *_last_run(row), *_kept_runs(row)]
 
     async def _ask(self) -> Any:
         try:
@@ -84,15 +84,17 @@ class StoredGauges:
             return None
 
 
-def _marks(row: Any) -> Iterator[Metric]:
+def _outbox(row: Any) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        "openmemory_index_marks_waiting", "Items that the vector index still has to learn of." + _SAME, row.waiting
+        "openmemory_index_outbox_entries", "Items that the vector index still has to learn of." + _SAME, row.waiting
     )
     yield GaugeMetricFamily(
-        "openmemory_index_marks_stuck", f"Those that failed {STUCK_AFTER} times; still tried." + _SAME, row.stuck
+        "openmemory_index_outbox_stuck_entries",
+        f"Those that failed {STUCK_AFTER} times; still tried." + _SAME,
+        row.stuck,
     )
     yield GaugeMetricFamily(
-        "openmemory_index_oldest_mark_age_seconds", "Age of the oldest of them; 0: none." + _SAME, float(row.oldest)
+        "openmemory_index_outbox_oldest_age_seconds", "Age of the oldest of them; 0: none." + _SAME, float(row.oldest)
     )
 
 

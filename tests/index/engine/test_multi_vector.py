@@ -1,9 +1,8 @@
-"""What becomes of a long text: its windows are embedded, stored, found, rebuilt, and made anew after an upgrade."""
+"""The path of a long text: its chunks are embedded, stored, found and rebuilt, and replaced if they were others."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,13 @@ from sqlalchemy import text
 
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import TextEmbedding
-from openmemory.index.collections import collection_name
-from openmemory.index.generations import watcher as keeping
 from openmemory.index.sync import writer
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
-from tests.index.models import LOCAL, ann, collections, running
+from tests.index.models import ann, running
 
-PLAIN = "openmemory__all-minilm-l6-v2-int8__384"
+WHOLE_TEXTS = "whole texts of 384"
 
 CHAT = "The quarterly report lists revenue, costs and staff of every office in Europe. " * 30
 LAST = (
@@ -37,8 +34,8 @@ async def cosine(services: Services, query: str) -> float | None:
 
 async def kept(services: Services) -> list[tuple[int, str]]:
     async with services.database.statement() as tx:
-        found = await tx.execute(text("SELECT length(vector) / 1536 AS chunks, cut FROM embeddings ORDER BY 1, 2"))
-        return [(row.chunks, row.cut) for row in found]
+        found = await tx.execute(text("SELECT length(vector) / 1536 AS chunks, chunking FROM embeddings ORDER BY 1, 2"))
+        return [(row.chunks, row.chunking) for row in found]
 
 
 async def added(services: Services, *texts: str) -> None:
@@ -46,53 +43,36 @@ async def added(services: Services, *texts: str) -> None:
     await services.outbox_delivery.drain()
 
 
-async def test_a_long_text_is_found_by_its_last_sentence_in_every_form_of_the_index(folder: Path) -> None:
+async def test_a_long_text_is_found_by_its_last_sentence(folder: Path) -> None:
     async with running(folder) as services:
         await services.rebuild.step()
         await added(services, CHAT + LAST, *(f"{CHAT[: 300 + n]} {n}" for n in range(30)))
         assert (await cosine(services, "Where is the spare key?") or 0) > 0.35
-        [*_, (chunks, cut)] = await kept(services)
+        [*_, (chunks, chunking)] = await kept(services)
         assert chunks > 5
-        assert cut.endswith("tokens of 384")
+        assert chunking.endswith("tokens of 384")
 
 
 @pytest.fixture
-def older_version(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Makes collections, cuts and stores vectors as versions before the windows did, and stops doing so."""
-    whole = LocalEmbedder.documents
+async def whole_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder in which every text has one vector, as if chunks had another size; one text is long."""
+    chunked = LocalEmbedder.documents
 
     async def one_vector(self: LocalEmbedder, texts: list[str]) -> list[TextEmbedding]:
-        return [TextEmbedding(made.chunks[:1], None) for made in await whole(self, texts)]
+        return [TextEmbedding(made.chunks[:1], None) for made in await chunked(self, texts)]
 
-    def named(*parts: object, plain: bool = True) -> str:
-        return collection_name(*parts, plain=True)  # type: ignore[arg-type]
-
-    def be(older: bool) -> None:
-        monkeypatch.undo()
-        if older:
-            monkeypatch.setattr(keeping, "collection_name", named)
-            monkeypatch.setattr(LocalEmbedder, "documents", one_vector)
-            monkeypatch.setattr(writer, "stored_as", lambda *_: "")
-
-    return be
-
-
-@pytest.fixture
-async def old_folder(folder: Path, older_version: Callable[[bool], None]) -> Path:
-    """A data folder with a plain collection, of which one text is long."""
-    older_version(True)
-    async with running(folder) as services:
-        await services.rebuild.step()
-        await added(services, CHAT + LAST, *(f"fact number {n} about tea" for n in range(12)))
-        assert await collections(services) == {PLAIN: "active"}
-        assert await kept(services) == [(1, "")] * 13
-    older_version(False)
+    with monkeypatch.context() as then:
+        then.setattr(LocalEmbedder, "documents", one_vector)
+        then.setattr(writer, "stored_as", lambda *_: WHOLE_TEXTS)
+        async with running(folder) as services:
+            await services.rebuild.step()
+            await added(services, CHAT + LAST, *(f"fact number {n} about tea" for n in range(12)))
+            assert await kept(services) == [(1, WHOLE_TEXTS)] * 13
     return folder
 
 
-async def test_a_collection_of_an_older_version_serves_until_one_with_windows_takes_over(old_folder: Path) -> None:
-    async with running(old_folder) as services:
-        assert await collections(services) == {PLAIN: "active"}
+async def test_vectors_of_other_chunks_serve_until_the_backfill_has_replaced_them(whole_texts: Path) -> None:
+    async with running(whole_texts) as services:
         assert (await cosine(services, "Where is the spare key?") or 0) < 0.25
         texts: list[str] = []
         before = services.embedder.documents
@@ -102,24 +82,15 @@ async def test_a_collection_of_an_older_version_serves_until_one_with_windows_ta
             return await before(asked)
 
         services.embedder.documents = documents  # type: ignore[method-assign]
-        # Delivery goes on in the old form beside the new.
-        await added(services, "The old form takes a new fact about coffee. " + CHAT)
-        assert len(texts) == 1
-        await services.rebuild.step()
-        assert await collections(services) == {LOCAL: "active", PLAIN: "retired"}
-        assert len(texts) == 1, "what was stored is not embedded again"
-        assert await services.index.count() == 14
-        assert [row for row in await kept(services) if row[1] == ""] == [(1, "")] * 13
-
         assert await services.vector_backfill.run() == 1
-        assert len([said for said in texts if CHAT in said]) == 2
-        assert len(texts) == 2 + 12, "the others are embedded for their tokens alone"
+        assert len([said for said in texts if CHAT in said]) == 1
+        assert len(texts) == 1 + 12, "the others are embedded for their tokens alone"
         assert (await cosine(services, "Where is the spare key?") or 0) > 0.35
-        assert {cut for _, cut in await kept(services)} == {"128/64/238/32 tokens of 384"}
+        assert {chunking for _, chunking in await kept(services)} == {"128/64/238/32 tokens of 384"}
         assert await services.vector_backfill.run() == 0
 
 
-async def test_an_index_that_is_lost_is_rebuilt_from_all_stored_windows_without_embedding(folder: Path) -> None:
+async def test_an_index_that_is_lost_is_rebuilt_from_all_stored_chunks_without_embedding(folder: Path) -> None:
     async with running(folder) as services:
         await services.rebuild.step()
         await added(services, CHAT + LAST, "a fact about tea")
@@ -155,18 +126,16 @@ async def test_vectors_of_another_dimension_are_never_taken_for_several(folder: 
         await services.rebuild.step()
         await added(services, "a fact about tea")
         async with services.database.transaction() as tx:
-            await tx.execute(text("UPDATE embeddings SET vector = vector || vector, cut = 'whatever of 768'"))
+            await tx.execute(text("UPDATE embeddings SET vector = vector || vector, chunking = 'whatever of 768'"))
         done = await services.reconciler.sync(trigger="test", full=True)
         assert (done.memories_synced, done.embedded) == (1, 1)
         assert [chunks for chunks, _ in await kept(services)] == [1]
 
 
-async def test_texts_are_cut_anew_a_few_at_a_time_and_not_while_something_waits(old_folder: Path) -> None:
-    async with running(old_folder) as services:
-        assert await services.vector_backfill.run() == 0, "the old collection is still in use"
-        await services.rebuild.step()
+async def test_texts_are_chunked_again_a_few_at_a_time_and_not_while_something_waits(whole_texts: Path) -> None:
+    async with running(whole_texts) as services:
         async with services.database.transaction() as tx:
-            await tx.execute(text("INSERT INTO index_marks (kind, id) VALUES ('memory', gen_random_uuid())"))
+            await tx.execute(text("INSERT INTO index_outbox (kind, id) VALUES ('memory', gen_random_uuid())"))
         assert await services.vector_backfill.run() == 0
         await services.outbox_delivery.drain()
         outcomes = await asyncio.gather(services.vector_backfill.run(), services.vector_backfill.run())

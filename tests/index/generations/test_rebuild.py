@@ -86,7 +86,7 @@ async def test_a_new_model_that_does_not_answer_leaves_the_old_one_in_use_and_co
 ) -> None:
     await filled(folder)
     async with running(folder, server) as services:
-        await services.rebuild._keeper.want()
+        await services.rebuild._watcher.want()
         server.dimension = 25  # what it answers from now on is of no use
         await services.rebuild.step()
         assert set((await collections(services)).values()) == {"active", "building"}
@@ -173,7 +173,7 @@ async def test_a_model_that_changes_its_dimension_is_built_anew_and_nobody_is_sh
         states = await collections(services)
         assert {name.split("__")[2]: state for name, state in states.items()} == {"32": "active", "24": "retired"}
         async with services.database.transaction() as tx:
-            await tx.execute(text("UPDATE index_marks SET due_at = now()"))
+            await tx.execute(text("UPDATE index_outbox SET due_at = now()"))
         await services.outbox_delivery.drain()
         found = await services.search.search(caller, SearchQuery("tea in another dimension"))
         assert (found.results[0].id, found.results[0].parts.cosine) == (added.id, pytest.approx(1, abs=1e-3))

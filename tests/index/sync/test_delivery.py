@@ -126,7 +126,7 @@ async def test_an_embedder_that_is_away_loses_nothing_and_delivery_resumes(servi
     assert [result.id for result in found.results] == [added.id]
     switched.away = False
     async with services.database.transaction() as tx:
-        await tx.execute(text("UPDATE index_marks SET due_at = now() WHERE id = :id"), {"id": added.id})
+        await tx.execute(text("UPDATE index_outbox SET due_at = now() WHERE id = :id"), {"id": added.id})
     assert (await outbox_delivery.drain()).written >= 1
     assert await mark_of(services, added.id) is None
 
@@ -178,10 +178,10 @@ async def test_the_pause_after_failures_grows_and_is_bounded(services: Services,
     added = await services.memories.add(app_caller, MemoryCreate(text=f"pause {attempts}"))
     async with services.database.transaction() as tx:
         claimed = await claim_of(tx, added.id)
-        await tx.execute(text("UPDATE index_marks SET attempts = :n WHERE id = :id"), {"n": attempts, "id": added.id})
+        await tx.execute(text("UPDATE index_outbox SET attempts = :n WHERE id = :id"), {"n": attempts, "id": added.id})
         await outbox.postpone(tx, claimed, "why", base=0.5, ceiling=300)
         pause = await tx.scalar(
-            text("SELECT extract(epoch FROM due_at - now()) FROM index_marks WHERE id = :id"), {"id": added.id}
+            text("SELECT extract(epoch FROM due_at - now()) FROM index_outbox WHERE id = :id"), {"id": added.id}
         )
     nominal = 0.5 * 2 ** min(attempts, 16)
     assert min(300, nominal * 0.5) - 0.01 <= float(pause) <= min(300, nominal * 1.5) + 0.01
@@ -287,7 +287,7 @@ async def test_a_lease_is_renewed_while_its_holder_works_and_not_when_another_ha
     added = await services.memories.add(app_caller, MemoryCreate(text="I juggle."))
 
     async def left(tx: Tx) -> float:
-        due = text("SELECT extract(epoch FROM due_at - now()) FROM index_marks WHERE id = :id")
+        due = text("SELECT extract(epoch FROM due_at - now()) FROM index_outbox WHERE id = :id")
         return float(await tx.scalar(due, {"id": added.id}))
 
     async with services.database.transaction() as tx:
@@ -310,10 +310,10 @@ async def test_what_a_wrong_clock_put_off_for_years_is_delivered(services: Servi
             await outbox.postpone(tx, claimed, "away", base=100)
         # As after the server's clock was set back by ten years.
         await tx.execute(
-            text("UPDATE index_marks SET due_at = due_at + interval '10 years' WHERE id = :id"), {"id": added.id}
+            text("UPDATE index_outbox SET due_at = due_at + interval '10 years' WHERE id = :id"), {"id": added.id}
         )
         assert not await claim_of(tx, added.id)
-        await outbox.mend_times(tx)
+        await outbox.reset_impossible_times(tx)
         assert await claim_of(tx, added.id)
 
 
@@ -322,10 +322,10 @@ async def test_mending_times_ends_no_lease_and_no_pause_of_our_own(services: Ser
     added = await services.memories.add(app_caller, MemoryCreate(text="I kayak."))
     async with services.database.transaction() as tx:
         claimed = await claim_of(tx, added.id)
-        await outbox.mend_times(tx)
+        await outbox.reset_impossible_times(tx)
         assert not await claim_of(tx, added.id)
         await outbox.postpone(tx, claimed, "away", base=1e9)
-        await outbox.mend_times(tx)
+        await outbox.reset_impossible_times(tx)
         assert not await claim_of(tx, added.id)
 
 

@@ -67,12 +67,12 @@ async def held(services: Services, space: Space | None = None) -> dict[UUID, int
 
 async def marked(services: Services) -> int:
     async with services.database.statement() as tx:
-        return int(await tx.scalar(text("SELECT count(*) FROM index_marks")) or 0)
+        return int(await tx.scalar(text("SELECT count(*) FROM index_outbox")) or 0)
 
 
 async def due_now(services: Services) -> None:
     async with services.database.transaction() as tx:
-        await tx.execute(text("UPDATE index_marks SET due_at = now()"))
+        await tx.execute(text("UPDATE index_outbox SET due_at = now()"))
 
 
 async def refused_until_alone(services: Services) -> None:
@@ -118,7 +118,7 @@ async def test_a_sync_without_the_model_takes_out_what_should_not_be_there(
         await services.memories.update(caller, ids[0], MemoryUpdate(text="tea, said anew"))
         await services.memories.delete(caller, [ids[1]])
         async with services.database.transaction() as tx:
-            await tx.execute(text("DELETE FROM index_marks"))
+            await tx.execute(text("DELETE FROM index_outbox"))
         with pytest.raises(EmbedderUnavailable):
             await services.reconciler.sync(trigger="test")
         assert await held(services) == {ids[2]: 1}
@@ -138,7 +138,7 @@ async def test_a_text_that_the_model_refuses_does_not_leave_the_older_one_in_its
         await services.memories.update(caller, memory.id, MemoryUpdate(text="REFUSED words"))
         if repair == "sync":
             async with services.database.transaction() as tx:
-                await tx.execute(text("DELETE FROM index_marks"))
+                await tx.execute(text("DELETE FROM index_outbox"))
             assert (await services.reconciler.sync(trigger="test")).errors
         else:
             await refused_until_alone(services)
@@ -215,16 +215,16 @@ async def test_a_collection_that_another_replica_rolled_back_to_stays_open(
 ) -> None:
     ids = await filled(folder)
     async with running(folder, server) as services:
-        keeper = services.rebuild._keeper
+        watcher = services.rebuild._watcher
         old, new = services.spaces.serving, await begun(services)
         async with services.database.transaction() as tx:
             assert await registry.activate(tx, new.collection)
             await registry.want(tx, LOCAL, old.model, 384, {"provider": "local"})
-        await keeper.follow()
+        await watcher.follow()
         assert (services.spaces.serving, services.spaces.building) == (new, old)
         async with services.database.transaction() as tx:
             assert await registry.activate(tx, LOCAL)
-        await keeper.follow()
+        await watcher.follow()
         assert services.spaces.serving is old
         assert await services.index.count() == len(ids)
 
@@ -261,7 +261,7 @@ async def test_an_erasure_that_a_given_up_collection_missed_reaches_it_with_the_
     ids = await filled(folder, 6)
     async with running(folder, server) as services:
         caller = await ann(services)
-        keeper = services.rebuild._keeper
+        watcher = services.rebuild._watcher
         new = await begun(services)
         await put(services, new, ids)
 
@@ -274,7 +274,7 @@ async def test_an_erasure_that_a_given_up_collection_missed_reaches_it_with_the_
             assert (await services.outbox_delivery.drain()).failed == 0
         async with services.database.transaction() as tx:
             await registry.want(tx, LOCAL, services.spaces.serving.model, 384, {"provider": "local"})
-        await keeper.follow()
+        await watcher.follow()
         assert services.spaces.retired == [new]
         await services.reconciler.sync(trigger="test")
         assert set(await held(services, new)) == set(ids[1:])
@@ -299,7 +299,7 @@ async def test_what_changes_while_another_model_takes_over_is_delivered_to_it_to
 ) -> None:
     ids = await filled(folder)
     async with running(folder, server) as services:
-        keeper = services.rebuild._keeper
+        watcher = services.rebuild._watcher
         old, new = services.spaces.serving, await begun(services)
         await put(services, new, ids)
         real = old.index.delete
@@ -309,7 +309,7 @@ async def test_what_changes_while_another_model_takes_over_is_delivered_to_it_to
             if services.spaces.serving is old:
                 async with services.database.transaction() as tx:
                     await registry.activate(tx, new.collection)
-                await keeper.follow()
+                await watcher.follow()
 
         monkeypatch.setattr(old.index, "delete", overtaken)
         await services.memories.erase(await ann(services), [ids[0]])
@@ -417,7 +417,7 @@ async def test_a_sync_that_is_cut_off_marks_what_was_changed_under_its_hands(
             async with services.database.transaction() as tx:
                 if change == "filed by the service":
                     await tx.execute(FILE, {"id": ids[0]})
-                await tx.execute(text("DELETE FROM index_marks"))  # as if it had been delivered before the writing
+                await tx.execute(text("DELETE FROM index_outbox"))  # as if it had been delivered before the writing
             raise asyncio.CancelledError
 
         monkeypatch.setattr(repair, "put", overtaken)

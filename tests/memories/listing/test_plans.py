@@ -93,7 +93,7 @@ def assert_no_scan(plans: list[str], *tables: str) -> None:
         (MemoryQuery(threads=("thread-7",)), "idx_memory_thread_created"),
         (MemoryQuery(text="zebras"), "idx_memory_content_trigram"),
         (MemoryQuery(text="zebras", states=(State.ACTIVE, State.PAUSED)), "idx_memory_content_trigram"),
-        (MemoryQuery(text="7 donkeys", states=(State.ACTIVE, State.PAUSED)), "idx_memory_kept_trigram"),
+        (MemoryQuery(text="7 donkeys", states=(State.ACTIVE, State.PAUSED)), "idx_memory_inactive_trigram"),
         (MemoryQuery(text="z"), "idx_memory_text"),
         (MemoryQuery(categories=("category-7",)), "idx_memory_category"),
     ],
@@ -111,7 +111,7 @@ async def test_counting_reads_no_row(many, plans: list[str]):
     await services.stats.profile(owner)
     counting = next(plan for plan in plans if "idx_memory_idle" in plan)
     assert "Index Only Scan using idx_memory_idle" in counting
-    assert "Index Only Scan using idx_memory_aside" in counting
+    assert "Index Only Scan using idx_memory_maybe_hidden" in counting
 
 
 async def test_related_and_accessed_memories_categories_and_apps_take_their_indexes(many, plans: list[str]):
@@ -153,7 +153,7 @@ async def test_memories_that_share_keys_are_looked_up_by_them(many):
         async with services.database.statement() as tx:
             for options in ("COSTS OFF, GENERIC_PLAN", "COSTS OFF"):
                 plan = await statement.plan(tx, key_value_merge.values(caller, new, app.app_id), options)
-                assert "Bitmap Index Scan on idx_memory_pairs" in plan, plan
+                assert "Bitmap Index Scan on idx_memory_key_values" in plan, plan
                 assert_no_scan([plan], "memories")
 
 

@@ -26,7 +26,6 @@ from openmemory.index.collections import (
     check_query,
     check_vectors,
     entry_of,
-    is_plain,
     payload_of,
     points_of,
     watermark_of,
@@ -80,7 +79,7 @@ class EdgeIndex:
         self._on_connected = on_connected
         self._folder = folder
         self._name = collection
-        self._shape = VectorLayout(dimension, is_plain(collection))
+        self._shape = VectorLayout(dimension, plain=False)
         self._shard: edge.EdgeShard | None = None
         self._long: MultiVectorPoints | None = None
         self._closed = False
@@ -103,7 +102,7 @@ class EdgeIndex:
     async def upsert(self, points: Sequence[Point]) -> None:
         check_vectors([point.vectors for point in points], self._shape.dimension)
         for chunk in chunks(points, chunks_of, CHUNK):
-            update = edge.UpdateOperation.upsert_points(await _converted(chunk, self._shape.plain))
+            update = edge.UpdateOperation.upsert_points(await _converted(chunk))
             shard = await self._opened()
             with guarded():
                 _update(self._folder, shard, update, sum(point.vectors.nbytes for point in chunk))
@@ -229,7 +228,7 @@ class EdgeIndex:
         if not (self._folder / "current").exists():
             self._write_current()
         release_mapped(self._folder / self._name)
-        self._long = None if self._shape.plain else MultiVectorPoints(shard)
+        self._long = MultiVectorPoints(shard)
         self._shard = shard
         return True
 
@@ -255,7 +254,7 @@ class EdgeIndex:
             replace_file(self._folder / "current", f"{self._name}\n".encode())
 
 
-async def _converted(points: Sequence[Point], plain: bool) -> list[edge.Point]:
+async def _converted(points: Sequence[Point]) -> list[edge.Point]:
     """Converts the points to the engine's form.
 
     Converting a point releases the GIL several times: each string of the payload is first tried as three other types.
@@ -266,12 +265,12 @@ async def _converted(points: Sequence[Point], plain: bool) -> list[edge.Point]:
         if start:
             await asyncio.sleep(0)
         some = points[start : start + SLICE]
-        made += [edge.Point(point.id, _vectors(point, plain), payload_of(point)) for point in some]
+        made += [edge.Point(point.id, _vectors(point), payload_of(point)) for point in some]
     return made
 
 
-def _vectors(point: Point, plain: bool) -> Any:
-    if plain or len(point.vectors) == 1:
+def _vectors(point: Point) -> Any:
+    if len(point.vectors) == 1:
         return buffer(point.vectors[0])
     return named(point.vectors)
 

@@ -79,13 +79,13 @@ def shape_of(home: Path) -> VectorLayout | None:
 
 def _configuration(shape: VectorLayout) -> edge.EdgeConfig:
     first = edge.EdgeVectorParams(size=shape.dimension, distance=edge.Distance.Cosine)
-    several = edge.EdgeVectorParams(
+    more = edge.EdgeVectorParams(
         size=shape.dimension,
         distance=edge.Distance.Cosine,
         multivector_config=edge.MultiVectorConfig(comparator=edge.MultiVectorComparator.MaxSim),
     )
     return edge.EdgeConfig(
-        vectors=first if shape.plain else {"": first, MORE: several},
+        vectors=first if shape.plain else {"": first, MORE: more},
         quantization_config=edge.TurboQuantQuantizationConfig(bits=edge.TurboQuantBitSize.Bits4),
     )
 
@@ -134,11 +134,11 @@ def _probe(shard: edge.EdgeShard, shape: VectorLayout, shared: bool) -> None:
             raise ValueError(f"only {found} of its {points} points are whole")
     _probe_vectors(shard, shape, "", points)
     if not shape.plain:
-        several = _counted(shard, edge.HasVectorCondition(MORE))
-        labelled = _counted(shard, edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS)))
-        if several != labelled and not shared:
-            raise ValueError(f"{several} of its points have several vectors, and {labelled} should")
-        _probe_vectors(shard, shape, MORE, several)
+        chunked = _counted(shard, edge.HasVectorCondition(MORE))
+        with_label = _counted(shard, edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS)))
+        if chunked != with_label and not shared:
+            raise ValueError(f"{chunked} of its points have more than one vector, and {with_label} should")
+        _probe_vectors(shard, shape, MORE, chunked)
 
 
 def _counted(shard: edge.EdgeShard, *conditions: edge.ConditionType) -> int:

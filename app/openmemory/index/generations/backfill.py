@@ -1,4 +1,6 @@
-"""The backfill of data from older versions: vectors of texts that were cut differently, and missing token vectors.
+"""The backfill of vectors: those of texts that were cut into other chunks, and missing token vectors.
+
+Archives bring both: another model or another version may have made their vectors, and they contain no tokens.
 
 They are recomputed, a few at a time, while searches use the existing ones.
 """
@@ -17,7 +19,6 @@ from openmemory.database.engine import Database
 from openmemory.embeddings.chunks import stored_as
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.index import tokens
-from openmemory.index.collections import is_plain
 from openmemory.index.models import ItemKind
 from openmemory.index.space import Space, Spaces
 from openmemory.index.sync import outbox
@@ -46,7 +47,7 @@ take a second."""
 
 
 class VectorBackfill:
-    """Finds the stored vectors whose `cut` differs from that of the model in use, and then those that lack tokens.
+    """Finds the stored vectors whose `chunking` differs from that of the model in use, and then those that lack tokens.
 
     The vectors of a text that now has one chunk are valid and only get the new name. Those of longer texts are deleted,
     and outbox entries for their items written, in one transaction: delivery embeds them again. They stay in the index
@@ -60,7 +61,7 @@ class VectorBackfill:
         self._spaces = spaces
         self._outbox_delivery = outbox_delivery
         self._sources = sources
-        self._walked = VectorKey()
+        self._position = VectorKey()
         """The last stored vector that was checked for tokens. A new process starts over."""
         self._not_before = 0.0
 
@@ -72,24 +73,24 @@ class VectorBackfill:
         Raises:
             Unavailable: Postgres does not answer.
         """
-        marked = 0
+        entries = 0
         try:
             async with alone(self._database, LOCK):
                 while (some := await self._step()) is not None:
-                    marked += some
+                    entries += some
                 await self._complete()
         except SyncRunning:  # another replica runs it
             return 0
         except EmbedderUnavailable as error:
-            log.debug("texts are cut anew later: %s", error)
-        if marked:
-            log.info("%d long texts got a vector for each part of them", marked)
-        return marked
+            log.debug("texts are embedded again later: %s", error)
+        if entries:
+            log.info("%d long texts got a vector for each part of them", entries)
+        return entries
 
     async def _idle(self) -> Space | None:
         """The serving space, if it has no other work now. Work that somebody waits for goes first."""
         space = self._spaces.serving
-        if self._spaces.building is not None or not space.collection or is_plain(space.collection):
+        if self._spaces.building is not None or not space.collection:
             return None
         if self._outbox_delivery.breaker.state is not BreakerState.CLOSED:
             return None
@@ -102,18 +103,18 @@ class VectorBackfill:
         made = 0
         while time.monotonic() >= self._not_before and (space := await self._idle()) and space.embedder.tokenwise:
             async with self._database.statement() as tx:
-                page = await tokens.page(tx, space.model, self._walked)
+                page = await tokens.page(tx, space.model, self._position)
             if page is None:
-                self._walked, self._not_before = VectorKey(), time.monotonic() + LOOK_AGAIN
+                self._position, self._not_before = VectorKey(), time.monotonic() + LOOK_AGAIN
                 break
             some = page.lacking[:TOGETHER]
             for kind in ItemKind:
-                made += await self._tell(space, kind, [key.id for key in some if key.kind == kind.value])
-            self._walked = page.last if len(page.lacking) <= TOGETHER else some[-1]
+                made += await self._add_tokens(space, kind, [key.id for key in some if key.kind == kind.value])
+            self._position = page.last if len(page.lacking) <= TOGETHER else some[-1]
         if made:
             log.info("%d texts got vectors of their tokens", made)
 
-    async def _tell(self, space: Space, kind: ItemKind, ids: Sequence[UUID]) -> int:
+    async def _add_tokens(self, space: Space, kind: ItemKind, ids: Sequence[UUID]) -> int:
         """Embeds the texts of items again and stores the tokens. The stored vectors stay unchanged."""
         if not ids:
             return 0
@@ -121,28 +122,30 @@ class VectorBackfill:
             texts = await self._sources[kind].texts(tx, ids)
         made = await space.embedder.documents([text.text for text in texts.values()])
         hashes = [(id_, text.hash) for id_, text in texts.items()]
-        told = [one.tokens for one in made if one.tokens is not None]
+        codes = [one.tokens for one in made if one.tokens is not None]
         async with self._database.transaction() as tx:
-            return await tokens.keep(tx, kind, space.model, hashes, told)
+            return await tokens.keep(tx, kind, space.model, hashes, codes)
 
     async def _step(self) -> int | None:
         """Processes one page: writes outbox entries for its long texts and delivers them. Returns their number, or None
         if there is nothing to do, or not now."""
         if (space := await self._idle()) is None:
             return None
-        cut = stored_as(space.embedder.cutting, await space.dimension())
+        chunking = stored_as(space.embedder.cutting, await space.dimension())
         async with self._database.statement() as tx:
-            found = (await tx.execute(_OTHERWISE, {"model": space.model, "cut": cut, "limit": PAGE})).all()
+            found = (
+                await tx.execute(_OTHER_CHUNKING, {"model": space.model, "chunking": chunking, "limit": PAGE})
+            ).all()
         if not found:
             return None
-        marked = 0
+        entries = 0
         for kind in ItemKind:
             kept = {row.id: row for row in found if row.kind == kind.value}
-            marked += await self._sort(space, kind, kept, cut)
+            entries += await self._replace(space, kind, kept, chunking)
         done = await self._outbox_delivery.drain()
-        return None if done.failed else marked
+        return None if done.failed else entries
 
-    async def _sort(self, space: Space, kind: ItemKind, kept: Mapping[UUID, Any], cut: str) -> int:
+    async def _replace(self, space: Space, kind: ItemKind, kept: Mapping[UUID, Any], chunking: str) -> int:
         dimension = await space.dimension()
         async with self._database.statement() as tx:
             texts = await self._sources[kind].texts(tx, list(kept))
@@ -158,29 +161,29 @@ class VectorBackfill:
                 (short if number == 1 and kept[id_].length == 4 * dimension else long).append(id_)
             if len(long) >= TOGETHER:
                 break
-        values = {"kind": kind.value, "model": space.model, "cut": cut}
+        values = {"kind": kind.value, "model": space.model, "chunking": chunking}
         async with self._database.transaction() as tx:
-            await tx.execute(_RENAME, values | _pairs(short, kept))
-            forgotten = set((await tx.execute(_FORGET, values | _pairs([*useless, *long], kept))).scalars())
-            marked = [id_ for id_ in long if id_ in forgotten]
-            await outbox.add_entries(tx, kind, marked)
-        return len(marked)
+            await tx.execute(_RENAME, values | _rows(short, kept))
+            forgotten = set((await tx.execute(_FORGET, values | _rows([*useless, *long], kept))).scalars())
+            again = [id_ for id_ in long if id_ in forgotten]
+            await outbox.add_entries(tx, kind, again)
+        return len(again)
 
 
-def _pairs(ids: list[UUID], kept: Mapping[UUID, Any]) -> dict[str, object]:
+def _rows(ids: list[UUID], kept: Mapping[UUID, Any]) -> dict[str, object]:
     return {"ids": ids, "hashes": [kept[id_].text_hash for id_ in ids]}
 
 
-_OTHERWISE = text(
+_OTHER_CHUNKING = text(
     """
     SELECT kind, id, text_hash, length(vector) AS length FROM embeddings
-    WHERE model = :model AND (cut < :cut OR cut > :cut) LIMIT :limit
+    WHERE model = :model AND (chunking < :chunking OR chunking > :chunking) LIMIT :limit
     """
 )
 # Only rows that are unchanged: a delivery may have written them meanwhile.
-_SEEN = """
+_UNCHANGED = """
     (e.id, e.text_hash) IN (SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[])))
-    AND e.kind = :kind AND e.model = :model AND e.cut <> :cut
+    AND e.kind = :kind AND e.model = :model AND e.chunking <> :chunking
 """
-_RENAME = text(f"UPDATE embeddings AS e SET cut = :cut WHERE {_SEEN}")  # noqa: S608 - only constants are put in
-_FORGET = text(f"DELETE FROM embeddings AS e WHERE {_SEEN} RETURNING e.id")  # noqa: S608 - as above
+_RENAME = text(f"UPDATE embeddings AS e SET chunking = :chunking WHERE {_UNCHANGED}")  # noqa: S608 - only constants are put in
+_FORGET = text(f"DELETE FROM embeddings AS e WHERE {_UNCHANGED} RETURNING e.id")  # noqa: S608 - as above

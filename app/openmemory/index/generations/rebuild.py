@@ -39,9 +39,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
 class Rebuild:
     """Advances the generations step by step. Every step may be interrupted and continues where it stopped."""
 
-    def __init__(self, database: Database, keeper: GenerationWatcher, reconciler: Reconciler, *, keep: float) -> None:
+    def __init__(self, database: Database, watcher: GenerationWatcher, reconciler: Reconciler, *, keep: float) -> None:
         self._database = database
-        self._keeper = keeper
+        self._watcher = watcher
         self._reconciler = reconciler
         self._keep = keep
         self._pause = FIRST_PAUSE
@@ -55,42 +55,42 @@ class Rebuild:
         Raises:
             Unavailable: Postgres does not answer.
         """
-        if self._keeper.monitor.lease.lost:
+        if self._watcher.monitor.lease.lost:
             return
         found = await self._look()
-        if self._keeper.spaces.building is not None and time.monotonic() >= self._not_before:
-            await self._build(self._keeper.spaces.building)
+        if self._watcher.spaces.building is not None and time.monotonic() >= self._not_before:
+            await self._build(self._watcher.spaces.building)
         if any(one.state is GenerationState.RETIRED for one in found):
             await self._remove_expired()
 
     async def _look(self) -> list[Generation]:
         try:
-            if await self._keeper.want():
+            if await self._watcher.want():
                 self._pause, self._not_before = FIRST_PAUSE, 0.0
         except EmbedderUnavailable as error:
             log.debug("the configured model does not answer: %s", error)
-        return await self._keeper.follow()
+        return await self._watcher.follow()
 
     async def _build(self, space: Space) -> None:
         try:
             async with alone(self._database, LOCK), self._reconciler.run(REBUILD, space) as run:
                 if not await self._fill(space, run):
                     return
-                await self._keeper.monitor.advance(space)
+                await self._watcher.monitor.advance(space)
                 await space.index.flush()
                 async with self._database.transaction() as tx:
                     took_over = await registry.activate(tx, space.collection)
             self._pause = FIRST_PAUSE
-            self._keeper.spaces.obstacle = None
+            self._watcher.spaces.obstacle = None
         except SyncRunning:
             return
         except (IndexUnavailable, EmbedderUnavailable) as error:
             log.warning("%s waits %.0f s: %s", space.collection, self._pause, error)
-            self._keeper.spaces.obstacle = f"{space.model} is configured and its collection waits: {error}"
+            self._watcher.spaces.obstacle = f"{space.model} is configured and its collection waits: {error}"
             self._not_before = time.monotonic() + self._pause
             self._pause = min(LONGEST_PAUSE, 2 * self._pause)
             return
-        await self._keeper.follow()
+        await self._watcher.follow()
         if took_over:
             await self._name(space)
 
@@ -107,7 +107,7 @@ class Rebuild:
             if different <= ENOUGH + refused and missed == space.missed:
                 break
             await self._look()
-            if self._keeper.spaces.building is not space:
+            if self._watcher.spaces.building is not space:
                 return False
         return True
 
@@ -125,7 +125,7 @@ class Rebuild:
 
     async def _remove(self, generation: Generation) -> None:
         """Removes a retired collection and its vectors. If interrupted, the next step starts over."""
-        spaces = self._keeper.spaces
+        spaces = self._watcher.spaces
         space = next((one for one in spaces.retired if one.collection == generation.collection), None)
         if space is None:
             return
@@ -141,12 +141,12 @@ class Rebuild:
                 # Under this lock, no other process can reactivate it meanwhile.
                 if not await registry.locked(tx, generation.collection):
                     return
-                self._keeper.forget(space)
+                self._watcher.forget(space)
                 try:
                     await space.index.drop()
                     await registry.forget(tx, generation.collection)
                 finally:
-                    await self._keeper.release(space)
+                    await self._watcher.release(space)
         except IndexUnavailable as error:
             if generation.collection not in self._told:
                 self._told.add(generation.collection)

@@ -85,7 +85,7 @@ class OutboxDelivery:
 
     def start(self) -> None:
         """Delivers in the background until `stop`."""
-        self._task = asyncio.create_task(self._run(), name="deliverer")
+        self._task = asyncio.create_task(self._run(), name="outbox-delivery")
 
     async def stop(self) -> None:
         """Stops the delivery. Unfinished items keep their outbox entries."""
@@ -127,7 +127,7 @@ class OutboxDelivery:
                 await self.drain()
                 async with self._database.statement() as tx:
                     if pause >= IDLE:
-                        await outbox.mend_times(tx)
+                        await outbox.reset_impossible_times(tx)
                     due = await outbox.next_due(tx)
                 pause = await self._flush()
                 # During a known outage, nothing that is due is tried. Its end wakes this loop.
@@ -190,7 +190,7 @@ class OutboxDelivery:
                     done = await self._write(claimed)
             except FAILURES as error:
                 self._index_answers = not isinstance(error, IndexUnavailable)
-                if min(mark.attempts for mark in claimed) >= ALONE_AFTER:
+                if min(entry.attempts for entry in claimed) >= ALONE_AFTER:
                     return await self._write_alone(claimed)
                 return await self._postpone(claimed, error)
             except CircuitOpen as refused:  # opened since the last check
@@ -205,29 +205,29 @@ class OutboxDelivery:
         A rejection while others are accepted is not evidence against the model or the index.
         """
         total = Delivered()
-        for mark in claimed:
+        for entry in claimed:
             try:
-                total.add(await self._write([mark]))
+                total.add(await self._write([entry]))
             except FAILURES as error:
-                total.add(await self._postpone([mark], error))
+                total.add(await self._postpone([entry], error))
                 try:
                     async with self.breaker.guard():
                         await self._probe()
                     # The vector of an older text must not represent one that is rejected.
-                    await self._spaces.serving.index.delete([mark.id])
+                    await self._spaces.serving.index.delete([entry.id])
                 except (*FAILURES, CircuitOpen) as away:
-                    total.add(await self._postpone(claimed[claimed.index(mark) + 1 :], away))
+                    total.add(await self._postpone(claimed[claimed.index(entry) + 1 :], away))
                     break
             else:
                 async with self._database.transaction() as tx:
-                    await outbox.settle(tx, [mark])
+                    await outbox.settle(tx, [entry])
         return total
 
     async def _write(self, claimed: list[ClaimedEntry]) -> Delivered:
         self._unflushed_since = self._unflushed_since or time.monotonic()
         done = Delivered()
         for kind in ItemKind:
-            if ids := [mark.id for mark in claimed if mark.kind is kind]:
+            if ids := [entry.id for entry in claimed if entry.kind is kind]:
                 done.add(await self._write_of(kind, ids))
         return done
 

@@ -40,9 +40,9 @@ async def compare(
             left, right = left and _NONE, right and _NONE
         else:
             # Both streams are known up to the end of the shorter one.
-            reach = min(left.last, right.last)
-            here, left = left.split(reach)
-            there, right = right.split(reach)
+            end = min(left.last, right.last)
+            here, left = left.split(end)
+            there, right = right.split(end)
             if not here and not there:
                 # Ids that are not our uuids, and out of order: all of them belong to other programs.
                 there, right = right, _NONE

@@ -12,73 +12,73 @@ from sqlalchemy import func, select, text
 from openmemory.database.engine import Tx
 from openmemory.index.models import ItemKind, OutboxEntry
 
-RAISE = """
-INSERT INTO index_marks (kind, id) SELECT {kind}, {id} {source}
-ON CONFLICT (kind, id) DO UPDATE SET revision = index_marks.revision + 1, attempts = 0, marked_at = now(),
-    due_at = CASE WHEN index_marks.last_error IS NULL THEN index_marks.due_at ELSE now() END
+ADD_ENTRIES = """
+INSERT INTO index_outbox (kind, id) SELECT {kind}, {id} {source}
+ON CONFLICT (kind, id) DO UPDATE SET revision = index_outbox.revision + 1, attempts = 0, written_at = now(),
+    due_at = CASE WHEN index_outbox.last_error IS NULL THEN index_outbox.due_at ELSE now() END
 """
 """Writes an outbox entry, for use inside a larger statement. Ends the pause after a failure. An active lease, which has
 no error yet, is left unchanged: two deliveries of one item must not overlap, or the older text could be written last.
 Its holder sees that the revision changed and delivers again."""
 
 _ADD = text(
-    RAISE.format(kind="CAST(:kind AS text)", id="ids.id", source="FROM unnest(CAST(:ids AS uuid[])) AS ids(id)")
+    ADD_ENTRIES.format(kind="CAST(:kind AS text)", id="ids.id", source="FROM unnest(CAST(:ids AS uuid[])) AS ids(id)")
 )
 
 _CLAIM = """
-    UPDATE index_marks AS mark
-    SET due_at = now() + make_interval(secs => :lease), attempts = mark.attempts + 1, last_error = NULL,
+    UPDATE index_outbox AS entry
+    SET due_at = now() + make_interval(secs => :lease), attempts = entry.attempts + 1, last_error = NULL,
         holder = :holder
     FROM (
-        SELECT kind, id FROM index_marks
+        SELECT kind, id FROM index_outbox
         WHERE due_at <= now() {which}
             AND (CAST(:lease_holder AS text) IS NULL
                 OR EXISTS (SELECT FROM index_lease WHERE holder = :lease_holder))
-        ORDER BY due_at, marked_at LIMIT :limit FOR UPDATE SKIP LOCKED
+        ORDER BY due_at, written_at LIMIT :limit FOR UPDATE SKIP LOCKED
     ) AS due
-    WHERE mark.kind = due.kind AND mark.id = due.id
-    RETURNING mark.kind, mark.id, mark.revision, mark.attempts
+    WHERE entry.kind = due.kind AND entry.id = due.id
+    RETURNING entry.kind, entry.id, entry.revision, entry.attempts
 """
 _CLAIM_ANY = text(_CLAIM.format(which=""))
 _CLAIM_GONE = text(
     _CLAIM.format(
         which="""AND kind = 'memory'
-        AND NOT EXISTS (SELECT FROM memories AS m WHERE m.id = index_marks.id AND m.state = 'active')"""
+        AND NOT EXISTS (SELECT FROM memories AS m WHERE m.id = index_outbox.id AND m.state = 'active')"""
     )
 )
 
 _DONE = """
     unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:revisions AS integer[])) AS done(kind, id, revision)
-    WHERE mark.kind = done.kind AND mark.id = done.id AND mark.revision
+    WHERE entry.kind = done.kind AND entry.id = done.id AND entry.revision
 """
 # Two statements: the second sees what a writer committed while the first waited for it.
-_LOWER = text(f"DELETE FROM index_marks AS mark USING {_DONE} = done.revision RETURNING mark.kind, mark.id")  # noqa: S608
-_COME_BACK = text(
-    f"UPDATE index_marks AS mark SET due_at = now(), attempts = 0 FROM {_DONE} <> done.revision"  # noqa: S608
-    " RETURNING mark.kind, mark.id"
+_SETTLE = text(f"DELETE FROM index_outbox AS entry USING {_DONE} = done.revision RETURNING entry.kind, entry.id")  # noqa: S608
+_RETRY_NOW = text(
+    f"UPDATE index_outbox AS entry SET due_at = now(), attempts = 0 FROM {_DONE} <> done.revision"  # noqa: S608
+    " RETURNING entry.kind, entry.id"
 )
 
 _POSTPONE = text(
     """
-    UPDATE index_marks AS mark
+    UPDATE index_outbox AS entry
     SET due_at = now() + make_interval(
-            secs => least(:ceiling, :base * power(2, least(mark.attempts, 16)) * (0.5 + random()))),
+            secs => least(:ceiling, :base * power(2, least(entry.attempts, 16)) * (0.5 + random()))),
         last_error = :error
     FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:holders AS uuid[])) AS failed(kind, id, holder)
-    WHERE mark.kind = failed.kind AND mark.id = failed.id AND mark.holder = failed.holder
+    WHERE entry.kind = failed.kind AND entry.id = failed.id AND entry.holder = failed.holder
     """
 )
 
 _RENEW = text(
     """
-    UPDATE index_marks AS mark SET due_at = now() + make_interval(secs => :lease)
+    UPDATE index_outbox AS entry SET due_at = now() + make_interval(secs => :lease)
     FROM unnest(CAST(:kinds AS text[]), CAST(:ids AS uuid[]), CAST(:holders AS uuid[])) AS held(kind, id, holder)
-    WHERE mark.kind = held.kind AND mark.id = held.id AND mark.holder = held.holder AND mark.last_error IS NULL
+    WHERE entry.kind = held.kind AND entry.id = held.id AND entry.holder = held.holder AND entry.last_error IS NULL
     """
 )
-_END_LEASES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() AND last_error IS NULL")
-_END_PAUSES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() AND last_error IS NOT NULL")
-_MEND_TIMES = text("UPDATE index_marks SET due_at = now() WHERE due_at > now() + make_interval(secs => :furthest)")
+_END_LEASES = text("UPDATE index_outbox SET due_at = now() WHERE due_at > now() AND last_error IS NULL")
+_END_PAUSES = text("UPDATE index_outbox SET due_at = now() WHERE due_at > now() AND last_error IS NOT NULL")
+_RESET_LATE = text("UPDATE index_outbox SET due_at = now() WHERE due_at > now() + make_interval(secs => :furthest)")
 
 FURTHEST = 3600.0
 """The maximum seconds until an entry is due: no lease or pause is as long. A later time was written while the server's
@@ -124,7 +124,7 @@ async def claim(
 async def renew(tx: Tx, held: Sequence[ClaimedEntry], *, lease: float) -> None:
     """Keeps outbox entries for another `lease` seconds. An entry that another process has claimed meanwhile is left
     alone."""
-    await tx.execute(_RENEW, _columns(held) | {"holders": [mark.holder for mark in held], "lease": lease})
+    await tx.execute(_RENEW, _columns(held) | {"holders": [entry.holder for entry in held], "lease": lease})
 
 
 async def settle(tx: Tx, done: Sequence[ClaimedEntry]) -> None:
@@ -133,13 +133,13 @@ async def settle(tx: Tx, done: Sequence[ClaimedEntry]) -> None:
     If an entry is missing, another process settled it: the lease ended during this delivery, and either of the two may
     have written last. The entry is written again.
     """
-    values = _columns(done) | {"revisions": [mark.revision for mark in done]}
-    known = {(row.kind, row.id) for row in await tx.execute(_LOWER, values)}
+    values = _columns(done) | {"revisions": [entry.revision for entry in done]}
+    known = {(row.kind, row.id) for row in await tx.execute(_SETTLE, values)}
     if len(known) == len(done):
         return
-    known |= {(row.kind, row.id) for row in await tx.execute(_COME_BACK, values)}
+    known |= {(row.kind, row.id) for row in await tx.execute(_RETRY_NOW, values)}
     for kind in ItemKind:
-        if lost := [mark.id for mark in done if mark.kind is kind and (mark.kind.value, mark.id) not in known]:
+        if lost := [entry.id for entry in done if entry.kind is kind and (entry.kind.value, entry.id) not in known]:
             await add_entries(tx, kind, lost)
 
 
@@ -150,7 +150,7 @@ async def postpone(
 
     Entries that another process has claimed meanwhile are left alone.
     """
-    holders = [mark.holder for mark in failed]
+    holders = [entry.holder for entry in failed]
     values = {"holders": holders, "error": error[:500], "base": base, "ceiling": ceiling}
     await tx.execute(_POSTPONE, _columns(failed) | values)
 
@@ -165,9 +165,9 @@ async def end_pauses(tx: Tx) -> None:
     await tx.execute(_END_PAUSES)
 
 
-async def mend_times(tx: Tx) -> None:
+async def reset_impossible_times(tx: Tx) -> None:
     """Makes entries with impossibly late times due at once: the server's clock was set back since."""
-    await tx.execute(_MEND_TIMES, {"furthest": FURTHEST})
+    await tx.execute(_RESET_LATE, {"furthest": FURTHEST})
 
 
 async def waiting(tx: Tx) -> tuple[int, int]:
@@ -183,5 +183,5 @@ async def next_due(tx: Tx) -> float | None:
     return None if due is None else float(due)
 
 
-def _columns(marks: Sequence[ClaimedEntry]) -> dict[str, Any]:
-    return {"kinds": [mark.kind.value for mark in marks], "ids": [mark.id for mark in marks]}
+def _columns(entries: Sequence[ClaimedEntry]) -> dict[str, Any]:
+    return {"kinds": [entry.kind.value for entry in entries], "ids": [entry.id for entry in entries]}

@@ -170,7 +170,7 @@ class IndexWriter:
                     "kind": kind.value,
                     "model": space.model,
                     "size": size,
-                    "cut": f"% of {dimension}",
+                    "chunking": f"% of {dimension}",
                     "most": KEPT_TOGETHER,
                 },
             )
@@ -250,7 +250,7 @@ class IndexWriter:
                 _KEEP,
                 {
                     "model": space.model,
-                    "cut": stored_as(space.embedder.cutting, points[0].vectors.shape[1]),
+                    "chunking": stored_as(space.embedder.cutting, points[0].vectors.shape[1]),
                     "kind": kind.value,
                     "ids": [point.id for point in points],
                     "hashes": [point.text_hash for point in points],
@@ -275,7 +275,7 @@ _KEPT = CompiledStatement(
                 sum(length(e.vector)) OVER (ORDER BY wanted.place) AS held
             FROM unnest(CAST(:ids AS uuid[])) WITH ORDINALITY AS wanted(id, place)
             JOIN embeddings AS e ON e.kind = :kind AND e.id = wanted.id AND e.model = :model
-            WHERE length(e.vector) = :size AND e.cut = '' OR length(e.vector) % :size = 0 AND e.cut LIKE :cut
+            WHERE length(e.vector) % :size = 0 AND e.chunking LIKE :chunking
         ) AS f
         """
     ),
@@ -285,12 +285,12 @@ _KEPT = CompiledStatement(
 
 _KEEP = text(
     """
-    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
-    SELECT CAST(:kind AS text), e.id, :model, e.hash, e.vector, :cut
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, chunking)
+    SELECT CAST(:kind AS text), e.id, :model, e.hash, e.vector, :chunking
     FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS text[]), CAST(:vectors AS bytea[])) AS e(id, hash, vector)
     WHERE CAST(:kind AS text) <> 'memory' OR EXISTS (SELECT FROM memories AS m WHERE m.id = e.id FOR KEY SHARE)
     ON CONFLICT (kind, id, model) DO UPDATE
-        SET text_hash = excluded.text_hash, vector = excluded.vector, cut = excluded.cut, created_at = now()
+        SET text_hash = excluded.text_hash, vector = excluded.vector, chunking = excluded.chunking, created_at = now()
     """
 )
 """An item erased while it was embedded must not leave its vector behind: its row is locked while the vector is

@@ -221,11 +221,11 @@ async def _category(tx: Tx, caller: Caller, new: PolicyCreate) -> UUID | None:
     only a policy names would be visible to everybody.
     """
     which = Category.id == new.criteria_id if new.criteria_id is not None else Category.name == new.criteria_name
-    filed = exists().where(MemoryCategory.category_id == Category.id, MemoryCategory.user_id == caller.user_id)
+    assigned = exists().where(MemoryCategory.category_id == Category.id, MemoryCategory.user_id == caller.user_id)
     known = exists().where(
         ArchivePolicy.user_id == caller.user_id,
         ArchivePolicy.criteria_type == "category",
         ArchivePolicy.criteria_id == Category.id,
     )
-    found: UUID | None = await tx.scalar(select(Category.id).where(which, filed | known))
+    found: UUID | None = await tx.scalar(select(Category.id).where(which, assigned | known))
     return found

@@ -177,8 +177,12 @@ def _by_policies(policies: CTE, visible: ColumnElement[bool], action: str, sort:
         case "namespace":
             made = made.join_from(Memory, p, Memory.namespace == p.c.criteria_name)
         case "category":
-            filed = and_(MemoryCategory.memory_id == Memory.id, MemoryCategory.user_id == bindparam("caller_user_id"))
-            made = made.join_from(Memory, MemoryCategory, filed).join(p, MemoryCategory.category_id == p.c.criteria_id)
+            assigned = and_(
+                MemoryCategory.memory_id == Memory.id, MemoryCategory.user_id == bindparam("caller_user_id")
+            )
+            made = made.join_from(Memory, MemoryCategory, assigned).join(
+                p, MemoryCategory.category_id == p.c.criteria_id
+            )
         case _:
             made = made.join_from(Memory, p, true())
     return made.where(*which)

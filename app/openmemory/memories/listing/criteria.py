@@ -53,7 +53,7 @@ class ListCriteria:
         return reads_most(self.caller, self.states)
 
     @property
-    def only_filed(self) -> bool:
+    def only_by_category(self) -> bool:
         """True if the only filter is on category ids and little is hidden from the caller."""
         return self.reads_most and bool(self.filters) and self.filters <= {"category_id", "category_ids"}
 
@@ -114,16 +114,16 @@ def _any(name: str, of: Any) -> Any:
     return func.any(_bound(name, ARRAY(of)))
 
 
-def _filed_under_names() -> ColumnElement[bool]:
-    filed_by_name = (
+def _assigned_by_name() -> ColumnElement[bool]:
+    by_name = (
         select(MemoryCategory.memory_id)
         .join(Category, Category.id == MemoryCategory.category_id)
         .where(OWN_ASSIGNMENTS, Category.name == _any("categories", Text()))
     )
-    return Memory.id.in_(filed_by_name)
+    return Memory.id.in_(by_name)
 
 
-def _filed(*, one: bool) -> ColumnElement[bool]:
+def _assigned(*, one: bool) -> ColumnElement[bool]:
     return Memory.id.in_(select(MemoryCategory.memory_id).where(is_assigned(one=one)))
 
 
@@ -135,8 +135,8 @@ FILTERS: dict[str, Callable[[], ColumnElement[bool]]] = {
     "kinds": lambda: Memory.kind == _any("kinds", Text()),
     "created_from": lambda: Memory.created_at >= _bound("created_from", Memory.created_at.type),
     "created_to": lambda: Memory.created_at <= _bound("created_to", Memory.created_at.type),
-    "category_id": lambda: _filed(one=True),
-    "category_ids": lambda: _filed(one=False),
-    "categories": _filed_under_names,
+    "category_id": lambda: _assigned(one=True),
+    "category_ids": lambda: _assigned(one=False),
+    "categories": _assigned_by_name,
 }
 """The filters of a list, by the name of the parameter that the condition binds."""

@@ -141,8 +141,8 @@ class _Pages:
 
     async def total(self) -> int:
         """The number of matches."""
-        halves = list(IdPartition) if self._asked.only_filed else [None]
-        return sum(await asyncio.gather(*(self._number(statements.total(self._asked, half)) for half in halves)))
+        partitions = list(IdPartition) if self._asked.only_by_category else [None]
+        return sum(await asyncio.gather(*(self._number(statements.total(self._asked, each)) for each in partitions)))
 
     async def leafed(self, wanted: Slice, middle: str | None = None) -> ListedPage:
         """A page that is found by scanning the matches in order while they are counted."""
@@ -169,7 +169,7 @@ class _Pages:
     async def by_app(self, wanted: Slice, middle: str | None) -> ListedPage:
         """A page in the order of the app names. `middle` is set if the memories must contain a text."""
         parts: Iterable[Part | IdPartition | None] = [None] if middle is None else Part
-        if self._asked.only_filed:
+        if self._asked.only_by_category:
             parts = IdPartition
         counted = (self._rows(statements.sizes(self._asked, part), middle=middle) for part in parts)
         sizes: Counter[UUID] = Counter()
@@ -198,7 +198,7 @@ class _Pages:
         """The number of memories that contain the text, and all their ids unless there are more than `FEW`."""
         if re.search(r"\w{3}", self._query.text or ""):  # the trigram index needs three letters in a row
             queries = [statements.hits(self._asked, None)]
-        elif await self._few_are_filed():
+        elif await self._few_are_assigned():
             queries = [statements.hits(self._asked, None, filed_first=True)]
         else:
             queries = [statements.hits(self._asked, part) for part in Part]
@@ -207,7 +207,7 @@ class _Pages:
         total = sum(count for count, _ in rows)
         return total, [id_ for _, ids in rows for id_ in ids or ()] if total <= FEW else None
 
-    async def _few_are_filed(self) -> bool:
+    async def _few_are_assigned(self) -> bool:
         """Returns True if the category filter matches so few memories that they should be read first."""
         if not self._asked.filters & {"category_id", "category_ids"}:
             return False

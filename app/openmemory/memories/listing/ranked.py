@@ -122,7 +122,7 @@ async def _page(
         async with database.planned() as tx:
             return await statement.rows(tx, binds | more)
 
-    levels = [_levels(counted.of, counted.asked, half) for half in IdPartition]
+    levels = [_levels(counted.of, counted.asked, each) for each in IdPartition]
     before = 0
     often: dict[UUID, int] = {}
     for level in _together(await asyncio.gather(*(rows(statement, few=FEW) for statement in levels))):
@@ -140,10 +140,10 @@ async def _page(
     return [(record, often[record.id]) for record in records], before
 
 
-def _together(halves: Sequence[Sequence[Any]]) -> list[_Level]:
+def _together(partitions: Sequence[Sequence[Any]]) -> list[_Level]:
     """Merges the levels of both id partitions, highest count first."""
     levels: dict[int, _Level] = {}
-    for level in itertools.starmap(_Level, itertools.chain(*halves)):
+    for level in itertools.starmap(_Level, itertools.chain(*partitions)):
         same = levels.get(level.times, _Level(level.times, 0, b""))
         few = None if level.members is None or same.members is None else same.members + level.members
         levels[level.times] = _Level(level.times, same.size + level.size, few)
@@ -158,17 +158,17 @@ def _rows(of: Of) -> _Rows:
     if of is Of.ACCESSES:
         return _Rows(MemoryAccessLog.memory_id, MemoryAccessLog.app_id == _SOURCE)
     category: Any = MemoryCategory.category_id
-    filed = category == _SOURCE if of is Of.CATEGORY else category == func.any(_SOURCES)
+    assigned = category == _SOURCE if of is Of.CATEGORY else category == func.any(_SOURCES)
     other = MemoryCategory.memory_id != bindparam("memory_id", type_=Uuid)
-    return _Rows(MemoryCategory.memory_id, and_(OWN_ASSIGNMENTS, filed, other))
+    return _Rows(MemoryCategory.memory_id, and_(OWN_ASSIGNMENTS, assigned, other))
 
 
-def _per_memory(of: Of, half: IdPartition) -> Select[Any]:
+def _per_memory(of: Of, partition: IdPartition) -> Select[Any]:
     """The count of each memory in one id partition."""
     memory_id, which = _rows(of)
     once = of is Of.CATEGORY
     times = literal_column("1::bigint") if once else func.count()
-    query = select(memory_id.label("memory_id"), times.label("times")).where(which, half.of(memory_id))
+    query = select(memory_id.label("memory_id"), times.label("times")).where(which, partition.of(memory_id))
     return query if once else query.group_by(memory_id)
 
 
@@ -185,14 +185,14 @@ def _own_categories(owner: bool, default: Any) -> CompiledStatement:
 
 
 @lru_cache(maxsize=64)
-def _levels(of: Of, asked: ListCriteria, half: IdPartition) -> CompiledStatement:
+def _levels(of: Of, asked: ListCriteria, partition: IdPartition) -> CompiledStatement:
     """The number of memories for each count in one id partition, with their ids if there are at most `few`.
 
     Usually few memories are hidden, so the hidden ones are looked up and excluded. A large level has no ids here: a
     scan in list order finds a page of it quickly.
     """
-    hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), half.of(Memory.id))
-    each = _per_memory(of, half).subquery("each")
+    hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), partition.of(Memory.id))
+    each = _per_memory(of, partition).subquery("each")
     visible = select(each).where(each.c.memory_id.not_in(hidden)).subquery("visible")
     ids = func.string_agg(func.uuid_send(visible.c.memory_id), literal_column("''::bytea"))
     few = case((func.count() <= bindparam("few", type_=Integer), ids))

@@ -69,10 +69,10 @@ class Part(StrEnum):
 
 
 @_kept
-def total(asked: ListCriteria, half: IdPartition | None) -> CompiledStatement:
-    """The number of matches, without a text filter. In one id partition if `asked.only_filed`."""
-    if half is not None:
-        return CompiledStatement(select(func.count()).select_from(_filed(asked, half)), plain=True)
+def total(asked: ListCriteria, partition: IdPartition | None) -> CompiledStatement:
+    """The number of matches, without a text filter. In one id partition if `asked.only_by_category`."""
+    if partition is not None:
+        return CompiledStatement(select(func.count()).select_from(_assigned(asked, partition)), plain=True)
     quick = _quick_total(asked)
     return CompiledStatement(select(func.count()).where(asked.matching()) if quick is None else quick, plain=True)
 
@@ -154,12 +154,12 @@ def in_order(sort: str, *, descending: bool) -> CompiledStatement:
 def sizes(asked: ListCriteria, part: Part | IdPartition | None) -> CompiledStatement:
     """The number of matches per app: in one half of the texts, or in all memories without a text filter.
 
-    In one id partition if `asked.only_filed`.
+    In one id partition if `asked.only_by_category`.
     """
     if isinstance(part, Part):
         found = _looked_through(asked, part, Memory.app_id)
     elif part is not None:
-        found = _filed(asked, part)
+        found = _assigned(asked, part)
     else:
         found = select(Memory.app_id).where(asked.matching()).subquery("found")
     return CompiledStatement(select(found.c.app_id, func.count()).group_by(found.c.app_id), plain=True)
@@ -251,16 +251,16 @@ def _looked_through(asked: ListCriteria, part: Part, of: Any) -> Any:
     short = literal_column("memories.content").bool_op(part.value)(bindparam("middle", type_=Text))
     beginning = func.left(bindparam("middle", type_=Text), literal_column(str(BEGINNING)))
     long = literal_column(_BEGINNING).bool_op(part.value)(beginning)
-    halves = (_matches(asked, of).where(_IS_SHORT, short), _matches(asked, of).where(_IS_LONG, long))
-    return union_all(*halves).subquery("found")
+    both = (_matches(asked, of).where(_IS_SHORT, short), _matches(asked, of).where(_IS_LONG, long))
+    return union_all(*both).subquery("found")
 
 
-def _filed(asked: ListCriteria, half: IdPartition) -> Any:
+def _assigned(asked: ListCriteria, partition: IdPartition) -> Any:
     """Id and app of the visible memories in the categories. A memory in several categories comes once."""
     one = "category_id" in asked.filters
-    hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), half.of(Memory.id))
+    hidden = select(Memory.id).where(hidden_from(asked.caller, Memory, states=asked.states), partition.of(Memory.id))
     columns = MemoryCategory.memory_id, MemoryCategory.app_id
-    query = select(*columns).where(is_assigned(one=one), half.of(MemoryCategory.memory_id))
+    query = select(*columns).where(is_assigned(one=one), partition.of(MemoryCategory.memory_id))
     each = (query if one else query.distinct()).subquery("each")
     return select(each).where(each.c.memory_id.not_in(hidden)).subquery("found")
 

@@ -24,10 +24,11 @@ _PLAN = (
     """
     CREATE TEMPORARY TABLE restored (
         id uuid, place integer, target uuid, renamed boolean, fate text, app_id uuid, superseded_by uuid,
-        before memory_state, before_revision integer, before_text text, final memory_state, twin boolean DEFAULT false,
-        edited boolean DEFAULT false, touched boolean DEFAULT false, revision integer) ON COMMIT DROP
+        before memory_state, before_revision integer, before_text text, final memory_state,
+        duplicate boolean DEFAULT false, edited boolean DEFAULT false, touched boolean DEFAULT false,
+        revision integer) ON COMMIT DROP
     """,
-    "CREATE TEMPORARY TABLE restored_filings (memory uuid, category uuid, automatic boolean) ON COMMIT DROP",
+    "CREATE TEMPORARY TABLE restored_assignments (memory uuid, category uuid, automatic boolean) ON COMMIT DROP",
     """
     CREATE TEMPORARY TABLE restored_revisions (
         memory uuid, revision integer, old_text text, new_text text, metadata jsonb, app_id uuid,
@@ -53,10 +54,10 @@ _RESOLVE = text(
     FROM incoming_memories AS i
     LEFT JOIN memories AS e ON e.id = i.id AND e.user_id <> :user
     LEFT JOIN LATERAL (
-        SELECT o.id FROM (VALUES (1, {_OTHER}), (2, {_ANOTHER}), (3, gen_random_uuid())) AS o(turn, id)
+        SELECT o.id FROM (VALUES (1, {_OTHER}), (2, {_ANOTHER}), (3, gen_random_uuid())) AS o(attempt, id)
         WHERE NOT EXISTS (SELECT FROM memories AS m WHERE m.id = o.id AND m.user_id <> :user)
         AND NOT EXISTS (SELECT FROM incoming_memories AS m WHERE m.id = o.id)
-        ORDER BY o.turn LIMIT 1
+        ORDER BY o.attempt LIMIT 1
     ) AS other ON e.id IS NOT NULL
     LEFT JOIN incoming_apps AS a ON a.id = i.app
     CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NULL THEN i.id ELSE other.id END AS id) AS now_called
@@ -82,13 +83,13 @@ _SUPERSEDE = text(
     FROM incoming_memories AS i WHERE i.id = r.id AND i.superseded_by IS NOT NULL
     """
 )
-_FILE = text(
+_ASSIGN = text(
     """
-    INSERT INTO restored_filings (memory, category, automatic)
+    INSERT INTO restored_assignments (memory, category, automatic)
     SELECT r.target, c.target, bool_or(f.automatic)
     FROM (
         SELECT id AS memory, unnest(categories) AS category, false AS automatic FROM incoming_memories
-        UNION ALL SELECT memory, category, automatic FROM incoming_filings
+        UNION ALL SELECT memory, category, automatic FROM incoming_assignments
     ) AS f
     JOIN restored AS r ON r.id = f.memory AND r.fate <> 'skip'
     JOIN incoming_categories AS c ON c.id = f.category
@@ -108,7 +109,7 @@ _COMPARE = text(
         edited = ({", ".join(f"m.{name}" for name in CONTENT)}, m.app_id, m.superseded_by)
                 IS DISTINCT FROM ({", ".join(f"i.{name}" for name in CONTENT)}, r.app_id, r.superseded_by)
             OR ARRAY(SELECT category_id FROM memory_categories AS c WHERE c.memory_id = m.id ORDER BY 1)
-                <> ARRAY(SELECT category FROM restored_filings AS f WHERE f.memory = m.id ORDER BY 1)
+                <> ARRAY(SELECT category FROM restored_assignments AS f WHERE f.memory = m.id ORDER BY 1)
     FROM incoming_memories AS i, memories AS m
     WHERE i.id = r.id AND m.id = r.target AND r.fate = 'replace'
     """  # noqa: S608 - as above
@@ -123,16 +124,16 @@ _ACTIVE_ELSEWHERE = """
 _EXPIRED_DUPLICATES = text(f"SELECT DISTINCT m.id {_ACTIVE_ELSEWHERE} AND m.expires_at <= now()")
 _EXACT_DUPLICATES = text(
     f"""
-    UPDATE restored AS r SET final = 'archived', twin = true
+    UPDATE restored AS r SET final = 'archived', duplicate = true
     FROM (
         SELECT r.id FROM (
             SELECT r.id, row_number() OVER (
                 PARTITION BY i.namespace, r.app_id, i.hash
                 ORDER BY r.fate = 'replace' AND NOT r.edited AND r.before = 'active' DESC, i.created_at, r.place
-            ) AS turn
+            ) AS place_among_equals
             FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
             WHERE r.fate <> 'skip' AND i.state = 'active'
-        ) AS r WHERE r.turn > 1
+        ) AS r WHERE r.place_among_equals > 1
         UNION SELECT r.id {_ACTIVE_ELSEWHERE}
     ) AS t WHERE t.id = r.id
     """  # noqa: S608 - as above
@@ -142,7 +143,7 @@ _TOUCH = text(
     UPDATE restored AS r SET touched = r.edited
         OR (m.state, {", ".join(f"m.{name}" for name in STAMPS)}, m.archived_at) IS DISTINCT FROM
             (r.final, {", ".join(f"i.{name}" for name in STAMPS)},
-            CASE WHEN r.twin THEN coalesce(i.archived_at, m.archived_at) ELSE i.archived_at END)
+            CASE WHEN r.duplicate THEN coalesce(i.archived_at, m.archived_at) ELSE i.archived_at END)
     FROM incoming_memories AS i, memories AS m
     WHERE i.id = r.id AND m.id = r.target AND r.fate = 'replace'
     """  # noqa: S608 - as above
@@ -194,8 +195,8 @@ async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
         await tx.execute(text(statement))
     await tx.execute(_LOCK)
     await tx.execute(_SUPERSEDE, values)
-    await tx.execute(_FILE)
-    await tx.execute(text("CREATE INDEX ON restored_filings (memory)"))
+    await tx.execute(_ASSIGN)
+    await tx.execute(text("CREATE INDEX ON restored_assignments (memory)"))
     await tx.execute(_COMPARE)
     expired = list(await tx.scalars(_EXPIRED_DUPLICATES, values))
     # An expired memory is invisible and must not block its text from being stored again.

@@ -21,7 +21,7 @@ TABLES: Mapping[str, str] = {
         updated_at timestamptz, archived_at timestamptz, deleted_at timestamptz, namespace text, thread_id text,
         kind text, key text, importance double precision, expires_at timestamptz, valid_from timestamptz,
         valid_until timestamptz, superseded_by uuid, revision integer, hash text, labels text[], categories uuid[]""",
-    "incoming_filings": "memory uuid, category uuid, automatic boolean",
+    "incoming_assignments": "memory uuid, category uuid, automatic boolean",
     "incoming_history": """
         place integer, id uuid, memory uuid, app uuid, old_state memory_state, new_state memory_state,
         changed_at timestamptz, reason text""",
@@ -31,28 +31,11 @@ TABLES: Mapping[str, str] = {
     "incoming_accesses": """
         place integer, id uuid, memory uuid, app uuid, accessed_at timestamptz, access_type text, metadata jsonb""",
     "incoming_policies": restore.COLUMNS,
-    "incoming_vectors": "id uuid, model text, text_hash text, vector bytea, dimension integer, cut text",
+    "incoming_vectors": "id uuid, model text, text_hash text, vector bytea, dimension integer, chunking text",
     "incoming_refused": "kind text, place integer, id uuid",
 }
 """The columns of each table, in copy order. `incoming_refused`: records that are skipped because of their content."""
 
-_TWICE = """
-    SELECT min(place) AS first, max(place) AS second FROM (
-        SELECT {columns}, place FROM {table}
-        UNION ALL SELECT {refused}, place FROM incoming_refused WHERE kind = '{kind}'
-    ) AS every GROUP BY {columns} HAVING count(*) > 1 ORDER BY 1 LIMIT 1
-"""
-_IDS = {
-    "apps": "incoming_apps", "categories": "incoming_categories", "memories": "incoming_memories",
-    "status_history": "incoming_history", "access_controls": "incoming_rules",
-    "archive_policies": "incoming_policies", "access_logs.jsonl.gz": "incoming_accesses",
-}  # fmt: skip
-_REVISIONS_TWICE = text(
-    """
-    SELECT min(place) AS first, max(place) AS second FROM incoming_revisions
-    GROUP BY memory, revision HAVING count(*) > 1 ORDER BY 1 LIMIT 1
-    """
-)
 _INDEXES = (
     "CREATE INDEX ON incoming_apps (id)", "CREATE INDEX ON incoming_categories (id)",
     "CREATE INDEX ON incoming_memories (id)", "CREATE INDEX ON incoming_refused (id)",
@@ -78,29 +61,10 @@ _MEND_HISTORY = text(
 )
 
 
-class ConflictingRecords(NamedTuple):
-    """Two conflicting records: the list that contains them, and their positions."""
-
-    members: str
-    first: int
-    second: int
-
-
 async def make(tx: Tx, more: Mapping[str, str]) -> None:
     """Create the tables, and those in `more`, for this transaction."""
     for name, columns in {**TABLES, **more}.items():
         await tx.execute(text(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP"))
-
-
-async def twice(tx: Tx) -> ConflictingRecords | None:
-    """Two records with the same id, or two revisions of one memory with the same number; None if there are none."""
-    for kind, table in _IDS.items():
-        query = _TWICE.format(table=table, columns="id", refused="id", kind=kind)
-        if found := (await tx.execute(text(query))).one_or_none():
-            return ConflictingRecords(kind, found.first, found.second)
-    if found := (await tx.execute(_REVISIONS_TWICE)).one_or_none():
-        return ConflictingRecords("revisions.jsonl.gz", found.first, found.second)
-    return None
 
 
 async def settle(tx: Tx, more: Iterable[str]) -> None:

@@ -89,7 +89,7 @@ _MAKE_ROOM = text(
 _REPLACE = text(
     f"""
     UPDATE memories AS m SET {", ".join(f"{name} = i.{name}" for name in _AS_THEY_WERE)},
-        archived_at = CASE WHEN r.twin THEN coalesce(i.archived_at, m.archived_at, now()) ELSE i.archived_at END,
+        archived_at = CASE WHEN r.duplicate THEN coalesce(i.archived_at, m.archived_at, now()) ELSE i.archived_at END,
         app_id = r.app_id, superseded_by = r.superseded_by, state = r.final, revision = coalesce(r.revision, m.revision)
     FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
     WHERE m.id = r.target AND r.fate = 'replace' AND r.touched
@@ -101,7 +101,7 @@ _ADD = text(
     INSERT INTO memories (id, user_id, app_id, {", ".join(CONTENT)}, hash, labels, state, created_at, updated_at,
         archived_at, deleted_at, superseded_by, revision)
     SELECT r.target, :user, r.app_id, {", ".join(f"i.{name}" for name in CONTENT)}, i.hash, i.labels, r.final,
-        i.created_at, i.updated_at, CASE WHEN r.twin THEN coalesce(i.archived_at, now()) ELSE i.archived_at END,
+        i.created_at, i.updated_at, CASE WHEN r.duplicate THEN coalesce(i.archived_at, now()) ELSE i.archived_at END,
         i.deleted_at, r.superseded_by, r.revision
     FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
     WHERE r.fate = 'add'
@@ -109,17 +109,18 @@ _ADD = text(
     """  # noqa: S608 - as above
 )
 
-_UNFILE = text(
+_UNASSIGN = text(
     """
     DELETE FROM memory_categories AS c USING restored AS r
     WHERE c.memory_id = r.target AND r.fate = 'replace' AND r.edited
-        AND NOT EXISTS (SELECT FROM restored_filings AS f WHERE f.memory = c.memory_id AND f.category = c.category_id)
+        AND NOT EXISTS (
+            SELECT FROM restored_assignments AS a WHERE a.memory = c.memory_id AND a.category = c.category_id)
     """
 )
-_KEEP_FILINGS = text(
+_KEEP_ASSIGNMENTS = text(
     """
     INSERT INTO memory_categories (memory_id, category_id, automatic)
-    SELECT memory, category, automatic FROM restored_filings ORDER BY memory, category
+    SELECT memory, category, automatic FROM restored_assignments ORDER BY memory, category
     ON CONFLICT (memory_id, category_id) DO UPDATE SET automatic = false
         WHERE memory_categories.automatic AND NOT excluded.automatic
     """
@@ -167,8 +168,8 @@ _ACCESSES = text(
 # Only vectors that models in use made from the text as it is now stored.
 _VECTORS = text(
     """
-    INSERT INTO embeddings (kind, id, model, text_hash, vector, cut)
-    SELECT 'memory', r.target, v.model, v.text_hash, v.vector, v.cut
+    INSERT INTO embeddings (kind, id, model, text_hash, vector, chunking)
+    SELECT 'memory', r.target, v.model, v.text_hash, v.vector, v.chunking
     FROM (SELECT DISTINCT ON (id, model) * FROM incoming_vectors) AS v
     JOIN restored AS r ON r.id = v.id AND r.fate <> 'skip'
     JOIN incoming_memories AS i ON i.id = r.id AND i.hash = v.text_hash
@@ -176,12 +177,12 @@ _VECTORS = text(
         SELECT model, dimension FROM index_generations
         UNION SELECT * FROM unnest(CAST(:models AS text[]), CAST(:dimensions AS integer[])))
     ON CONFLICT (kind, id, model) DO UPDATE
-        SET text_hash = excluded.text_hash, vector = excluded.vector, cut = excluded.cut, created_at = now()
+        SET text_hash = excluded.text_hash, vector = excluded.vector, chunking = excluded.chunking, created_at = now()
         WHERE embeddings.text_hash <> excluded.text_hash
     """
 )
-_MARK = text(
-    outbox.RAISE.format(
+_ADD_ENTRIES = text(
+    outbox.ADD_ENTRIES.format(
         kind="'memory'",
         id="r.target",
         source="""FROM restored AS r
@@ -195,7 +196,7 @@ _COUNT = text(
         count(*) FILTER (WHERE fate = 'replace' AND NOT touched) AS unchanged,
         count(*) FILTER (WHERE fate = 'skip') AS skipped,
         count(*) FILTER (WHERE fate = 'add' AND renamed) AS renamed,
-        count(*) FILTER (WHERE twin) AS archived_twins
+        count(*) FILTER (WHERE duplicate) AS archived_twins
     FROM restored
     """
 )
@@ -214,7 +215,7 @@ _LOST = text(
         SELECT DISTINCT 'memory', f.memory, 'category_ids: names a category that is not there'
         FROM (
             SELECT id AS memory, unnest(categories) AS category FROM incoming_memories
-            UNION ALL SELECT memory, category FROM incoming_filings
+            UNION ALL SELECT memory, category FROM incoming_assignments
         ) AS f
         JOIN restored AS r ON r.id = f.memory AND r.fate <> 'skip'
         WHERE NOT EXISTS (SELECT FROM incoming_categories AS c WHERE c.id = f.category) LIMIT :most)
@@ -235,15 +236,15 @@ async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Se
     await tx.execute(_MAKE_ROOM)
     await tx.execute(_ADD, values)
     await tx.execute(_REPLACE)  # what was there may be superseded by what is new
-    await tx.execute(_UNFILE)
-    await tx.execute(_KEEP_FILINGS)
+    await tx.execute(_UNASSIGN)
+    await tx.execute(_KEEP_ASSIGNMENTS)
     done.revisions = (await tx.execute(_KEEP_REVISIONS, values)).rowcount
     done.history = (await tx.execute(_HISTORY, values)).rowcount
     await tx.execute(_PRESENT_STATES, values)
     done.access_logs = (await tx.execute(_ACCESSES, values)).rowcount
     in_use = {"models": [name for name, _ in models], "dimensions": [size for _, size in models]}
     done.vectors = (await tx.execute(_VECTORS, in_use)).rowcount
-    await tx.execute(_MARK)
+    await tx.execute(_ADD_ENTRIES)
     done.rules = await of_access.take_rules(tx, caller)
     done.policies = await restore_policies(tx, caller)
     done.descriptions = await restore.take(tx, caller)
