@@ -19,6 +19,7 @@ from openmemory.errors import NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories import changes
 from openmemory.memories.models import Memory, State
+from openmemory.memories.restore.tables import CONTENT, STAMPS
 
 _PLAN = (
     """
@@ -59,7 +60,7 @@ _RESOLVE = text(
         AND NOT EXISTS (SELECT FROM incoming_memories AS m WHERE m.id = o.id)
         ORDER BY o.attempt LIMIT 1
     ) AS other ON e.id IS NOT NULL
-    LEFT JOIN incoming_apps AS a ON a.id = i.app
+    LEFT JOIN incoming_apps AS a ON a.id = i.app_id
     CROSS JOIN LATERAL (SELECT CASE WHEN e.id IS NULL THEN i.id ELSE other.id END AS id) AS now_called
     """  # noqa: S608 - only constants are put in
 )
@@ -96,13 +97,6 @@ _ASSIGN = text(
     GROUP BY r.target, c.target
     """
 )
-CONTENT = (
-    "content", "metadata", "namespace", "thread_id", "kind", "key", "importance", "expires_at", "valid_from",
-    "valid_until",
-)  # fmt: skip
-"""The content of a memory. If any of these columns changes, there is a new revision."""
-STAMPS = ("created_at", "updated_at", "deleted_at")
-"""The times of a memory. `archived_at` is handled separately: it is now if the archive has the memory as active."""
 _COMPARE = text(
     f"""
     UPDATE restored AS r SET before = m.state, before_revision = m.revision, before_text = m.content,

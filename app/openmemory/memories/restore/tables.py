@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from typing import NamedTuple
 
 from sqlalchemy import text
@@ -11,16 +12,74 @@ from openmemory.access import restore as of_access
 from openmemory.database.engine import Tx
 from openmemory.memories.lifecycle import restore
 
+
+class ColumnKind(Enum):
+    """How the import treats a column of a memory."""
+
+    CONTENT = auto()
+    """Copied. A change makes a new revision."""
+    STAMP = auto()
+    """Copied. A change makes no revision."""
+    COMPUTED = auto()
+    """Computed from the text when the archive is read, then copied."""
+    OWN_RULE = auto()
+    """Has a rule of its own in `planning` and `writing`."""
+
+
+class ArchivedColumn(NamedTuple):
+    """A column of `memories` that an import writes."""
+
+    name: str
+    type: str
+    kind: ColumnKind
+
+
+MEMORY_COLUMNS = (
+    ArchivedColumn("id", "uuid", ColumnKind.OWN_RULE),
+    ArchivedColumn("app_id", "uuid", ColumnKind.OWN_RULE),
+    ArchivedColumn("content", "text", ColumnKind.CONTENT),
+    ArchivedColumn("metadata", "jsonb", ColumnKind.CONTENT),
+    ArchivedColumn("state", "memory_state", ColumnKind.OWN_RULE),
+    ArchivedColumn("created_at", "timestamptz", ColumnKind.STAMP),
+    ArchivedColumn("updated_at", "timestamptz", ColumnKind.STAMP),
+    # It is now if the import archives a memory that is active in the archive.
+    ArchivedColumn("archived_at", "timestamptz", ColumnKind.OWN_RULE),
+    ArchivedColumn("deleted_at", "timestamptz", ColumnKind.STAMP),
+    ArchivedColumn("namespace", "text", ColumnKind.CONTENT),
+    ArchivedColumn("thread_id", "text", ColumnKind.CONTENT),
+    ArchivedColumn("kind", "text", ColumnKind.CONTENT),
+    ArchivedColumn("key", "text", ColumnKind.CONTENT),
+    ArchivedColumn("importance", "double precision", ColumnKind.CONTENT),
+    ArchivedColumn("expires_at", "timestamptz", ColumnKind.CONTENT),
+    ArchivedColumn("valid_from", "timestamptz", ColumnKind.CONTENT),
+    ArchivedColumn("valid_until", "timestamptz", ColumnKind.CONTENT),
+    ArchivedColumn("superseded_by", "uuid", ColumnKind.OWN_RULE),
+    ArchivedColumn("revision", "integer", ColumnKind.OWN_RULE),
+    ArchivedColumn("hash", "text", ColumnKind.COMPUTED),
+    ArchivedColumn("labels", "text[]", ColumnKind.COMPUTED),
+)
+"""The columns of a memory that an import writes, in the order in which `backup/records.py` fills them."""
+
+
+def _names(*kinds: ColumnKind) -> tuple[str, ...]:
+    return tuple(column.name for column in MEMORY_COLUMNS if column.kind in kinds)
+
+
+CONTENT = _names(ColumnKind.CONTENT)
+"""The content of a memory. If any of these columns changes, there is a new revision."""
+STAMPS = _names(ColumnKind.STAMP)
+"""The times of a memory that are copied."""
+COPIED = _names(ColumnKind.CONTENT, ColumnKind.STAMP, ColumnKind.COMPUTED)
+"""The columns that are copied as they are."""
+
 TABLES: Mapping[str, str] = {
     **of_access.TABLES,
     "incoming_categories": """
         place integer, id uuid, name text, description text, created_at timestamptz, updated_at timestamptz,
         own text, own_created_at timestamptz, own_updated_at timestamptz""",
-    "incoming_memories": """
-        place integer, id uuid, app uuid, content text, metadata jsonb, state memory_state, created_at timestamptz,
-        updated_at timestamptz, archived_at timestamptz, deleted_at timestamptz, namespace text, thread_id text,
-        kind text, key text, importance double precision, expires_at timestamptz, valid_from timestamptz,
-        valid_until timestamptz, superseded_by uuid, revision integer, hash text, labels text[], categories uuid[]""",
+    "incoming_memories": ", ".join(
+        ["place integer", *(f"{column.name} {column.type}" for column in MEMORY_COLUMNS), "categories uuid[]"]
+    ),
     "incoming_assignments": "memory uuid, category uuid, automatic boolean",
     "incoming_history": """
         place integer, id uuid, memory uuid, app uuid, old_state memory_state, new_state memory_state,

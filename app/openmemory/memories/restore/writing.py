@@ -20,9 +20,8 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.index.sync import outbox
 from openmemory.memories.lifecycle.restore import restore_policies
-from openmemory.memories.restore.planning import CONTENT, STAMPS, Restored
-
-_AS_THEY_WERE = (*CONTENT, *STAMPS, "hash", "labels")
+from openmemory.memories.restore.planning import Restored
+from openmemory.memories.restore.tables import COPIED
 
 # For an existing memory, the archive's texts are appended to its revisions, from the first that differs.
 _REVISIONS = text(
@@ -88,7 +87,7 @@ _MAKE_ROOM = text(
 )
 _REPLACE = text(
     f"""
-    UPDATE memories AS m SET {", ".join(f"{name} = i.{name}" for name in _AS_THEY_WERE)},
+    UPDATE memories AS m SET {", ".join(f"{name} = i.{name}" for name in COPIED)},
         archived_at = CASE WHEN r.duplicate THEN coalesce(i.archived_at, m.archived_at, now()) ELSE i.archived_at END,
         app_id = r.app_id, superseded_by = r.superseded_by, state = r.final, revision = coalesce(r.revision, m.revision)
     FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
@@ -98,11 +97,9 @@ _REPLACE = text(
 # In the same order as every other transaction that adds texts, to prevent deadlocks.
 _ADD = text(
     f"""
-    INSERT INTO memories (id, user_id, app_id, {", ".join(CONTENT)}, hash, labels, state, created_at, updated_at,
-        archived_at, deleted_at, superseded_by, revision)
-    SELECT r.target, :user, r.app_id, {", ".join(f"i.{name}" for name in CONTENT)}, i.hash, i.labels, r.final,
-        i.created_at, i.updated_at, CASE WHEN r.duplicate THEN coalesce(i.archived_at, now()) ELSE i.archived_at END,
-        i.deleted_at, r.superseded_by, r.revision
+    INSERT INTO memories (id, user_id, app_id, {", ".join(COPIED)}, state, archived_at, superseded_by, revision)
+    SELECT r.target, :user, r.app_id, {", ".join(f"i.{name}" for name in COPIED)}, r.final,
+        CASE WHEN r.duplicate THEN coalesce(i.archived_at, now()) ELSE i.archived_at END, r.superseded_by, r.revision
     FROM restored AS r JOIN incoming_memories AS i ON i.id = r.id
     WHERE r.fate = 'add'
     ORDER BY i.namespace COLLATE "C", CAST(r.app_id AS text) COLLATE "C", i.hash COLLATE "C"
