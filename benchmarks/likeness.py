@@ -3,7 +3,7 @@
     python -m benchmarks.likeness [FILE] [--wrong]
 
 FILE holds a pair a line: `{"old", "new", "same", "sort"}`; left out: the pairs of the tests, which we have labelled.
-The packaged model tells how near they are. `words` are the guards of `openmemory.dedup.similarity` alone, `cosine` the
+The packaged model tells how near they are. `words` are the guards of `openmemory.dedup.paraphrases` alone, `cosine` the
 threshold alone, `both` what the service does. The guards were written looking at every second pair; `unseen` are the
 others.
 `--wrong` lists what is taken for the same at the service's threshold and is not, and what is missed, of the pairs seen.
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmemory.dedup.similarity import LIKENESS, judged
+from openmemory.dedup.paraphrases import MIN_SIMILARITY, compare
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import PACKAGED
 
@@ -59,8 +59,8 @@ async def measured(lines: list[dict[str, Any]]) -> list[Pair]:
     cosines = (firsts[: len(lines)] * firsts[len(lines) :]).sum(axis=1)
     pairs = []
     for line, cosine in zip(lines, cosines, strict=True):
-        said, because = judged(line["old"], line["new"])
-        against = None if said is not None else because
+        relation, because = compare(line["old"], line["new"])
+        against = None if relation is not None else because
         pairs.append(Pair(line["old"], line["new"], line["same"], line["sort"], float(cosine), against))
     return pairs
 
@@ -108,10 +108,10 @@ def main() -> None:
     _show("unseen", unseen(pairs))
     started = time.perf_counter()
     for pair in pairs:
-        judged(pair.old, pair.new)
+        compare(pair.old, pair.new)
     each = (time.perf_counter() - started) / len(pairs)
     print(f"\n{len(pairs)} pairs embedded in {spent:.1f} s; words compared in {each * 1e6:.0f} µs a pair")
-    least = LIKENESS[PACKAGED]
+    least = MIN_SIMILARITY[PACKAGED]
     print(f"\nby sort, at {least}:")
     held = [pair for pair in pairs if pair.cosine >= least and pair.because is None]
     counts, of = Counter(pair.sort for pair in held), Counter(pair.sort for pair in pairs)

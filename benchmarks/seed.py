@@ -111,7 +111,7 @@ async def _fill(services: Services, caller: Caller, size: int, seed: int, fields
                 _VECTORS,
                 {
                     "model": services.embedder.model,
-                    "chunking": stored_as(services.embedder.cutting, 384),
+                    "chunking": stored_as(services.embedder.chunking, 384),
                     "ids": [row.id for row in rows],
                     "hashes": [row.hash for row in rows],
                     "vectors": [vector.tobytes() for vector in vectors],

@@ -17,7 +17,7 @@ def memories_with(services: Services, **capture: object) -> Memories:
     """The memories of these services, with other settings of `capture`."""
     return Memories(
         services.database, services.directory, services.outbox_delivery, limits=services.settings.limits,
-        maintenance=services.maintenance, rates=services.rates, keys=services.keys,
+        analyze_after_writes=services.analyze_after_writes, rates=services.rates, keys=services.keys,
         capture=CaptureSettings.model_validate(capture),
     )  # fmt: skip
 

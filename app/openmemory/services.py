@@ -16,7 +16,7 @@ from openmemory.access.directory import Directory
 from openmemory.access.grants import Grants
 from openmemory.access.keys import ApiKeys
 from openmemory.access.rate_limits import RateLimiter
-from openmemory.audit.refusals import Denials
+from openmemory.audit.denials import Denials
 from openmemory.audit.service import Audit
 from openmemory.backup.service import Backup
 from openmemory.capture import queue
@@ -49,7 +49,7 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.reconcile import Reconciler
 from openmemory.index.sync.service import IndexSync
 from openmemory.llm.providers import Llms
-from openmemory.memories.analyze import Maintenance
+from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.index_source import IndexedMemories
 from openmemory.memories.lifecycle.archiving import Archiving
 from openmemory.memories.lifecycle.policies import Policies
@@ -140,7 +140,7 @@ class Services:
     lexical_backfill: LexicalBackfill
     lexical_statistics: StatisticsRefresh
     outbox_delivery: OutboxDelivery
-    maintenance: Maintenance
+    analyze_after_writes: AnalyzeAfterWrites
     monitor: IndexMonitor
     spaces: Spaces
     tokens: Tokens | None
@@ -275,7 +275,7 @@ async def open_services(
         outbox_delivery = OutboxDelivery(database, spaces, sources, lease)
         directory = Directory(database, settings.access)
         await directory.caller(None, None)
-        maintenance = Maintenance(database)
+        analyze_after_writes = AnalyzeAfterWrites(database)
         rates, keys = RateLimiter(database, settings.rates), ApiKeys(database, directory)
         tokens = _tokens(settings, egress)
         if tokens is not None:
@@ -289,7 +289,7 @@ async def open_services(
             directory,
             outbox_delivery,
             limits=settings.limits,
-            maintenance=maintenance,
+            analyze_after_writes=analyze_after_writes,
             rates=rates,
             keys=keys,
             capture=settings.capture,
@@ -300,7 +300,7 @@ async def open_services(
             Extractor(database, configuration, llms, search, settings),
             outbox_delivery,
             intake=memories.intake,
-            maintenance=maintenance,
+            analyze_after_writes=analyze_after_writes,
             settings=settings,
         )
         captures = Captures(
@@ -328,7 +328,7 @@ async def open_services(
                 spaces,
                 folder=stores.folder,
                 limits=settings.limits,
-                maintenance=maintenance,
+                analyze_after_writes=analyze_after_writes,
                 version=VERSION,
             ),
             policies=Policies(database),
@@ -338,7 +338,7 @@ async def open_services(
                 database, directory, spaces, outbox_delivery, settings=settings.categories
             ),
             descriptions=Descriptions(database, intake=memories.intake, limits=settings.limits),
-            maintenance=maintenance,
+            analyze_after_writes=analyze_after_writes,
             apps=Apps(database),
             search=search,
             stats=Stats(database, rates),

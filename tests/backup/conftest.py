@@ -50,7 +50,8 @@ def make_client(services: Services) -> MakeClient:
         settings = Settings.model_validate({"data_dir": services.settings.data_dir} | changes)
         backup = Backup(
             services.database, services.memories, services.outbox_delivery, services.spaces,
-            folder=services.stores.folder, limits=settings.limits, maintenance=services.maintenance, version=VERSION,
+            folder=services.stores.folder, limits=settings.limits,
+            analyze_after_writes=services.analyze_after_writes, version=VERSION,
         )  # fmt: skip
         async with client_of(replace(services, settings=settings, backup=backup), headers=headers) as client:
             yield client

@@ -183,9 +183,9 @@ async def test_a_model_of_unknown_scale_needs_a_threshold(
     services: Services, app_caller: Caller, adding: With, monkeypatch: pytest.MonkeyPatch
 ):
     await remembered(services, app_caller)
-    monkeypatch.setattr(near_duplicates, "LIKENESS", {})
+    monkeypatch.setattr(near_duplicates, "MIN_SIMILARITY", {})
     added = await add_verbatim(adding("merge"), app_caller, MemoryCreate(text=NEW))
-    assert (added.event, added.note) == (Event.ADD, near_duplicates.NO_LIKENESS)
+    assert (added.event, added.note) == (Event.ADD, near_duplicates.NO_THRESHOLD)
     added = await add_verbatim(adding("merge", likeness=0.7), app_caller, MemoryCreate(text=f"{NEW}!"))
     assert added.event is Event.NONE
 

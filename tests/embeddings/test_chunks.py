@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmemory.embeddings.chunks import BY_CHARACTERS, BY_TOKENS, Cutting, of_text, spans
+from openmemory.embeddings.chunks import BY_CHARACTERS, BY_TOKENS, ChunkingParameters, of_text, spans
 
-TENS = Cutting(chunk_size=10, overlap=5, longest=20, slack=3, most=4, unit="letters")
+TENS = ChunkingParameters(chunk_size=10, overlap=5, longest=20, slack=3, most=4, unit="letters")
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_edges_move_back_to_where_a_word_begins_unless_the_word_is_long() -> Non
 
 @given(st.integers(0, 40_000), st.sampled_from([BY_TOKENS, BY_CHARACTERS, TENS]), st.sets(st.integers(0, 4_000)))
 def test_every_window_is_short_enough_and_nothing_between_two_is_left_out(
-    count: int, cutting: Cutting, words: set[int]
+    count: int, parameters: ChunkingParameters, words: set[int]
 ) -> None:
-    found = spans(count, cutting, lambda at: at % 4_001 in words)
+    found = spans(count, parameters, lambda at: at % 4_001 in words)
     assert found[0].start == 0
-    assert len(found) <= cutting.most
-    assert all(span.stop - span.start <= cutting.longest + cutting.slack for span in found)
+    assert len(found) <= parameters.most
+    assert all(span.stop - span.start <= parameters.longest + parameters.slack for span in found)
     assert all(before.start <= after.start <= before.stop <= after.stop for before, after in pairwise(found))
-    if count <= cutting.most * cutting.longest:
+    if count <= parameters.most * parameters.longest:
         assert found[-1].stop == count
 
 

@@ -21,7 +21,7 @@ from openmemory.services import Services
 
 class AwayEmbedder:
     model = "away"
-    cutting = "away"
+    chunking = "away"
     tokenwise = False
 
     async def dimension(self) -> int:

@@ -37,7 +37,7 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Principal
 from openmemory.index.space import Spaces
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.memories.analyze import Maintenance
+from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.restore import planning, tables, writing
 from openmemory.memories.restore.planning import Restored
 from openmemory.memories.schemas import OnError
@@ -87,7 +87,7 @@ class Backup:
         *,
         folder: Path,
         limits: LimitSettings,
-        maintenance: Maintenance,
+        analyze_after_writes: AnalyzeAfterWrites,
         version: str,
     ) -> None:
         self._database = database
@@ -96,7 +96,7 @@ class Backup:
         self._spaces = spaces
         self._folder = folder
         self._limits = limits
-        self._maintenance = maintenance
+        self._analyze_after_writes = analyze_after_writes
         self._generator = f"openmemory {version}"
         self._turns = Admission(_AT_ONCE, _PATIENCE)
         self._uploads = Admission(2 * _AT_ONCE, 2 * _PATIENCE)
@@ -200,7 +200,7 @@ class Backup:
         finally:
             archive.close()
         self._delivery.wake()
-        self._maintenance.wrote(done.added + done.replaced)
+        self._analyze_after_writes.wrote(done.added + done.replaced)
         self._memories.written["add"] += done.added
         self._memories.written["update"] += done.replaced
         return _report(done, records)

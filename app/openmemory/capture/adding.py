@@ -8,7 +8,7 @@ from openmemory.capture.waiting import Moved, nobody
 from openmemory.dedup import key_values
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
-from openmemory.dedup.policy import DedupPolicy
+from openmemory.dedup.port import DedupPolicy
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryRowAdded

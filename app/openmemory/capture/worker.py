@@ -28,7 +28,7 @@ from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Door, Principal, Scope
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.llm.port import LlmUnavailable
-from openmemory.memories.analyze import Maintenance
+from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.intake import Intake
 
 log = logging.getLogger(__name__)
@@ -71,14 +71,14 @@ class Worker:
         delivery: OutboxDelivery,
         *,
         intake: Intake,
-        maintenance: Maintenance,
+        analyze_after_writes: AnalyzeAfterWrites,
         settings: Settings,
     ) -> None:
         self._database = database
         self.extractor = extractor
         self._delivery = delivery
         self._intake = intake
-        self._maintenance = maintenance
+        self._analyze_after_writes = analyze_after_writes
         self._settings = settings
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
@@ -243,7 +243,7 @@ class Worker:
             await audit_log.record(tx, caller, AuditAction.CAPTURE_APPLY, applied.memory_ids, detail=detail)
             await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost, became=Status.DONE)
         self._delivery.wake()
-        self._maintenance.wrote(applied.written)
+        self._analyze_after_writes.wrote(applied.written)
 
     async def _postponed(
         self,

@@ -24,7 +24,7 @@ from openmemory.config.settings import CaptureSettings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.dedup.key_values import Pairs, ValueChange, merged, parsed
-from openmemory.dedup.policy import Dedup
+from openmemory.dedup.port import Dedup
 from openmemory.dedup.rewriting import complete
 from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope

@@ -25,9 +25,9 @@ from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.config.settings import CaptureSettings
 from openmemory.database.engine import Database, Tx
-from openmemory.dedup.policy import Dedup
+from openmemory.dedup.paraphrases import LONGEST, MIN_SIMILARITY, Relation, compare
+from openmemory.dedup.port import Dedup
 from openmemory.dedup.rewriting import complete
-from openmemory.dedup.similarity import LIKENESS, LONGEST, Relation, judged
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
@@ -51,7 +51,7 @@ SHOWN = 5
 
 NO_EMBEDDER = "Not compared with what is remembered: the embedder is unavailable."
 NO_INDEX = "Not compared with what is remembered: the vector store is unavailable."
-NO_LIKENESS = "Not compared with what is remembered: capture.likeness is not set for this embedding model."
+NO_THRESHOLD = "Not compared with what is remembered: capture.likeness is not set for this embedding model."
 MERGED = "Not stored: this memory says the same in other words (capture.duplicates)."
 COMPLETED = "This memory said less in other words, and says what you have added now (capture.duplicates)."
 SUPERSEDED = "Stored in the place of a memory that said the same in other words (capture.duplicates)."
@@ -66,7 +66,7 @@ class NearDuplicate:
     memory: str
     revision: int
     likeness: float
-    said: Relation
+    relation: Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,9 @@ class Duplicates:
             return NearDuplicates()
         space = self._spaces.serving
         likeness = self._capture.likeness
-        least = LIKENESS.get(space.model) if likeness == "auto" else likeness
+        least = MIN_SIMILARITY.get(space.model) if likeness == "auto" else likeness
         if least is None:
-            return NearDuplicates(note=NO_LIKENESS)
+            return NearDuplicates(note=NO_THRESHOLD)
         rules = ALL
         if not caller.owner:
             async with self._database.statement() as tx:
@@ -178,7 +178,7 @@ class Duplicates:
         self, tx: Tx, caller: Caller, new: CheckedMemory, old: tuple[NearDuplicate, Any], _: dict[str, UUID]
     ) -> MemoryAdded | None:
         alike, row = old
-        if alike.said is Relation.SAME:
+        if alike.relation is Relation.SAME:
             await _shown(tx, caller, [alike.id])
             return MemoryAdded(id=alike.id, memory=alike.memory, event=Event.NONE, note=MERGED)
         if not await complete(tx, caller, row, new, self._intake):
@@ -191,8 +191,8 @@ def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[NearDuplicate]:
     """The memories that say the same as the text. Each hit comes with its row."""
     found = []
     for hit, row in near:
-        if (said := judged(row.content, text).said) is not None:
-            found.append(NearDuplicate(row.id, row.content, row.revision, round(hit.score, 4), said))
+        if (relation := compare(row.content, text).relation) is not None:
+            found.append(NearDuplicate(row.id, row.content, row.revision, round(hit.score, 4), relation))
     return found
 
 

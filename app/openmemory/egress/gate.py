@@ -23,7 +23,7 @@ _HARMLESS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class OutgoingRequest:
     """An outgoing request. `trusted`: an administrator configured its origin, and it was not reached by a redirect."""
 
     request: httpx.Request
@@ -52,7 +52,7 @@ class Gate:
     policy: EgressPolicy
     trusted: frozenset[Origin]
 
-    def leaving(self, request: httpx.Request) -> Leaving:
+    def outgoing(self, request: httpx.Request) -> OutgoingRequest:
         """Classify a request.
 
         Raises:
@@ -61,7 +61,7 @@ class Gate:
         origin = Origin.of(request.url)
         first: Origin = request.extensions.setdefault(_FIRST, origin)
         if origin == first:
-            return Leaving(request, origin, origin in self.trusted, request.headers)
+            return OutgoingRequest(request, origin, origin in self.trusted, request.headers)
         if first.scheme == "https" and origin.scheme == "http":
             raise EgressRefused(f"{first.shown} redirects to {origin.shown} without TLS, which is not followed")
         if request.method not in ("GET", "HEAD"):
@@ -69,15 +69,15 @@ class Gate:
                 f"{first.shown} redirects a request with a body to {origin.shown}, which is not followed"
             )
         kept = [(name, value) for name, value in request.headers.multi_items() if name.lower() in _HARMLESS]
-        return Leaving(request, origin, trusted=False, headers=httpx.Headers(kept))
+        return OutgoingRequest(request, origin, trusted=False, headers=httpx.Headers(kept))
 
-    def passed(self, leaving: Leaving, addresses: Sequence[IP]) -> Sequence[IP]:
+    def passed(self, outgoing: OutgoingRequest, addresses: Sequence[IP]) -> Sequence[IP]:
         """Returns the addresses to try, all of them checked.
 
         Raises:
             EgressRefused: one of them may not be reached.
         """
-        self.policy.check(leaving.origin, addresses, trusted=leaving.trusted)
+        self.policy.check(outgoing.origin, addresses, trusted=outgoing.trusted)
         return addresses[:ATTEMPTS]
 
 

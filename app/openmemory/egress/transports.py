@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import httpx
 
 from openmemory.config.addresses import IP, parsed
-from openmemory.egress.gate import Gate, Leaving, gate
+from openmemory.egress.gate import Gate, OutgoingRequest, gate
 from openmemory.egress.policy import EgressPolicy, Origin
 from openmemory.resilience.daemon_threads import in_daemon
 
@@ -45,21 +45,21 @@ class Transport(httpx.BaseTransport):
         Raises:
             EgressRefused: the policy does not allow the request.
         """
-        leaving = self._gate.leaving(request)
-        host, port = leaving.origin.host, leaving.origin.port
+        outgoing = self._gate.outgoing(request)
+        host, port = outgoing.origin.host, outgoing.origin.port
         literal = parsed(host)
         try:
             found = [literal] if literal else _addresses(self._resolve(host, port))
         except OSError as error:
-            raise _unknown(leaving.origin, error) from error
-        inner = self._kept[leaving.origin] if leaving.trusted else self._once
-        *others, last = self._gate.passed(leaving, _some(leaving.origin, found))
+            raise _unknown(outgoing.origin, error) from error
+        inner = self._kept[outgoing.origin] if outgoing.trusted else self._once
+        *others, last = self._gate.passed(outgoing, _some(outgoing.origin, found))
         for address in others:
             try:
-                return inner.handle_request(leaving.towards(address))
+                return inner.handle_request(outgoing.towards(address))
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
-        return inner.handle_request(leaving.towards(last))
+        return inner.handle_request(outgoing.towards(last))
 
     def close(self) -> None:
         """Close every connection."""
@@ -82,25 +82,25 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         Raises:
             EgressRefused: the policy does not allow the request.
         """
-        leaving = self._gate.leaving(request)
-        inner = self._kept[leaving.origin] if leaving.trusted else self._once
-        *others, last = self._gate.passed(leaving, await self._found(leaving))
+        outgoing = self._gate.outgoing(request)
+        inner = self._kept[outgoing.origin] if outgoing.trusted else self._once
+        *others, last = self._gate.passed(outgoing, await self._found(outgoing))
         for address in others:
             try:
-                return await inner.handle_async_request(leaving.towards(address))
+                return await inner.handle_async_request(outgoing.towards(address))
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
-        return await inner.handle_async_request(leaving.towards(last))
+        return await inner.handle_async_request(outgoing.towards(last))
 
-    async def _found(self, leaving: Leaving) -> Sequence[IP]:
+    async def _found(self, outgoing: OutgoingRequest) -> Sequence[IP]:
         try:
-            async with deadline(leaving.request.extensions.get("timeout", {}).get("connect")):
-                found = await addresses_of(leaving.origin, self._resolve)
+            async with deadline(outgoing.request.extensions.get("timeout", {}).get("connect")):
+                found = await addresses_of(outgoing.origin, self._resolve)
         except TimeoutError:
-            raise httpx.ConnectTimeout(f"{leaving.origin.shown}: the name is not found in time") from None
+            raise httpx.ConnectTimeout(f"{outgoing.origin.shown}: the name is not found in time") from None
         except OSError as error:
-            raise _unknown(leaving.origin, error) from error
-        return _some(leaving.origin, found)
+            raise _unknown(outgoing.origin, error) from error
+        return _some(outgoing.origin, found)
 
     async def aclose(self) -> None:
         """Close every connection."""

@@ -20,7 +20,7 @@ class CachedEmbedder:
     def __init__(self, inner: Embedder, size: int = 4096) -> None:
         self.inner = inner
         self.model = inner.model
-        self.cutting = inner.cutting
+        self.chunking = inner.chunking
         self.tokenwise = inner.tokenwise
         self._size = size
         self._made: OrderedDict[str, QueryEmbedding] = OrderedDict()

@@ -31,8 +31,8 @@ CHARACTERS = 4
 """The characters of an English token, used without a tokenizer."""
 
 
-class Cutting(NamedTuple):
-    """The parameters for cutting texts, all in one unit: tokens or characters."""
+class ChunkingParameters(NamedTuple):
+    """The parameters for splitting texts into chunks, all in one unit: tokens or characters."""
 
     chunk_size: int
     overlap: int
@@ -47,32 +47,32 @@ class Cutting(NamedTuple):
         return f"{self.chunk_size}/{self.overlap}/{self.longest}/{self.most} {self.unit}"
 
 
-BY_TOKENS = Cutting(CHUNK, OVERLAP, LONGEST, SLACK, MAX_CHUNKS, "tokens")
-BY_CHARACTERS = Cutting(
+BY_TOKENS = ChunkingParameters(CHUNK, OVERLAP, LONGEST, SLACK, MAX_CHUNKS, "tokens")
+BY_CHARACTERS = ChunkingParameters(
     CHARACTERS * CHUNK, CHARACTERS * OVERLAP, CHARACTERS * LONGEST, CHARACTERS * SLACK, MAX_CHUNKS, "characters"
 )
 
 
-def stored_as(cutting: str, dimension: int) -> str:
+def stored_as(parameters: str, dimension: int) -> str:
     """The name that vectors of `dimension` numbers are stored with: `128/64/238/32 tokens of 384`.
 
     The bytes of several vectors are concatenated, so vectors of another dimension could pass for more or fewer of this
     one.
     """
-    return f"{cutting} of {dimension}"
+    return f"{parameters} of {dimension}"
 
 
-def spans(count: int, cutting: Cutting, begins_word: Callable[[int], bool]) -> list[slice]:
+def spans(count: int, parameters: ChunkingParameters, begins_word: Callable[[int], bool]) -> list[slice]:
     """The chunks of a text of `count` units: in order, overlapping or adjacent, the first from 0, at least one.
 
     They are spread evenly and reach the end of the text unless it is longer than `most` of the longest chunks side by
     side. `begins_word` returns True if a word begins at a unit; edges move back there by up to `slack`.
     """
-    if count <= cutting.chunk_size:
+    if count <= parameters.chunk_size:
         return [slice(0, count)]
-    wanted = math.ceil((count - cutting.overlap) / (cutting.chunk_size - cutting.overlap))
-    number = min(wanted, cutting.most)
-    width = cutting.chunk_size if number == wanted else _width(count, cutting)
+    wanted = math.ceil((count - parameters.overlap) / (parameters.chunk_size - parameters.overlap))
+    number = min(wanted, parameters.most)
+    width = parameters.chunk_size if number == wanted else _width(count, parameters)
     last = min(count, number * width) - width
     starts = [round(place * last / (number - 1)) for place in range(number)]
 
@@ -80,22 +80,22 @@ def spans(count: int, cutting: Cutting, begins_word: Callable[[int], bool]) -> l
         # Moving back is monotonic: chunks that overlapped or touched still do.
         if at in (0, count):
             return at
-        back = range(at, max(-1, at - cutting.slack), -1)
+        back = range(at, max(-1, at - parameters.slack), -1)
         return next((it for it in back if it == 0 or begins_word(it)), at)
 
     return [slice(edge(start), edge(start + width)) for start in starts]
 
 
-def of_text(text: str, cutting: Cutting = BY_CHARACTERS) -> list[str]:
+def of_text(text: str, parameters: ChunkingParameters = BY_CHARACTERS) -> list[str]:
     """The chunks of a text, cut by characters where words begin."""
-    cut = spans(len(text), cutting, lambda at: text[at - 1].isspace() and not text[at].isspace())
+    cut = spans(len(text), parameters, lambda at: text[at - 1].isspace() and not text[at].isspace())
     if len(cut) == 1:
         return [text]
     # A chunk without a letter carries no meaning, and a provider may reject it.
     return [part for part in (text[span] for span in cut) if part.strip()] or [text]
 
 
-def _width(count: int, cutting: Cutting) -> int:
+def _width(count: int, parameters: ChunkingParameters) -> int:
     """The width at which `most` chunks with the usual share of overlap reach the end, up to the longest width."""
-    step = 1 - cutting.overlap / cutting.chunk_size
-    return min(cutting.longest, math.ceil(count / (1 + (cutting.most - 1) * step)))
+    step = 1 - parameters.overlap / parameters.chunk_size
+    return min(parameters.longest, math.ceil(count / (1 + (parameters.most - 1) * step)))

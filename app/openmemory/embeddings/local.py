@@ -217,7 +217,7 @@ class LocalEmbedder:
     """
 
     model = PACKAGED
-    cutting = BY_TOKENS.name
+    chunking = BY_TOKENS.name
 
     def __init__(self, threads: int = 1, *, tokenwise: bool = True) -> None:
         self.tokenwise = tokenwise

@@ -70,7 +70,7 @@ def without_secrets(settings: EmbedderSettings) -> dict[str, Any]:
 class UnusableEmbedder:
     """An embedder that cannot be used. Every call fails with the reason."""
 
-    cutting = ""
+    chunking = ""
     tokenwise = False
 
     def __init__(self, model: str, why: str) -> None:

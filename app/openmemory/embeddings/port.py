@@ -53,7 +53,7 @@ class Embedder(Protocol):
     model: str
     """The stable name of the model. Part of the collection's name and of the key of stored vectors."""
 
-    cutting: str
+    chunking: str
     """The name of the method that cuts long texts into chunks. Stored with their vectors (`chunks.stored_as`)."""
 
     tokenwise: bool

@@ -77,7 +77,7 @@ class ProviderEmbedder:
             one that the provider does not take or that must not be reached.
     """
 
-    cutting = chunks.BY_CHARACTERS.name
+    chunking = chunks.BY_CHARACTERS.name
     tokenwise = False
 
     def __init__(

@@ -84,7 +84,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(services.vector_backfill.run, "backfill_vectors", VECTOR_BACKFILL_EVERY, first=FIRST_VECTOR_BACKFILL)
     add(services.lexical_backfill.run, "backfill_words", LEXICAL_BACKFILL_EVERY, first=FIRST_LEXICAL_BACKFILL)
     add(services.lexical_statistics.refresh_due, "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
-    add(services.maintenance.run, "analyze", ANALYZE_EVERY)
+    add(services.analyze_after_writes.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "record_key_use", KEY_USE_EVERY)
     add(services.archiving.run, "archive", ARCHIVE_EVERY, first=FIRST_ARCHIVE)
     add(ask_for_categorization, "categorize", CATEGORIZATION_EVERY, first=FIRST_CATEGORIZATION)

@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from starlette.responses import Response
 from starlette.types import Scope
 
-from openmemory.mcp.refusals import refuse
+from openmemory.mcp.http_errors import refuse
 
 _KEY = "openmemory.backlog"
 

@@ -27,8 +27,8 @@ from openmemory.identity.request import RequestContext, principal_of, request_co
 from openmemory.mcp import envelope
 from openmemory.mcp.backlog import Answers, Backlog, attach, too_many
 from openmemory.mcp.forwarding import Forwarding, posted, status_of
+from openmemory.mcp.http_errors import no_session, refuse, refused
 from openmemory.mcp.identity import Identity, bind, identified, names_of
-from openmemory.mcp.refusals import no_session, refuse, refused
 from openmemory.mcp.server import mcp_server
 from openmemory.mcp.streamable import Streamable
 from openmemory.services import Services

@@ -17,8 +17,8 @@ from openmemory.errors import Invalid, Unavailable
 from openmemory.identity.request import request_context_of
 from openmemory.mcp.backlog import too_many
 from openmemory.mcp.envelope import malformed
+from openmemory.mcp.http_errors import no_session, refused
 from openmemory.mcp.identity import names_of
-from openmemory.mcp.refusals import no_session, refused
 from openmemory.sessions.relay import Relay
 from openmemory.sessions.storage import MessageSender
 

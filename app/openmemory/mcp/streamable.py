@@ -21,7 +21,7 @@ from openmemory.config.settings import LimitSettings
 from openmemory.errors import TooMany
 from openmemory.identity.request import principal_of
 from openmemory.mcp import envelope, progress
-from openmemory.mcp.refusals import refused
+from openmemory.mcp.http_errors import refused
 
 BATCHING = "2025-03-26"
 """The only revision of the protocol that has batches, and the default for a request that names none."""

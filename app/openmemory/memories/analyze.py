@@ -16,7 +16,7 @@ _ANALYZE = text("ANALYZE memories, memory_access_logs, embeddings")
 _ESTIMATE = text("SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories'::regclass")
 
 
-class Maintenance:
+class AnalyzeAfterWrites:
     """Runs ANALYZE after many memories were written.
 
     Autovacuum does so too, but up to a minute late. Until then PostgreSQL plans searches among thousands of memories as

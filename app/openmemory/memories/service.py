@@ -26,13 +26,13 @@ from openmemory.config.settings import CaptureSettings, LimitSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.dedup import read_back
-from openmemory.dedup.policy import Dedup, DedupPolicy
+from openmemory.dedup.port import Dedup, DedupPolicy
 from openmemory.errors import BatchRefused, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories import changes, idempotency, repository, validation
-from openmemory.memories.analyze import Maintenance
+from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.idempotency import IdempotentRequest, StoredResult
 from openmemory.memories.intake import Intake
 from openmemory.memories.lifecycle import transitions
@@ -71,7 +71,7 @@ class Memories:
         delivery: OutboxDelivery,
         *,
         limits: LimitSettings,
-        maintenance: Maintenance,
+        analyze_after_writes: AnalyzeAfterWrites,
         rates: RateLimiter,
         keys: ApiKeys,
         capture: CaptureSettings,
@@ -80,7 +80,7 @@ class Memories:
         self._directory = directory
         self._delivery = delivery
         self._limits = limits
-        self._maintenance = maintenance
+        self._analyze_after_writes = analyze_after_writes
         self._rates = rates
         self._keys = keys
         self.intake = Intake(limits, capture)
@@ -169,7 +169,7 @@ class Memories:
     def _told(self, added: list[MemoryAdded]) -> list[MemoryAdded]:
         """Wakes the delivery and updates the counters after the memories were stored."""
         self._delivery.wake()
-        self._maintenance.wrote(len(added))
+        self._analyze_after_writes.wrote(len(added))
         for each in added:
             known = each.event is Event.NONE or each.first_at is not None
             self.written["duplicate" if known else each.event.value.lower()] += 1

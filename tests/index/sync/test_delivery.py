@@ -30,7 +30,7 @@ class Switched:
 
     def __init__(self, inner) -> None:
         self.inner = inner
-        self.model, self.cutting, self.tokenwise = inner.model, inner.cutting, inner.tokenwise
+        self.model, self.chunking, self.tokenwise = inner.model, inner.chunking, inner.tokenwise
         self.away = False
         self.texts = 0
 

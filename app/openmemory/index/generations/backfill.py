@@ -131,7 +131,7 @@ class VectorBackfill:
         if there is nothing to do, or not now."""
         if (space := await self._idle()) is None:
             return None
-        chunking = stored_as(space.embedder.cutting, await space.dimension())
+        chunking = stored_as(space.embedder.chunking, await space.dimension())
         async with self._database.statement() as tx:
             found = (
                 await tx.execute(_OTHER_CHUNKING, {"model": space.model, "chunking": chunking, "limit": PAGE})

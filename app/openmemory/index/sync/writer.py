@@ -250,7 +250,7 @@ class IndexWriter:
                 _KEEP,
                 {
                     "model": space.model,
-                    "chunking": stored_as(space.embedder.cutting, points[0].vectors.shape[1]),
+                    "chunking": stored_as(space.embedder.chunking, points[0].vectors.shape[1]),
                     "kind": kind.value,
                     "ids": [point.id for point in points],
                     "hashes": [point.text_hash for point in points],

@@ -14,7 +14,7 @@ from openmemory.memories.lifecycle import restore
 
 
 class ColumnKind(Enum):
-    """How the import treats a column of a memory."""
+    """The treatment of a memory's column by the import."""
 
     CONTENT = auto()
     """Copied. A change makes a new revision."""

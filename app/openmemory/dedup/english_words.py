@@ -1,4 +1,4 @@
-"""English word lists for `similarity`, grouped by their effect on the comparison of two memories."""
+"""English word lists for `paraphrases`, grouped by their effect on the comparison of two memories."""
 
 from __future__ import annotations
 

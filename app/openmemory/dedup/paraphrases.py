@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from openmemory.dedup.term_overlap import (
+from openmemory.dedup.english_words import (
     AGENT,
     APART,
     CONTRARY,
@@ -36,7 +36,7 @@ from openmemory.dedup.term_overlap import (
 )
 from openmemory.embeddings.port import PACKAGED
 
-LIKENESS = {PACKAGED: 0.75}
+MIN_SIMILARITY = {PACKAGED: 0.75}
 """The minimum cosine similarity of two texts that may say the same, by model. `python -m benchmarks.likeness` shows
 the effect of each value for the packaged model."""
 
@@ -71,14 +71,14 @@ class Relation(StrEnum):
     """It says the same, and more."""
 
 
-class Judgement(NamedTuple):
-    """The result of a comparison. If the texts say different things, `said` is None and `because` says why."""
+class TextComparison(NamedTuple):
+    """The result of a comparison. If the texts say different things, `relation` is None and `because` says why."""
 
-    said: Relation | None
+    relation: Relation | None
     because: str = ""
 
 
-def judged(old: str, new: str) -> Judgement:
+def compare(old: str, new: str) -> TextComparison:
     """Compares the content of two texts with similar vectors.
 
     Possible differences: `number`, `negation`, `name`, `limit` (only, rarely, less), `certainty` (plans and wishes),
@@ -86,16 +86,16 @@ def judged(old: str, new: str) -> Judgement:
     (each text says something that the other does not).
     """
     if _plain(old) == _plain(new):
-        return Judgement(Relation.SAME)
+        return TextComparison(Relation.SAME)
     before, after = _ComparedText(old), _ComparedText(new)
     because = _contrary(before, after)
     if not because:
         only_old, only_new = before.content - after.content, after.content - before.content
         because = (_apart if only_old and only_new else _rearranged)(before, after, only_old, only_new)
     if because:
-        return Judgement(None, because)
+        return TextComparison(None, because)
     more = not only_old and (only_new or after.numbers - before.numbers)
-    return Judgement(Relation.MORE if more else Relation.SAME)
+    return TextComparison(Relation.MORE if more else Relation.SAME)
 
 
 class _ComparedText:

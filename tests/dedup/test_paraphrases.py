@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import likeness
-from openmemory.dedup.similarity import LIKENESS, Relation, judged
+from openmemory.dedup.paraphrases import MIN_SIMILARITY, Relation, compare
 from openmemory.embeddings.port import PACKAGED
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "relation"),
     [
         ("I like tea.", "i  like tea!", Relation.SAME),
         ("The user is allergic to peanuts.", "User has a peanut allergy.", Relation.SAME),
@@ -25,8 +25,8 @@ from openmemory.embeddings.port import PACKAGED
         ("用户喜欢咖啡", "用户喜欢茶", None),
     ],
 )
-def test_words_decide_what_vectors_do_not(old: str, new: str, said: Relation | None):
-    assert judged(old, new).said is said
+def test_words_decide_what_vectors_do_not(old: str, new: str, relation: Relation | None):
+    assert compare(old, new).relation is relation
 
 
 @pytest.mark.parametrize(
@@ -58,27 +58,27 @@ def test_words_decide_what_vectors_do_not(old: str, new: str, said: Relation | N
     ],
 )
 def test_each_difference_is_named_whichever_text_is_the_older(old: str, new: str, because: str):
-    assert judged(old, new) == (None, because)
-    assert judged(new, old) == (None, because)
+    assert compare(old, new) == (None, because)
+    assert compare(new, old) == (None, because)
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_any_text_is_judged_and_says_what_it_says(one: str, other: str):
-    assert judged(one, one).said is Relation.SAME
-    judged(one, other)
+    assert compare(one, one).relation is Relation.SAME
+    compare(one, other)
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("text", ["a_", "1-", "''", "A b. ", "x.", "//"])
 def test_no_text_makes_the_patterns_backtrack_without_end(text: str):
-    judged(text * 2_000, text * 2_000 + " and more")
+    compare(text * 2_000, text * 2_000 + " and more")
 
 
 async def test_the_packaged_model_and_the_words_agree_with_those_who_labelled_the_pairs():
     lines = likeness.read()
     pairs = await likeness.measured(lines)
     assert len(pairs) >= 300
-    least = LIKENESS[PACKAGED]
+    least = MIN_SIMILARITY[PACKAGED]
     found = likeness.score(pairs, least)
     assert found.precision >= 0.97
     assert found.recall >= 0.5
