@@ -29,10 +29,10 @@ def _constant(name: str, value: float) -> Iterator[None]:
 
 
 ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
-    "no focus": lambda: patch.object(query_terms, "LONGEST", 0),
-    "no neighbours": lambda: patch.object(threads, "BESIDE", (0.0, 0.0)),
-    "no thread": lambda: patch.object(threads, "THREAD", 0.0),
-    "no late interaction": lambda: patch.object(late_interaction, "MOST", 0.0),
+    "no focus": lambda: patch.object(query_terms, "MAX_QUERY_WORDS", 0),
+    "no neighbours": lambda: patch.object(threads, "NEIGHBOUR_WEIGHT", (0.0, 0.0)),
+    "no thread": lambda: patch.object(threads, "THREAD_WEIGHT", 0.0),
+    "no late interaction": lambda: patch.object(late_interaction, "MAX_WEIGHT", 0.0),
     "no times": lambda: patch.object(service, "names_a_time", lambda _: False),
     "no windows": lambda: patch.object(index, "best", lambda first, _, limit: list(first)[:limit]),
     "no floor": lambda: patch.object(context, "FLOORS", {}),

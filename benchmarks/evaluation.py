@@ -35,7 +35,7 @@ from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import fusion, lexical, statistics
 from openmemory.search.bm25 import LexicalFilter
 from openmemory.search.schemas import Method, SearchQuery
-from openmemory.search.service import MANY_WORDS
+from openmemory.search.service import LONG_QUERY_NOTE
 from openmemory.services import Services, open_services
 
 USER = "evaluation"
@@ -77,7 +77,7 @@ class Asked:
         """What a search answers."""
         query = SearchQuery(question.text, limit=ANSWERS, namespaces=(question.namespace,))
         answer = await self.services.search.search(self.caller, query)
-        if answer.search_method is not Method.HYBRID or answer.note not in (None, MANY_WORDS):
+        if answer.search_method is not Method.HYBRID or answer.note not in (None, LONG_QUERY_NOTE):
             raise RuntimeError(f"this would measure something else: {answer.note}")
         return [result.id for result in answer.results]
 

@@ -40,7 +40,7 @@ _MODULES = (
 )  # fmt: skip
 """None of them may start a thread when it is imported: a fork would be without it."""
 
-LONGEST = 90.0
+MAX_SECONDS = 90.0
 """Seconds that a command may take which is run to its end."""
 
 
@@ -123,14 +123,14 @@ def run(*arguments: str, stdin: str | None = None, **settings: str) -> subproces
     Of settings its environment has these alone.
 
     Raises:
-        subprocess.TimeoutExpired: it has not ended after `LONGEST` seconds; then it is killed.
+        subprocess.TimeoutExpired: it has not ended after `MAX_SECONDS` seconds; then it is killed.
     """
     environment = clean_environment() | settings
     if not available():
         return subprocess.run(
             [sys.executable, "-m", "openmemory", *arguments],
             check=False, input=stdin, stdin=subprocess.DEVNULL if stdin is None else None, capture_output=True,
-            text=True, timeout=LONGEST, env=environment,
+            text=True, timeout=MAX_SECONDS, env=environment,
         )  # fmt: skip
     pipes = [os.pipe() for _ in range(3)]
     theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
@@ -144,10 +144,10 @@ def run(*arguments: str, stdin: str | None = None, **settings: str) -> subproces
         try:
             pool.submit(_feed, write, (stdin or "").encode())
             said = [pool.submit(stream.read) for stream in (out, err)]
-            code = command.wait(LONGEST)
+            code = command.wait(MAX_SECONDS)
         finally:
             command.kill()
-        stdout, stderr = (reading.result(LONGEST).decode() for reading in said)
+        stdout, stderr = (reading.result(MAX_SECONDS).decode() for reading in said)
     return subprocess.CompletedProcess(command.args, code, stdout, stderr)
 
 

@@ -45,7 +45,7 @@ PAGE_WORDS = {
 }
 """Words that are not used on pages, and what to say instead."""
 
-LONGEST = 40
+MAX_WORDS = 40
 """Words of a sentence on a page; a term in `code` counts as one."""
 
 WIDEST = 120
@@ -75,7 +75,7 @@ def long_sentences(text: str) -> Iterator[tuple[int, str]]:
     for gap in [*PARAGRAPH.finditer(plain), None]:
         paragraph = plain[start : gap.start() if gap else None]
         for sentence in () if paragraph.lstrip().startswith("|") else SENTENCE.split(" ".join(paragraph.split())):
-            if len(re.sub(r"`[^`]*`", "code", sentence.removeprefix("- ")).split()) > LONGEST:
+            if len(re.sub(r"`[^`]*`", "code", sentence.removeprefix("- ")).split()) > MAX_WORDS:
                 yield plain.count("\n", 0, start) + 1, sentence
         start = gap.end() if gap else len(plain)
 
@@ -85,7 +85,7 @@ def page_problems() -> Iterator[str]:
     for path in pages():
         name, text = path.relative_to(ROOT), path.read_text(encoding="utf-8")
         for number, sentence in long_sentences(text):
-            yield f"{name}:{number}: more than {LONGEST} words: {sentence[:60]} …"
+            yield f"{name}:{number}: more than {MAX_WORDS} words: {sentence[:60]} …"
         for number, line in enumerate(text.splitlines(), 1):
             if len(line) > WIDEST and not line.startswith("|"):
                 yield f"{name}:{number}: more than {WIDEST} characters"

@@ -56,12 +56,12 @@ async def test_a_turn_that_does_not_come_is_told_and_held_against_nobody() -> No
 async def test_what_comes_fast_enough_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "GRACE", 0.1)
     async with paced() as came:
-        came(admission.LEAST)
+        came(admission.MIN_UPLOAD_RATE)
         await asyncio.sleep(0.3)
 
     async def stall() -> None:
         async with paced() as came:
-            came(admission.LEAST // 10)
+            came(admission.MIN_UPLOAD_RATE // 10)
             await asyncio.sleep(5)
 
     with pytest.raises(Unavailable) as refused:

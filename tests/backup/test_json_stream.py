@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmemory.backup import json_stream
-from openmemory.backup.format import DEEPEST, LARGEST_RECORD, BadArchive
+from openmemory.backup.format import MAX_DEPTH, MAX_RECORD_BYTES, BadArchive
 
 KEYS = st.text(string.ascii_letters + '"\\[]{}é', min_size=1, max_size=6)
 VALUES = st.recursive(
@@ -115,7 +115,7 @@ def test_an_endless_entry_is_given_up_before_it_fills_the_memory(piece: bytes) -
         nonlocal came
         data = start if not came else (piece * size)[:size]
         came += len(data)
-        if came > 8 * LARGEST_RECORD:
+        if came > 8 * MAX_RECORD_BYTES:
             assert piece == b" ", "it reads on and on"  # space is passed over, and never held
             return b""
         return data
@@ -129,9 +129,9 @@ def test_an_entry_may_be_as_deep_as_the_limit_and_no_deeper() -> None:
     def nested(depth: int) -> bytes:
         return b'{"a": [' + b"[" * depth + b"]" * depth + b"]}"
 
-    assert whole(nested(DEEPEST))["a"] != []
-    with pytest.raises(BadArchive, match=f"nested more than {DEEPEST} levels"):
-        whole(nested(DEEPEST + 1))
+    assert whole(nested(MAX_DEPTH))["a"] != []
+    with pytest.raises(BadArchive, match=f"nested more than {MAX_DEPTH} levels"):
+        whole(nested(MAX_DEPTH + 1))
 
 
 @settings(max_examples=100, deadline=None)

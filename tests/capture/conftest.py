@@ -108,7 +108,7 @@ async def soon(inferring: Services, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     monkeypatch.setattr(worker, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(worker, "LAST_PAUSE", 0.2)
     monkeypatch.setattr(worker, "AWAY", 0.05)
-    monkeypatch.setattr(worker, "LONGEST_AWAY", 0.1)
+    monkeypatch.setattr(worker, "MAX_AWAY", 0.1)
     monkeypatch.setattr(worker, "IDLE", 0.1)
     yield
     inferring.capturing._away = inferring.capturing._away_until = 0.0

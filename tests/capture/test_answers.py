@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from openmemory.capture.answers import MOST, Malformed, operations
+from openmemory.capture.answers import MAX_OPERATIONS, Malformed, operations
 from openmemory.llm.port import Reply
 
 ONE = {"op": "ADD", "id": None, "text": "Alice likes tea.", "categories": ["Food", "food"], "kind": "preference",
@@ -92,4 +92,4 @@ def test_fields_that_are_half_right_are_put_up_with() -> None:
 
 
 def test_a_flood_of_operations_is_cut() -> None:
-    assert len(operations(reply(json.dumps({"operations": [ONE] * 10_000})))) == MOST + 1
+    assert len(operations(reply(json.dumps({"operations": [ONE] * 10_000})))) == MAX_OPERATIONS + 1

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from openmemory.capture.answers import MOST, Operation
+from openmemory.capture.answers import MAX_OPERATIONS, Operation
 from openmemory.capture.decisions import decided
 from openmemory.capture.schemas import ModelDecisions, ShownMemory
 from openmemory.memories.schemas import Event
@@ -106,6 +106,6 @@ def test_fields_out_of_range_are_brought_into_it() -> None:
 
 
 def test_too_many_operations_are_told() -> None:
-    found = run(*(Operation("ADD", text=f"fact {number}") for number in range(MOST + 1)))
-    assert len(found.decisions) == MOST
+    found = run(*(Operation("ADD", text=f"fact {number}") for number in range(MAX_OPERATIONS + 1)))
+    assert len(found.decisions) == MAX_OPERATIONS
     assert reasons(found) == ["too_many"]

@@ -95,7 +95,7 @@ async def test_a_model_that_never_makes_sense_is_given_up_and_asked_again_when_s
     model.script = lambda _: Answer("nonsense")
     outcome = await say("I like figs.")
     await done(outcome, Status.FAILED)
-    assert len(model.asked) == 2 * worker.MOST_BAD_ANSWERS
+    assert len(model.asked) == 2 * worker.MAX_BAD_ANSWERS
     view = await inferring.captures.get(claude, outcome.capture_id)
     assert view.input == {"text": "I like figs."}
     assert view.next_attempt_at is None
@@ -110,7 +110,7 @@ async def test_a_model_that_is_away_is_not_asked_by_everybody(
     inferring: Services, model: LlmServer, claude: Caller, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "AWAY", 0.5)
-    monkeypatch.setattr(worker, "LONGEST_AWAY", 0.5)
+    monkeypatch.setattr(worker, "MAX_AWAY", 0.5)
     model.script = lambda _: Answer("away", status=503)
     callers = [await inferring.directory.caller(f"{claude.user}-{number}", "claude") for number in range(20)]
     outcomes = await asyncio.gather(
@@ -253,7 +253,7 @@ async def test_while_the_model_is_away_nobody_waits_for_it(
     inferring: Services, model: LlmServer, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "AWAY", 50.0)
-    monkeypatch.setattr(worker, "LONGEST_AWAY", 50.0)
+    monkeypatch.setattr(worker, "MAX_AWAY", 50.0)
     model.script = lambda _: Answer("overloaded", status=500)
     await say("I like figs, as they know by now.")
     asked = len(model.asked)

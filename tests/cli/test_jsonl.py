@@ -76,7 +76,7 @@ def test_a_byte_order_mark_and_windows_line_ends_are_no_problem() -> None:
 
 
 def test_a_line_beyond_the_limit_is_skipped_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "_LONGEST_LINE", 20)
+    monkeypatch.setattr(jsonl, "_MAX_LINE_BYTES", 20)
     found = lines_of(b"x" * 75, b'{"text": "b"}')
     assert [(each.number, each.memory.get("text")) for each in found] == [(1, None), (2, "b")]
     assert found[0].problem == "is longer than 20 bytes"

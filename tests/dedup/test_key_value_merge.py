@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from openmemory.access.grants import GrantCreate
 from openmemory.dedup import key_value_merge
-from openmemory.dedup.key_values import LONGEST, parsed
+from openmemory.dedup.key_values import MAX_TEXT_LENGTH, parsed
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.memories.models import State
@@ -230,7 +230,7 @@ async def test_what_reads_like_orders_is_never_merged(services: Services, app_ca
 
 
 async def test_what_grows_too_large_is_kept_apart_and_says_so(services: Services, app_caller: Caller):
-    old = await add(services, app_caller, f"a=1 | note={'x' * (LONGEST - 100)}")
+    old = await add(services, app_caller, f"a=1 | note={'x' * (MAX_TEXT_LENGTH - 100)}")
     more = f"a=2 | more={'y' * 200}"
     added = await add(services, app_caller, more)
     assert (added.event, added.content, added.note) == (Event.ADD, more, key_value_merge.APART)

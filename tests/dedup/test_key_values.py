@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import Text, func, literal, literal_column, select
 
-from openmemory.dedup.key_values import LONGEST, ValueChange, merged, parsed, told
+from openmemory.dedup.key_values import MAX_TEXT_LENGTH, ValueChange, merged, parsed, told
 from openmemory.memories.models import LOOKS_LIKE_KEY_VALUES
 from openmemory.memories.schemas import PairChange, PairSource
 from openmemory.services import Services
@@ -34,7 +34,7 @@ READ = [
     ("a=1, 2 and 3", {"a": "1, 2 and 3"}),
     ("a=1; 2; 3", {"a": "1; 2; 3"}),
     (f"{'k' * 64}=v", {"k" * 64: "v"}),
-    ("note=" + "x" * (LONGEST - 5), {"note": "x" * (LONGEST - 5)}),
+    ("note=" + "x" * (MAX_TEXT_LENGTH - 5), {"note": "x" * (MAX_TEXT_LENGTH - 5)}),
 ]
 
 
@@ -70,7 +70,7 @@ def test_a_text_of_pairs_is_read(text: str, pairs: dict[str, str]):
         "budget=50K | note=one\u2028two",
         "budget=50K | note=\x1b[31mred",
         f"{'k' * 65}=v",
-        "note=" + "x" * (LONGEST - 4),
+        "note=" + "x" * (MAX_TEXT_LENGTH - 4),
         # prose
         "We agreed that budget=40K from May on.",
         "The budget = 40K is final.",

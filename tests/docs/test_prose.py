@@ -6,7 +6,7 @@ import pytest
 
 from tools import prose
 
-LONG = "Word" + " word" * (prose.LONGEST - 1)
+LONG = "Word" + " word" * (prose.MAX_WORDS - 1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from openmemory.embeddings.chunks import BY_TOKENS, spans
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.port import CODE
-from openmemory.embeddings.tokens import MOST, coded, cosines, counting, owned, rotation, rounded, thinned
+from openmemory.embeddings.tokens import MAX_TOKENS, coded, cosines, counting, owned, rotation, rounded, thinned
 
 SPOKEN = "The ferry leaves the harbour before the rain comes. "
 
@@ -102,19 +102,19 @@ def test_cosines_are_those_of_the_formula() -> None:
 
 
 def test_of_too_many_tokens_some_of_every_part_stay() -> None:
-    tokens = np.arange(3 * MOST, dtype=np.int64)[:, np.newaxis].repeat(CODE, axis=1)
+    tokens = np.arange(3 * MAX_TOKENS, dtype=np.int64)[:, np.newaxis].repeat(CODE, axis=1)
     kept = thinned(tokens)
-    assert len(kept) == MOST
-    assert (kept[0, 0], kept[-1, 0]) == (0, 3 * MOST - 1)
+    assert len(kept) == MAX_TOKENS
+    assert (kept[0, 0], kept[-1, 0]) == (0, 3 * MAX_TOKENS - 1)
     assert np.diff(kept[:, 0]).max() <= 4
-    assert thinned(tokens[:MOST]) is not None
-    assert len(thinned(tokens[:MOST])) == MOST
+    assert thinned(tokens[:MAX_TOKENS]) is not None
+    assert len(thinned(tokens[:MAX_TOKENS])) == MAX_TOKENS
 
 
 async def test_tokens_are_those_of_words_however_long_the_text_is(embedder: LocalEmbedder) -> None:
     texts = ["", "...!?", "3,200", "tea", "Tea, with milk: 2 cups.", SPOKEN * 20, SPOKEN * 400]
     counts = [len(made.tokens) for made in await embedder.documents(texts)]
-    assert counts == [0, 0, 0, 1, 3, 120, MOST]
+    assert counts == [0, 0, 0, 1, 3, 120, MAX_TOKENS]
 
 
 async def test_numbers_are_zeros_in_a_question(embedder: LocalEmbedder) -> None:

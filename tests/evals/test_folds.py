@@ -48,9 +48,9 @@ def test_an_ablation_is_undone_afterwards(name: str):
     from openmemory.search import bm25, context, fusion, late_interaction, lexical, query_terms, service, threads
 
     def ingredients() -> tuple[object, ...]:
-        return (query_terms.LONGEST, context.FLOORS, service.names_a_time, threads.BESIDE, threads.THREAD,
-                fusion.TILT, bm25.NEAR, lexical.unknown, fusion.dense_share, late_interaction.MOST,
-                index.best)  # fmt: skip
+        return (query_terms.MAX_QUERY_WORDS, context.FLOORS, service.names_a_time, threads.NEIGHBOUR_WEIGHT,
+                threads.THREAD_WEIGHT, fusion.TILT, bm25.NEAR, lexical.unknown, fusion.dense_share,
+                late_interaction.MAX_WEIGHT, index.best)  # fmt: skip
 
     before = ingredients()
     with ABLATIONS[name]():

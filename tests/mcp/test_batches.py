@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from openmemory.mcp.streamable import MOST
+from openmemory.mcp.streamable import MAX_MESSAGES
 from tests.mcp.streams import stream_of, tool
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -88,7 +88,7 @@ async def test_numbers_of_a_batch_keep_every_digit(http: httpx.AsyncClient, new_
     ("batch", "said"),
     [
         ([], "the batch is empty"),
-        ([PING] * (MOST + 1), f"the batch has {MOST + 1} messages; the limit is {MOST}"),
+        ([PING] * (MAX_MESSAGES + 1), f"the batch has {MAX_MESSAGES + 1} messages; the limit is {MAX_MESSAGES}"),
     ],
 )
 async def test_a_batch_holds_a_message_and_not_too_many(http: httpx.AsyncClient, batch: list[Any], said: str) -> None:

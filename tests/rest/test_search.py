@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from openmemory.search.bm25 import SLOTS
-from openmemory.search.service import MANY_TIMES, MANY_WORDS
+from openmemory.search.service import LONG_QUERY_NOTE, MANY_TIMES_NOTE
 
 SEARCH = "/api/v1/memories/search"
 
@@ -163,8 +163,8 @@ async def test_what_a_long_query_leaves_out_is_told(client, new_user, remember):
 
     assert await note("what did we say of coffee on 3 May 2026") is None
     assert await note("and the coffee of yesterday " * 8) is None
-    assert await note("yesterday coffee " * 17) == f"{MANY_WORDS}; {MANY_TIMES}"
-    assert await note(f"{words} again") == MANY_WORDS
+    assert await note("yesterday coffee " * 17) == f"{LONG_QUERY_NOTE}; {MANY_TIMES_NOTE}"
+    assert await note(f"{words} again") == LONG_QUERY_NOTE
 
 
 async def test_a_search_ends_when_its_client_leaves(client, services, rest_app, new_user, remember, eventually):

@@ -30,7 +30,7 @@ from openmemory.search.candidates import CANDIDATES
 from openmemory.search.context import FLOORS
 from openmemory.search.fusion import fuse, relevant
 from openmemory.search.lexical import LexicalHit
-from openmemory.search.query_terms import FEWEST, MOST, RATE, SAMPLE
+from openmemory.search.query_terms import COMMON_SHARE, MIN_MEMORIES, RATE, SAMPLE
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -119,7 +119,7 @@ async def exhaustive(
     fused = fuse(near[:CANDIDATES] if dense else [], said[:CANDIDATES])
     hits = relevant(fused, FLOORS[services.embedder.model])
     if dense and hits:
-        best = [hit.id for hit in hits[: late_interaction.READ]]
+        best = [hit.id for hit in hits[: late_interaction.MAX_HITS]]
         async with services.database.statement() as tx:
             kept = await tokens.of_memories(tx, world.owner.user_id, services.embedder.model, best)
         assert len(kept.ids) == len(best)
@@ -132,9 +132,9 @@ def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:
     """The words of a query, by their lexemes, without those that many of the newest hold."""
     newest = readable[:SAMPLE]
     held = {word: sum(lexeme in counts for counts in newest) for word, lexeme in lexeme_of.items()}
-    common = min(MOST, 1 - (1 - RATE) ** np.mean([len(counts) for counts in newest])) if newest else 1
+    common = min(COMMON_SHARE, 1 - (1 - RATE) ** np.mean([len(counts) for counts in newest])) if newest else 1
     rare = [word for word, number in held.items() if number <= common * len(newest)]
-    return " ".join(rare if 2 * len(rare) >= len(held) > 1 and len(newest) >= FEWEST else held)
+    return " ".join(rare if 2 * len(rare) >= len(held) > 1 and len(newest) >= MIN_MEMORIES else held)
 
 
 def _bm25(

@@ -27,10 +27,10 @@ from openmemory.search.fusion import FLAGGED_SHARE, fuse, relevant
 from openmemory.search.late_interaction import compared
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.periods import Period
-from openmemory.search.recency import FRESH, Recency, add_recency
+from openmemory.search.recency import RECENCY_WEIGHT, Recency, add_recency
 from openmemory.search.schemas import Beside, Explanation, SearchAnswer, SearchQuery, SearchResult
 from openmemory.search.service import Search
-from openmemory.search.threads import THREAD, ThreadNeighbour, heard
+from openmemory.search.threads import THREAD_WEIGHT, ThreadNeighbour, heard
 from openmemory.services import Services
 from tests.search.test_service import AwayEmbedder
 
@@ -103,8 +103,8 @@ def test_the_terms_are_the_score(near, words, partial, places, ages, floor, name
             assert why == explained(one, last)
             assert (why.words.rank is None) == (hit.bm25 is None)
             assert (why.meaning.rank is None) == (hit.cosine is None)
-            assert why.thread.weight == THREAD
-            assert why.recency.weight == FRESH
+            assert why.thread.weight == THREAD_WEIGHT
+            assert why.recency.weight == RECENCY_WEIGHT
 
 
 def test_what_the_model_was_not_asked_for_is_told_in_order() -> None:

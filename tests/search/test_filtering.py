@@ -210,7 +210,7 @@ async def test_a_filter_shows_nothing_of_another_user_or_of_what_an_app_may_not_
     assert await found(services, claude, {"namespace": "private"}) == set()
 
 
-COUNT = compiled_filter.MOST + 1_000
+COUNT = compiled_filter.MAX_MATCHES + 1_000
 RARE = 3
 
 

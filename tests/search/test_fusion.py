@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmemory.index.port import Hit
-from openmemory.search.fusion import BOUNDS, DENSE_WEIGHT, FEW, TILT, dense_share, fuse, relevant, stands_out
+from openmemory.search.fusion import (
+    BOUNDS,
+    DENSE_WEIGHT,
+    HALF_WEIGHT_SIZE,
+    TILT,
+    dense_share,
+    fuse,
+    relevant,
+    stands_out,
+)
 from openmemory.search.lexical import LexicalHit
 
 A, B, C, D = (UUID(int=number) for number in range(1, 5))
@@ -76,7 +85,7 @@ def test_how_much_a_hit_stands_out_is_in_standard_deviations():
 def test_the_share_of_the_dense_arm_follows_who_stands_out_more_within_bounds():
     even = [5.0, 4.0, 3.0]
     words, vectors = lexical(A=5.0, B=4.0, C=3.0), dense(A=0.5, B=0.4, C=0.3)
-    of_three = 3 / (3 + FEW)
+    of_three = 3 / (3 + HALF_WEIGHT_SIZE)
     assert dense_share(vectors, words).weight == pytest.approx(DENSE_WEIGHT * of_three)
     assert stands_out(even) == pytest.approx(stands_out([0.5, 0.4, 0.3]))
     spike = [LexicalHit(UUID(int=n), 100.0 if n == 0 else 1.0) for n in range(50)]

@@ -26,14 +26,24 @@ from openmemory.index.tokens import StoredTokens
 from openmemory.memories.schemas import MemoryUpdate
 from openmemory.search import late_interaction
 from openmemory.search.fusion import Fused
-from openmemory.search.late_interaction import BLOCK, CLEAR, EQUAL, LONG, MOST, READ, blended, compared, maxsims
+from openmemory.search.late_interaction import (
+    BLOCK,
+    EQUAL,
+    FULL_WEIGHT_RANGE,
+    HALF_WEIGHT_TOKENS,
+    MAX_HITS,
+    MAX_WEIGHT,
+    blended,
+    compared,
+    maxsims,
+)
 from openmemory.search.schemas import Method, SearchAnswer, SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
 from tests.search.test_explanation import delivered, sound
 
-IDS = [UUID(int=number) for number in range(1, READ + 11)]
+IDS = [UUID(int=number) for number in range(1, MAX_HITS + 11)]
 
 
 def drawn(chance: np.random.Generator, count: int) -> np.ndarray:
@@ -121,7 +131,7 @@ def test_a_token_that_all_have_says_little_and_one_that_few_have_much() -> None:
 
 @settings(deadline=None)  # the first product of matrices may wait for another process
 @given(
-    pairs=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=READ),
+    pairs=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=MAX_HITS),
     count=st.integers(1, 256),
 )
 def test_a_blend_is_the_formula_of_the_docstring_and_keeps_the_ends(pairs: list, count: int) -> None:
@@ -130,7 +140,12 @@ def test_a_blend_is_the_formula_of_the_docstring_and_keeps_the_ends(pairs: list,
     if not pairs or min(max(scores) - min(scores), max(said) - min(said)) <= EQUAL:
         assert weight == 0
         return
-    assert weight == pytest.approx(MOST * LONG / (LONG + count) * min(1, (max(said) - min(said)) / CLEAR))
+    assert weight == pytest.approx(
+        MAX_WEIGHT
+        * HALF_WEIGHT_TOKENS
+        / (HALF_WEIGHT_TOKENS + count)
+        * min(1, (max(said) - min(said)) / FULL_WEIGHT_RANGE)
+    )
     assert (min(values), max(values)) == (pytest.approx(min(scores)), pytest.approx(max(scores)))
     low, high = min(said), max(said)
     places = [(value - min(scores)) / (max(scores) - min(scores)) for value in values]
@@ -139,8 +154,8 @@ def test_a_blend_is_the_formula_of_the_docstring_and_keeps_the_ends(pairs: list,
 
 @settings(deadline=None)  # the first product of matrices may wait for another process
 @given(
-    scores=st.lists(st.floats(0.001, 1), min_size=1, max_size=READ + 10),
-    counts=st.lists(st.integers(0, 4), min_size=READ + 10, max_size=READ + 10),
+    scores=st.lists(st.floats(0.001, 1), min_size=1, max_size=MAX_HITS + 10),
+    counts=st.lists(st.integers(0, 4), min_size=MAX_HITS + 10, max_size=MAX_HITS + 10),
     asked=st.integers(0, 12),
     seed=st.integers(0, 1_000),
 )
@@ -153,7 +168,7 @@ def test_only_what_was_read_moves_and_only_among_itself(scores, counts, asked, s
     before = {hit.id: hit for hit in ranked}
     assert sorted(hit.id for hit in found) == sorted(before)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
-    assert told.keys() <= {id_ for id_, _ in held if id_ in [hit.id for hit in ranked[:READ]]}
+    assert told.keys() <= {id_ for id_, _ in held if id_ in [hit.id for hit in ranked[:MAX_HITS]]}
     for hit in found:
         assert 0 <= hit.score <= 1
         assert math.fsum((hit.lexical, hit.dense, hit.late)) == pytest.approx(hit.score, abs=1e-9)
@@ -164,7 +179,7 @@ def test_only_what_was_read_moves_and_only_among_itself(scores, counts, asked, s
         assert hit.score == pytest.approx((1 - one.weight) * before[hit.id].score + one.weight * one.value, abs=1e-9)
     if told:
         assert min(hit.score for hit in found if hit.id in told) >= max(
-            (hit.score for hit in ranked[READ:]), default=0.0
+            (hit.score for hit in ranked[MAX_HITS:]), default=0.0
         )
         assert sorted(one.rank for one in told.values()) == list(range(1, len(told) + 1))
 
@@ -300,7 +315,7 @@ async def test_what_takes_long_is_compared_in_another_thread_and_as_ever(
     query = SearchQuery("who steers the island ferry?", explain=True)
     answer = await services.search.search(owner, query)
     assert all(result.explanation.late is not None for result in sound(answer))
-    monkeypatch.setattr(late_interaction, "HEAVY", 0)
+    monkeypatch.setattr(late_interaction, "MIN_THREAD_TOKENS", 0)
     assert await services.search.search(owner, query) == answer
 
 

@@ -13,8 +13,8 @@ from openmemory.access.grants import GrantCreate
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.fusion import Fused
-from openmemory.search.periods import AROUND, HALF_LIFE, MOST, YEARS, NamedTimes, Period, _parser, read
-from openmemory.search.recency import FRESH, THEN, Recency, add_recency
+from openmemory.search.periods import AROUND, HALF_LIFE, MAX_TIME_WORDS, YEARS, NamedTimes, Period, _parser, read
+from openmemory.search.recency import NAMED_TIME_WEIGHT, RECENCY_WEIGHT, Recency, add_recency
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -91,7 +91,7 @@ def test_of_many_dates_only_the_first_are_read(monkeypatch: pytest.MonkeyPatch, 
     found = read(question, NOW)
     assert (found.cut, found.alone) == (True, False)
     assert set(found.times) == set(read(f"we met on {day}", NOW).times)
-    assert sum(map(len, given)) < MOST * (len(day) + 2 * AROUND)
+    assert sum(map(len, given)) < MAX_TIME_WORDS * (len(day) + 2 * AROUND)
 
 
 def test_what_stands_far_from_any_date_changes_nothing():
@@ -132,7 +132,7 @@ def test_the_sum_is_the_formula_of_the_docstring():
     }
     found = add_recency(ranked, written, [may, Period(day("2024-01-01"), None)])
     assert [hit.id for hit in found] == [B, A, C]
-    assert (found[0].score, found[0].time) == (pytest.approx(0.3 + THEN), THEN)
+    assert (found[0].score, found[0].time) == (pytest.approx(0.3 + NAMED_TIME_WEIGHT), NAMED_TIME_WEIGHT)
     assert (found[1].score, found[2].score) == (0.4, 0)
 
 
@@ -144,7 +144,7 @@ def test_what_is_new_gains_by_its_half_life():
     written = {A: NOW - timedelta(days=10), B: NOW, C: NOW}
     found = add_recency(ranked, written, [], recency)
     assert [(hit.id, hit.score) for hit in found] == [
-        (B, pytest.approx(0.38 + FRESH)), (A, pytest.approx(0.4 + FRESH / 2)), (C, 0)
+        (B, pytest.approx(0.38 + RECENCY_WEIGHT)), (A, pytest.approx(0.4 + RECENCY_WEIGHT / 2)), (C, 0)
     ]  # fmt: skip
 
 

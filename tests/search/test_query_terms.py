@@ -9,7 +9,7 @@ from openmemory.access.rule_cache import RuleCache
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.bm25 import LexicalFilter
-from openmemory.search.query_terms import FEWEST, LONGEST, without_common_words
+from openmemory.search.query_terms import MAX_QUERY_WORDS, MIN_MEMORIES, without_common_words
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 
@@ -41,7 +41,7 @@ async def meant(services: Services, caller: Caller, query: str, **where: tuple[s
         ("O'Hara's \x00 chess & (bread) | <-> ! :* Caroline", "O'Hara's chess & (bread) | <-> ! :*"),
         ("", ""),
         ("  ", "  "),
-        ("Caroline chess " * LONGEST, "Caroline chess " * LONGEST),
+        ("Caroline chess " * MAX_QUERY_WORDS, "Caroline chess " * MAX_QUERY_WORDS),
     ],
 )
 async def test_common_words_are_left_out_and_nothing_else(services: Services, owner: Caller, query: str, expected: str):
@@ -50,7 +50,7 @@ async def test_common_words_are_left_out_and_nothing_else(services: Services, ow
 
 
 async def test_in_a_small_memory_no_word_is_common(services: Services, owner: Caller):
-    await talked(services, owner, FEWEST - 1)
+    await talked(services, owner, MIN_MEMORIES - 1)
     assert await meant(services, owner, "Caroline plays chess") == "Caroline plays chess"
 
 

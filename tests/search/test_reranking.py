@@ -19,7 +19,7 @@ from openmemory.errors import SetupError
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.fusion import FLAGGED_SHARE, Fused
-from openmemory.search.reranking import LONGEST, NO_RERANKER, RerankerUnavailable, open_reranker, reranked
+from openmemory.search.reranking import MAX_TEXT_LENGTH, NO_RERANKER, RerankerUnavailable, open_reranker, reranked
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
 from openmemory.services import Services
@@ -96,7 +96,7 @@ async def test_it_is_sent_only_what_the_caller_may_read(
     services: Services, owner: Caller, app_caller: Caller, server: RerankServer, kind: str
 ):
     await delivered(services, owner, *(f"tea note {n}" for n in range(40, 50)), namespace="private")
-    await delivered(services, owner, *(f"tea note {n}" for n in range(6)), "tea note 7 " + "x" * 2 * LONGEST)
+    await delivered(services, owner, *(f"tea note {n}" for n in range(6)), "tea note 7 " + "x" * 2 * MAX_TEXT_LENGTH)
     rule = GrantCreate(app=app_caller.app, effect="deny", object_type="namespace", object="private")
     await services.grants.create(owner, rule)
     async with searching(services, server, kind) as search:
@@ -104,7 +104,7 @@ async def test_it_is_sent_only_what_the_caller_may_read(
     [asked] = server.asked
     texts = asked["texts" if kind == "tei" else "documents"]
     assert sorted(digits(text) + 10 for text in texts) == [0, 1, 2, 3, 4, 5, 7]
-    assert max(map(len, texts)) == LONGEST
+    assert max(map(len, texts)) == MAX_TEXT_LENGTH
     assert len(answer.results) == 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openmemory.search.spelling import LONGEST, MOST_PHRASES, lexemes, meant, quoted, unknown
+from openmemory.search.spelling import MAX_PHRASES, MAX_WORD_LENGTH, lexemes, meant, quoted, unknown
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from openmemory.search.spelling import LONGEST, MOST_PHRASES, lexemes, meant, qu
         ('"budget" alone is no phrase', []),
         ('"東京タワー"', ["東京タワー"]),
         ('one quote " only', []),
-        ('"a b" ' * 9, ["a b"] * MOST_PHRASES),
+        ('"a b" ' * 9, ["a b"] * MAX_PHRASES),
     ],
 )
 def test_phrases_of_two_words_stand_in_quotes(query: str, phrases: list[str]):
@@ -45,7 +45,7 @@ def test_plain_questions_are_counted_exactly():
 
 def test_only_longer_words_may_be_misspelt():
     assert unknown("what Did the Kuberntes user_id 12345 abcd Kuberntes") == ["kuberntes"]
-    assert unknown(f"{'a' * LONGEST} {'b' * (LONGEST + 1)} {'文' * 4_000}") == ["a" * LONGEST]
+    assert unknown(f"{'a' * MAX_WORD_LENGTH} {'b' * (MAX_WORD_LENGTH + 1)} {'文' * 4_000}") == ["a" * MAX_WORD_LENGTH]
 
 
 @pytest.mark.parametrize(

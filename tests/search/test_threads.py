@@ -14,7 +14,7 @@ from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.fusion import FLAGGED_SHARE, Fused
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.schemas import SearchQuery, SearchResult
-from openmemory.search.threads import BESIDE, THREAD, ThreadNeighbour, heard, links
+from openmemory.search.threads import NEIGHBOUR_WEIGHT, THREAD_WEIGHT, ThreadNeighbour, heard, links
 from openmemory.services import Services
 
 A, B, C, D, E = (UUID(int=number) for number in range(1, 6))
@@ -36,10 +36,10 @@ def test_the_sum_is_the_formula_of_the_docstring():
     ]
     words = [LexicalHit(A, 3.0, thread=TALK, together=4.0), LexicalHit(E, 1.0, thread=OTHER, together=1.0)]
     found = {hit.id: hit for hit in heard(ranked, near, words)}
-    assert found[A].score == pytest.approx(0.3 + BESIDE[0] * 0.2 + THREAD)
-    assert found[B].score == pytest.approx(0.2 + BESIDE[0] * 0.3 + THREAD)
-    assert found[C].score == pytest.approx(BESIDE[1] * 0.3 + THREAD)
-    assert found[E].score == pytest.approx(0.1 + THREAD / 4)
+    assert found[A].score == pytest.approx(0.3 + NEIGHBOUR_WEIGHT[0] * 0.2 + THREAD_WEIGHT)
+    assert found[B].score == pytest.approx(0.2 + NEIGHBOUR_WEIGHT[0] * 0.3 + THREAD_WEIGHT)
+    assert found[C].score == pytest.approx(NEIGHBOUR_WEIGHT[1] * 0.3 + THREAD_WEIGHT)
+    assert found[E].score == pytest.approx(0.1 + THREAD_WEIGHT / 4)
     assert (found[C].lexical, found[C].dense, found[C].bm25, found[C].cosine) == (0, 0, None, None)
     for hit in found.values():
         assert hit.score == pytest.approx(hit.lexical + hit.dense + hit.beside + hit.thread - hit.penalty)
@@ -50,16 +50,16 @@ def test_scores_stay_within_one_and_their_parts_with_them():
     near = [ThreadNeighbour(A, TALK, False, B, 1), ThreadNeighbour(B, TALK, False, A, 1)]
     found = heard(ranked, near, [LexicalHit(A, 3.0, thread=TALK, together=4.0)])
     assert found[0].score == pytest.approx(1)
-    whole = 1.0 + BESIDE[0] * 0.9 + THREAD
+    whole = 1.0 + NEIGHBOUR_WEIGHT[0] * 0.9 + THREAD_WEIGHT
     assert (found[0].lexical, found[0].beside, found[0].thread) == pytest.approx(
-        (1 / whole, BESIDE[0] * 0.9 / whole, THREAD / whole)
+        (1 / whole, NEIGHBOUR_WEIGHT[0] * 0.9 / whole, THREAD_WEIGHT / whole)
     )
 
 
 def test_what_gives_orders_lends_its_neighbours_only_what_it_keeps():
     [lender, neighbour] = heard([fused(A, 0.8)], [ThreadNeighbour(A, TALK, True, B, 1)], [])
     assert lender.score == 0.8
-    assert neighbour.score == pytest.approx(BESIDE[0] * FLAGGED_SHARE * 0.8)
+    assert neighbour.score == pytest.approx(NEIGHBOUR_WEIGHT[0] * FLAGGED_SHARE * 0.8)
 
 
 def test_without_threads_nothing_changes():

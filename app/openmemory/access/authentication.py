@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from openmemory.access.oauth.tokens import Tokens
 
 SETTINGS_ID = "settings"
-_SHUT_OUT_MOST = 10_000
+_MAX_SHUT_OUT = 10_000
 _LOOKED_UP_AT_ONCE = 2
 """The limit on concurrent lookups of keys from all addresses that sent too many wrong ones. It keeps most PostgreSQL
 connections free for other callers."""
@@ -142,7 +142,7 @@ class Authenticator:
         except TooMany as error:
             network = network_of(given.address)
             self._shut_out.pop(network, None)
-            while len(self._shut_out) >= _SHUT_OUT_MOST:
+            while len(self._shut_out) >= _MAX_SHUT_OUT:
                 del self._shut_out[next(iter(self._shut_out))]
             self._shut_out[network] = time.monotonic() + error.retry_after
             raise

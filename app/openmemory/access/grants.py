@@ -19,7 +19,7 @@ from openmemory.access.models import AccessControl, App
 from openmemory.access.readable import counts, keys_of, readable_by
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
-from openmemory.config.settings import LONGEST_NAME
+from openmemory.config.settings import MAX_NAME_LENGTH
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound
@@ -59,9 +59,9 @@ class GrantCreate(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     effect: Effect
-    app: str | None = Field(default=None, max_length=LONGEST_NAME)
+    app: str | None = Field(default=None, max_length=MAX_NAME_LENGTH)
     object_type: ObjectType
-    object: str | None = Field(default=None, max_length=LONGEST_NAME)
+    object: str | None = Field(default=None, max_length=MAX_NAME_LENGTH)
 
 
 class Grant(BaseModel):

@@ -26,7 +26,7 @@ from openmemory.access.directory import Directory
 from openmemory.access.models import ApiKey, User
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
-from openmemory.config.settings import LONGEST_NAME
+from openmemory.config.settings import MAX_NAME_LENGTH
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound, Unavailable
@@ -35,11 +35,11 @@ from openmemory.identity.principal import Principal, Scope
 REMEMBERED = 5.0
 """Seconds that a valid key is cached. Another process may therefore accept a revoked key for that long."""
 
-LONGEST_LIFE = timedelta(days=3650)
+MAX_LIFETIME = timedelta(days=3650)
 
 _ALPHABET = string.ascii_lowercase + string.digits
 _KEY = re.compile(r"om_([a-z0-9]{8})_[A-Za-z0-9_-]{43}")
-_MOST = 10_000
+_MAX_CACHED_KEYS = 10_000
 """The maximum number of cached keys."""
 
 _LIKE_CREDENTIAL = re.compile(r"om_[a-z0-9]{8}_[\w-]{20}|local_[\w-]{40}|eyJ[\w-]+\.[\w-]+\.", re.ASCII)
@@ -55,7 +55,7 @@ class KeyCreate(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(min_length=1, max_length=LONGEST_NAME, description="What it is for, such as `laptop`.")
+    name: str = Field(min_length=1, max_length=MAX_NAME_LENGTH, description="What it is for, such as `laptop`.")
     user_id: str | None = Field(default=None, description="The user it speaks for; made if new.")
     everyone: bool = Field(default=False, description="It speaks for whatever user a request names.")
     app: str | None = Field(
@@ -247,7 +247,7 @@ class ApiKeys:
             namespaces=None if row.namespaces is None else tuple(row.namespaces),
             scopes=frozenset(Scope(scope) for scope in row.scopes),
         )
-        if len(self._known) >= _MOST:
+        if len(self._known) >= _MAX_CACHED_KEYS:
             self._known.clear()
         if ended == self._ended:
             self._known[digest] = _CachedKey(row.id, principal, row.expires_at, time.monotonic())
@@ -342,5 +342,5 @@ def _check_end(moment: datetime) -> None:
     if moment.tzinfo is None:
         raise Invalid("expires_at", "must have a UTC offset, such as 2027-01-31T12:00:00Z")
     now = datetime.now(UTC)
-    if not now < moment <= now + LONGEST_LIFE:
+    if not now < moment <= now + MAX_LIFETIME:
         raise Invalid("expires_at", "must be in the future, at most ten years from now")

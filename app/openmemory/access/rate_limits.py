@@ -48,7 +48,7 @@ _PRUNE = text(
     "DELETE FROM rate_limits WHERE period < floor(extract(epoch FROM now()) / :window) - 1"
 ).bindparams(bindparam("window", type_=Integer))  # fmt: skip
 
-_MOST = 10_000
+_MAX_BUCKETS = 10_000
 """The maximum number of buckets with units reserved by this process."""
 
 
@@ -137,7 +137,7 @@ class RateLimiter:
                 row = (await tx.execute(_LOOK, {"bucket": bucket, "window": self._window})).one_or_none()
                 raise self._too_many(row, wanted, pace)
         if wanted > cost:
-            if len(self._held) >= _MOST:
+            if len(self._held) >= _MAX_BUCKETS:
                 self._held.clear()
             self._held[bucket] = (wanted - cost, now + self._window / 2)
 

@@ -11,11 +11,11 @@ from openmemory.errors import Unavailable
 
 GRACE = 10.0
 """Seconds at the start of an upload without a minimum rate."""
-LEAST = 16 * 1024
+MIN_UPLOAD_RATE = 16 * 1024
 """Minimum average rate after that, in bytes per second."""
 _SILENCE = 60.0
 """Maximum number of seconds without data, however much arrived before."""
-_LONGEST = 3600.0
+_MAX_UPLOAD_SECONDS = 3600.0
 """Maximum total duration of an upload, in seconds."""
 
 
@@ -84,7 +84,9 @@ async def paced() -> AsyncIterator[Callable[[int], None]]:
         nonlocal received
         received += size
         if size and not limit.expired():
-            limit.reschedule(min(start + GRACE + received / LEAST, clock() + _SILENCE, start + _LONGEST))
+            limit.reschedule(
+                min(start + GRACE + received / MIN_UPLOAD_RATE, clock() + _SILENCE, start + _MAX_UPLOAD_SECONDS)
+            )
 
     try:
         async with limit:
@@ -92,5 +94,7 @@ async def paced() -> AsyncIterator[Callable[[int], None]]:
     except TimeoutError:
         if not limit.expired():
             raise
-        words = f"The upload is too slow: it needs at least {LEAST // 1024} KB per second, and at most one hour."
+        words = (
+            f"The upload is too slow: it needs at least {MIN_UPLOAD_RATE // 1024} KB per second, and at most one hour."
+        )
         raise Unavailable(words, retry_after=1, code="upload_too_slow") from None

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, get_args
 
 from openmemory.backup.fields import STATES, Fields
-from openmemory.backup.format import MOST_REVISIONS, STEPS, malformed
+from openmemory.backup.format import MAX_REVISION, STEPS, malformed
 from openmemory.backup.recent import RecentRecords
 from openmemory.backup.report import Row
 from openmemory.capture import rows
@@ -23,9 +23,9 @@ from openmemory.memories import validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryUpdate
 
-_MOST_NAMESPACES = 1_000
-_MOST_STEPS = 1_000
-_MOST = 2**31 - 1
+_MAX_NAMESPACES = 1_000
+_MAX_STEPS = 1_000
+_MAX_INTEGER = 2**31 - 1
 _KINDS = ("operation", "refused")
 _STATUSES, _EVENTS = tuple(Status), tuple(Event)
 _NEEDED = {
@@ -58,7 +58,7 @@ class CaptureRecords:
         created = fields.moment("created_at", self.now)
         updated, finished = fields.moment("updated_at", created), fields.optional_moment("finished_at")
         app, said = fields.optional_id("app_id"), _said(fields)
-        counts = [fields.whole(name, 0, _MOST, 0) for name in _COUNTS]
+        counts = [fields.whole(name, 0, _MAX_INTEGER, 0) for name in _COUNTS]
         seconds, error, model = (
             fields.optional_number("seconds"), fields.optional_text("error"), fields.optional_text("model"),
         )  # fmt: skip
@@ -80,7 +80,7 @@ class CaptureRecords:
     def step(self, place: str, number: int, value: Any) -> list[Row]:
         """One operation or refusal of a capture."""
         fields = Fields(place, value)
-        capture, turn = fields.id("capture_id"), fields.whole("number", 1, _MOST_STEPS)
+        capture, turn = fields.id("capture_id"), fields.whole("number", 1, _MAX_STEPS)
         kinds = [kind for kind in _KINDS if fields.values.get(kind) is not None]
         if len(kinds) != 1:
             raise malformed(place, f"must have one of {' and '.join(_KINDS)}")
@@ -94,8 +94,8 @@ class CaptureRecords:
         """The rights for further processing: those of the capture, limited to those of the importing principal."""
         given = fields.values.get("namespaces") is not None
         namespaces, scopes = fields.texts("namespaces"), fields.texts("scopes")
-        if len(namespaces) > _MOST_NAMESPACES:
-            raise malformed(f"{fields.place}.namespaces", f"must have at most {_MOST_NAMESPACES:,} entries")
+        if len(namespaces) > _MAX_NAMESPACES:
+            raise malformed(f"{fields.place}.namespaces", f"must have at most {_MAX_NAMESPACES:,} entries")
         if any(scope not in tuple(Scope) for scope in scopes):
             raise malformed(f"{fields.place}.scopes", f"must be a list of {', '.join(Scope)}")
         may = self.principal.scopes & {Scope.READ, Scope.WRITE}
@@ -166,7 +166,7 @@ _COUNTS = ("attempts", "bad_answers", "calls", "prompt_tokens", "completion_toke
 def _revision(fields: Fields, *, needed: bool = True) -> int | None:
     if not needed and fields.values.get("revision") is None:
         return None
-    return fields.whole("revision", 1, MOST_REVISIONS)
+    return fields.whole("revision", 1, MAX_REVISION)
 
 
 def _said(fields: Fields) -> CaptureCreate:

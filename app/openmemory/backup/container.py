@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from typing import BinaryIO, cast
 
 from openmemory.backup.format import (
-    LARGEST_DIRECTORY,
+    MAX_DIRECTORY_BYTES,
+    MAX_MEMBERS,
     MEMBERS,
-    MOST_MEMBERS,
     RATIO,
     RATIO_FROM,
     TABLES,
@@ -29,7 +29,7 @@ _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _LOCAL_HEADER = 30
 _ENCRYPTED = 0x1
 _GZIP = b"\x1f\x8b"
-_MOST_STREAMS = 10_000
+_MAX_STREAMS = 10_000
 """Maximum number of streams in a gzip file. Most writers produce one; writers that compress in blocks, thousands."""
 _PIECE = 64 * 1024
 _BROKEN = (
@@ -128,10 +128,10 @@ class _Frugal(io.RawIOBase):
         self._file = file
 
     def read(self, size: int = -1, /) -> bytes:
-        most = LARGEST_DIRECTORY + 1 if size is None or size < 0 else size
-        data = self._file.read(min(most, LARGEST_DIRECTORY + 1))
-        if len(data) > LARGEST_DIRECTORY:
-            raise too_much(f"its directory has more than {LARGEST_DIRECTORY:,} bytes")
+        most = MAX_DIRECTORY_BYTES + 1 if size is None or size < 0 else size
+        data = self._file.read(min(most, MAX_DIRECTORY_BYTES + 1))
+        if len(data) > MAX_DIRECTORY_BYTES:
+            raise too_much(f"its directory has more than {MAX_DIRECTORY_BYTES:,} bytes")
         return data
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
@@ -192,16 +192,16 @@ class _Gunzipped:
         if not self._pending.startswith(_GZIP):
             raise gzip.BadGzipFile("Not a gzipped file")
         self._streams += 1
-        if self._streams > _MOST_STREAMS:
-            raise too_much(f"a gzip member has more than {_MOST_STREAMS:,} streams")
+        if self._streams > _MAX_STREAMS:
+            raise too_much(f"a gzip member has more than {_MAX_STREAMS:,} streams")
         self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
         return True
 
 
 def _look_at(entries: list[zipfile.ZipInfo], directory: int) -> None:
     """Rejects a zip that is not an ordinary archive."""
-    if len(entries) > MOST_MEMBERS:
-        raise too_much(f"it has {len(entries):,} members; at most {MOST_MEMBERS} are taken")
+    if len(entries) > MAX_MEMBERS:
+        raise too_much(f"it has {len(entries):,} members; at most {MAX_MEMBERS} are taken")
     seen: set[str] = set()
     for entry in entries:
         name = entry.orig_filename

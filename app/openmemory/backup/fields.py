@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _BARE = re.compile(r"[0-9a-fA-F]{32}")
-_LONGEST_TIME = 40
+_MAX_TIME_LENGTH = 40
 STATES = tuple(State)
 _TIME = "a time in ISO 8601, such as 2026-01-31T12:00:00Z"
 
@@ -108,7 +108,7 @@ class Fields:
         value = self._typed(name, str, _TIME)
         if value is None:
             return None
-        if len(value) > _LONGEST_TIME:
+        if len(value) > _MAX_TIME_LENGTH:
             raise self.wrong(name, _TIME, value)
         try:
             parsed = datetime.fromisoformat(value)

@@ -25,8 +25,8 @@ VECTORS = "vectors.jsonl.gz"
 MEMBERS = (TABLES, MEMORIES, REVISIONS, ACCESSES, CAPTURES, STEPS, VECTORS)
 """The members that are read, in this order. Only the first is required."""
 
-MOST_MEMBERS = 64
-LARGEST_DIRECTORY = 1024 * 1024
+MAX_MEMBERS = 64
+MAX_DIRECTORY_BYTES = 1024 * 1024
 """Maximum size in bytes of a zip's central directory, which is held in memory."""
 
 UNPACKED = 16
@@ -36,18 +36,18 @@ RATIO = 200
 """Maximum compression ratio of a member beyond `RATIO_FROM` bytes. Memories compress to about a tenth."""
 RATIO_FROM = 16 * 1024 * 1024
 
-LARGEST_RECORD = 8 * 1024 * 1024
+MAX_RECORD_BYTES = 8 * 1024 * 1024
 
 
 class StreamLimits(NamedTuple):
     """Limits of one list entry or one line. No more than that is held in memory at once."""
 
-    bytes: int = LARGEST_RECORD
+    bytes: int = MAX_RECORD_BYTES
     values: int = 200_000
     """JSON values, including nested ones."""
 
 
-MOST = StreamLimits()
+DEFAULT_LIMITS = StreamLimits()
 """The default limits, used without settings."""
 
 
@@ -56,21 +56,21 @@ def most_of(limits: LimitSettings) -> StreamLimits:
     # A revision holds two texts, a step of a capture three, a conversation four, in UTF-8 as PostgreSQL writes it. A
     # character takes at most twelve bytes, or six in UTF-8; a byte of metadata takes six.
     return StreamLimits(
-        max(LARGEST_RECORD, 2 * 12 * limits.text + 6 * limits.metadata + 1024 * 1024), limits.json_values
+        max(MAX_RECORD_BYTES, 2 * 12 * limits.text + 6 * limits.metadata + 1024 * 1024), limits.json_values
     )
 
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """Maximum nesting depth within one entry."""
 
-MOST_RECORDS = {
+MAX_RECORDS = {
     "apps": 10_000, "categories": 100_000, "memories": 2_000_000, "memory_categories": 20_000_000,
     "status_history": 20_000_000, "access_controls": 100_000, "archive_policies": 10_000, REVISIONS: 20_000_000,
     ACCESSES: 20_000_000, CAPTURES: 2_000_000, STEPS: 20_000_000, VECTORS: 4_000_000,
 }  # fmt: skip
 """Maximum number of entries of a list, or of lines of a member."""
 
-MOST_REVISIONS = LAST_REVISION
+MAX_REVISION = LAST_REVISION
 """Highest revision number accepted in an archive. It equals our own maximum, so that we accept our own exports."""
 
 

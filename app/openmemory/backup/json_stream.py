@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from openmemory.backup.format import DEEPEST, MOST, StreamLimits, kind_of, malformed
+from openmemory.backup.format import DEFAULT_LIMITS, MAX_DEPTH, StreamLimits, kind_of, malformed
 from openmemory.serialization.exact_json import has_long_number
 from openmemory.serialization.json_limits import more_than
 
@@ -48,7 +48,7 @@ class StreamedValue(NamedTuple):
 
 
 def entries(
-    read: Read, name: str, *, most: StreamLimits = MOST, wanted: Container[str] | None = None
+    read: Read, name: str, *, most: StreamLimits = DEFAULT_LIMITS, wanted: Container[str] | None = None
 ) -> Iterator[StreamedValue]:
     """The entries of the object, in order.
 
@@ -87,7 +87,7 @@ def entries(
         raise malformed(name, "is not valid JSON: there is data after its end")
 
 
-def lines(read: Read, name: str, *, most: StreamLimits = MOST) -> Iterator[tuple[str, dict[str, Any]]]:
+def lines(read: Read, name: str, *, most: StreamLimits = DEFAULT_LIMITS) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of JSON Lines, each with its place, such as `revisions.jsonl.gz, line 3`.
 
     Raises:
@@ -195,8 +195,8 @@ class _Buffer:
                 continue
             offset += 1
             depth += 1 if sign in b"[{" else -1
-            if depth > DEEPEST:
-                raise malformed(place, f"is nested more than {DEEPEST} levels deep")
+            if depth > MAX_DEPTH:
+                raise malformed(place, f"is nested more than {MAX_DEPTH} levels deep")
             if depth == 0:
                 return self._at + offset
 

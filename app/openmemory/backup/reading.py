@@ -13,8 +13,8 @@ from openmemory.backup.container import Container
 from openmemory.backup.format import (
     ACCESSES,
     CAPTURES,
+    MAX_RECORDS,
     MEMORIES,
-    MOST_RECORDS,
     REVISIONS,
     STEPS,
     TABLES,
@@ -83,7 +83,7 @@ def _records(container: Container, records: Records) -> Iterator[Row]:
 
 def _tables(container: Container, records: Records) -> Iterator[Row]:
     found = False
-    wanted = (*_OBJECTS, *MOST_RECORDS)
+    wanted = (*_OBJECTS, *MAX_RECORDS)
     with container.open(TABLES) as read:
         for entry in json_stream.entries(read, TABLES, most=most_of(records.limits), wanted=wanted):
             found = found or entry.key == "memories"
@@ -91,7 +91,7 @@ def _tables(container: Container, records: Records) -> Iterator[Row]:
                 if entry.number is not None:
                     raise malformed(entry.key, "must be an object, not a list")
                 records.object(entry.key, entry.value)
-            elif entry.key in MOST_RECORDS:
+            elif entry.key in MAX_RECORDS:
                 if entry.number is None and entry.value is not None:
                     raise malformed(entry.key, f"must be a list, not {kind_of(entry.value)}")
                 if entry.number is not None and entry.number >= 0:
@@ -102,8 +102,8 @@ def _tables(container: Container, records: Records) -> Iterator[Row]:
 
 
 def _count(kind: str, count: int) -> None:
-    if count > MOST_RECORDS[kind]:
-        raise too_much(f"{kind} has more than {MOST_RECORDS[kind]:,} entries")
+    if count > MAX_RECORDS[kind]:
+        raise too_much(f"{kind} has more than {MAX_RECORDS[kind]:,} entries")
 
 
 def copy_line(values: Sequence[Any]) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 
 from openmemory.backup.format import malformed
 
-_MANY = 4_096
+_MIN_REMEMBERED = 4_096
 """Minimum number of records remembered per kind. A zip refers back 32 KB; every record is longer than eight bytes."""
 
 
@@ -38,6 +38,6 @@ class RecentRecords:
         before = last.get(key) or self._older.get(kind, {}).get(key)
         if before is None:
             last[key] = place
-            if len(last) >= _MANY:
+            if len(last) >= _MIN_REMEMBERED:
                 self._older[kind], self._last[kind] = last, {}
         return before

@@ -13,7 +13,7 @@ import numpy as np
 from openmemory.access.restore import IncomingUser
 from openmemory.backup.captures import CaptureRecords
 from openmemory.backup.fields import STATES, Fields
-from openmemory.backup.format import ACCESSES, CAPTURES, MOST_REVISIONS, REVISIONS, STEPS, VECTORS, VERSION, malformed
+from openmemory.backup.format import ACCESSES, CAPTURES, MAX_REVISION, REVISIONS, STEPS, VECTORS, VERSION, malformed
 from openmemory.backup.recent import RecentRecords
 from openmemory.backup.report import Row, SkippedItems
 from openmemory.categories import descriptions
@@ -29,8 +29,8 @@ from openmemory.memories.lifecycle.policies import Action, CriteriaType
 from openmemory.memories.schemas import MemoryUpdate
 
 _NAMED = ("memory", "app", "category")
-_LONGEST_MODEL = 500
-_LARGEST_VECTOR = 4 * 65_536
+_MAX_MODEL_LENGTH = 500
+_MAX_VECTOR_BYTES = 4 * 65_536
 _ROUNDING = 0.01
 
 
@@ -186,7 +186,7 @@ class Records:
         created = fields.moment("created_at", self.now)
         archived, deleted, expires, valid_from, valid_until = (fields.optional_moment(each) for each in _TIMES)
         state, app = fields.one_of("state", STATES, "active"), fields.optional_id("app_id")
-        superseded_by, revision = fields.optional_id("superseded_by"), fields.whole("revision", 1, MOST_REVISIONS, 1)
+        superseded_by, revision = fields.optional_id("superseded_by"), fields.whole("revision", 1, MAX_REVISION, 1)
         categories, updated = fields.ids("category_ids"), fields.moment("updated_at", created)
         known = self.intake.created(fields.memory(content))
         if len(categories) > validation.MAX_CATEGORIES:
@@ -257,7 +257,7 @@ class Records:
 
     def _revision(self, place: str, number: int, value: Any) -> list[Row]:
         fields = Fields(place, value)
-        memory, revision = fields.id("memory_id"), fields.whole("revision", 1, MOST_REVISIONS)
+        memory, revision = fields.id("memory_id"), fields.whole("revision", 1, MAX_REVISION)
         old, new, metadata = fields.optional_text("old_text"), fields.text("new_text"), fields.mapping("metadata")
         app, at = fields.optional_id("app_id"), fields.moment("changed_at", self.now)
         self._recent.once(REVISIONS, (memory, revision), place, "revision")
@@ -288,7 +288,7 @@ class Records:
         except (binascii.Error, ValueError):
             raise malformed(f"{place}.vector", "must be base64") from None
         chunking = fields.text("chunking", "")
-        if max(map(len, (model, hash_, chunking))) > _LONGEST_MODEL or not (model + hash_ + chunking).isprintable():
+        if max(map(len, (model, hash_, chunking))) > _MAX_MODEL_LENGTH or not (model + hash_ + chunking).isprintable():
             return []
         dimension = _dimension(raw)
         if dimension is None or not chunking.endswith(f" of {dimension}"):
@@ -317,14 +317,14 @@ _KINDS = {
 
 def _dimension(raw: bytes) -> int | None:
     """The dimension of the vectors concatenated in `raw`; None if they do not have unit length."""
-    if not 0 < len(raw) <= _LARGEST_VECTOR * MAX_CHUNKS or len(raw) % 4:
+    if not 0 < len(raw) <= _MAX_VECTOR_BYTES * MAX_CHUNKS or len(raw) % 4:
         return None
     numbers = np.frombuffer(raw, dtype="<f4").astype(np.float64)
     squares = float(numbers @ numbers)
     # The sum of the squares equals the number of unit vectors.
     if not np.isfinite(squares) or not 0 < (count := round(squares)) <= MAX_CHUNKS:
         return None
-    if len(numbers) % count or len(raw) > _LARGEST_VECTOR * count:
+    if len(numbers) % count or len(raw) > _MAX_VECTOR_BYTES * count:
         return None
     lengths = np.linalg.norm(numbers.reshape(count, -1), axis=1)
     return len(numbers) // count if bool((abs(lengths - 1) < _ROUNDING).all()) else None

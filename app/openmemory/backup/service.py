@@ -62,7 +62,7 @@ _WRITTEN_AGAIN = 3
 """Number of times that copied data is written again: as rows, in indexes, and in PostgreSQL's write-ahead log."""
 _PATIENCE = 30.0
 """Seconds that a further archive waits for admission."""
-_LONGEST = 3600
+_MAX_STATEMENT_SECONDS = 3600
 """Maximum duration, in seconds, of one statement on a whole archive."""
 _ATTEMPTS = 4
 _SOME_IDS = 500 * 37
@@ -130,7 +130,7 @@ class Backup:
         async with self._turns.turn(str(caller.user_id)):
             archive, ids = Spool(self._folder), Spool(self._folder)
             try:
-                async with self._database.long_transaction(_LONGEST, snapshot=True) as tx:
+                async with self._database.long_transaction(_MAX_STATEMENT_SECONDS, snapshot=True) as tx:
                     writer = ArchiveWriter(tx, caller.user_id, wanted, generator=self._generator)
                     count = await writer.write(archive, ids)
                 await self._log_export(caller, wanted, ids, count)
@@ -145,7 +145,7 @@ class Backup:
     async def _log_export(self, caller: Caller, wanted: ExportSelection, ids: Spool, count: int) -> None:
         detail = {"archive": True, "vectors": wanted.vectors, "whole": wanted.whole}
         ids.seek(0)
-        async with self._database.long_transaction(_LONGEST) as tx:
+        async with self._database.long_transaction(_MAX_STATEMENT_SECONDS) as tx:
             await tx.execute(text("CREATE TEMPORARY TABLE exported (id uuid) ON COMMIT DROP"))
             while data := await asyncio.to_thread(ids.file.read, _SOME_IDS):
                 await _copy(tx, "exported", data)
@@ -212,7 +212,7 @@ class Backup:
         async with self._turns.turn(str(caller.user_id)):
             models = await self._models()
             container = await asyncio.to_thread(Container, archive.file, unpacked=UNPACKED * self._limits.backup)
-            async with self._database.long_transaction(_LONGEST) as tx:
+            async with self._database.long_transaction(_MAX_STATEMENT_SECONDS) as tx:
                 await tables.make(tx, of_captures.TABLES)
                 await self._read(tx, container, records, progress)
                 progress("checking", 0, None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from openmemory.llm.port import Reply
 
-MOST = 50
+MAX_OPERATIONS = 50
 """Maximum number of operations that are processed per answer."""
 
 LABEL = 40
@@ -47,7 +47,7 @@ class Operation:
 
 
 def operations(reply: Reply) -> list[Operation]:
-    """The operations of an answer, in order, at most one more than `MOST`.
+    """The operations of an answer, in order, at most one more than `MAX_OPERATIONS`.
 
     Invalid entries of an otherwise valid answer get an empty `op`.
 
@@ -59,7 +59,7 @@ def operations(reply: Reply) -> list[Operation]:
     found = _found(reply.text)
     if found is None:
         raise Malformed(_why(reply))
-    return [_operation(each) for each in found[: MOST + 1]]
+    return [_operation(each) for each in found[: MAX_OPERATIONS + 1]]
 
 
 def _why(reply: Reply) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from openmemory.capture.answers import MOST, Operation
+from openmemory.capture.answers import MAX_OPERATIONS, Operation
 from openmemory.capture.prompt import KINDS
 from openmemory.capture.schemas import Decision, ModelDecisions, Refusal, ShownMemory
 from openmemory.memories.schemas import Event
@@ -21,7 +21,7 @@ _WORDS = {
     "repeats": "It repeats a memory.",
     "repeated_id": "Another operation is about the same memory.",
     "unknown_id": "No memory of this number was shown.",
-    "too_many": f"More than {MOST} operations.",
+    "too_many": f"More than {MAX_OPERATIONS} operations.",
     "invalid": "The operation is not one that can be done.",
     "injection": "The text reads like orders to an assistant: it changes nothing that is remembered already.",
 }
@@ -43,7 +43,7 @@ def decided(
     found = ModelDecisions()
     said: dict[str, ShownMemory | None] = {_plain(memory.content): memory for memory in memories}
     about: set[int] = set()
-    for operation in operations[:MOST]:
+    for operation in operations[:MAX_OPERATIONS]:
         memory = _memory(operation, memories)
         if (reason := _refused(operation, memory, about, orders=orders)) is not None:
             found.refused.append(refusal(reason, operation.text, memory, operation.reason))
@@ -64,7 +64,7 @@ def decided(
             said[plain] = None
         decision = _decision(event, operation, memory, now)
         found.decisions.append(replace(decision, emotion=operation.emotion) if emotion else decision)
-    if len(operations) > MOST:
+    if len(operations) > MAX_OPERATIONS:
         found.refused.append(refusal("too_many"))
     return found
 

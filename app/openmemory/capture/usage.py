@@ -17,7 +17,7 @@ from openmemory.database.engine import Tx
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 
-LONGEST = 366
+MAX_DAYS = 366
 """Maximum number of days in one response."""
 
 USUAL = 30
@@ -69,8 +69,8 @@ def days(first: date | None, last: date | None) -> tuple[date, date]:
         first = date.fromordinal(max(1, last.toordinal() - USUAL + 1))
     if first > last:
         raise Invalid("from", f"must not be later than to ({last.isoformat()})")
-    if last - first >= timedelta(LONGEST):
-        raise Invalid("from", f"must be within {LONGEST} days of to ({last.isoformat()}), which counts as one of them")
+    if last - first >= timedelta(MAX_DAYS):
+        raise Invalid("from", f"must be within {MAX_DAYS} days of to ({last.isoformat()}), which counts as one of them")
     return first, last
 
 

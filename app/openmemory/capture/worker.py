@@ -48,12 +48,12 @@ A capture that this process accepts wakes the worker immediately.
 FIRST_PAUSE, LAST_PAUSE = 2.0, 900.0
 """Shortest and longest pause, in seconds, before a capture is retried. The pause doubles with every attempt."""
 
-AWAY, LONGEST_AWAY = 1.0, 60.0
+AWAY, MAX_AWAY = 1.0, 60.0
 """Shortest and longest pause, in seconds, after a model did not answer. The pause doubles each time."""
 
 Steps = asyncio.Queue[int | None]
 
-MOST_BAD_ANSWERS = 5
+MAX_BAD_ANSWERS = 5
 """Number of unusable answers after which a capture fails and a person must check the text."""
 
 
@@ -257,10 +257,10 @@ class Worker:
     ) -> None:
         """Records a failed attempt.
 
-        `bad`: the attempt counts toward `MOST_BAD_ANSWERS`. `over`: there will be no further attempt.
+        `bad`: the attempt counts toward `MAX_BAD_ANSWERS`. `over`: there will be no further attempt.
         """
         log.warning("capture %s: attempt %d failed: %s", claimed.id, claimed.attempts, error)
-        over = over or (bad and claimed.bad_answers + 1 >= MOST_BAD_ANSWERS)
+        over = over or (bad and claimed.bad_answers + 1 >= MAX_BAD_ANSWERS)
         pause = max(wait, min(LAST_PAUSE, FIRST_PAUSE * 2 ** min(claimed.attempts - 1, 20)))
         values: dict[str, Any] = {
             "status": Status.FAILED if over else Status.PENDING,
@@ -288,8 +288,8 @@ class Worker:
         """Stops requests to an unavailable model for a while. Otherwise the waiting captures would fail one by one."""
         now = time.monotonic()
         if now >= self._away_until:  # concurrent requests that fail together count as one failure
-            self._away = min(LONGEST_AWAY, 2 * self._away or AWAY)
-        wait = max(self._away, min(LONGEST_AWAY, error.retry_after or 0.0))
+            self._away = min(MAX_AWAY, 2 * self._away or AWAY)
+        wait = max(self._away, min(MAX_AWAY, error.retry_after or 0.0))
         self._away_until = max(self._away_until, now + wait)
 
     def _give_up_waiting(self) -> None:

@@ -55,7 +55,7 @@ PAGE = 200
 LATER = 60.0
 """Seconds until the first retry of a memory that could not be processed. Doubles with each further retry."""
 
-LONGEST_PAUSE = 86_400.0
+MAX_PAUSE = 86_400.0
 
 _REMEMBERED = 64
 """The number of category sets whose vectors are cached. All users without own categories share one set."""
@@ -63,7 +63,8 @@ _REMEMBERED = 64
 _IDS = ARRAY(PG_UUID())
 _DUE = text(
     f"""
-    SELECT k.memory_id AS id, m.user_id, u.user_id AS user, left(m.content, {classifier.READ}) AS content, e.vector
+    SELECT k.memory_id AS id, m.user_id, u.user_id AS user,
+        left(m.content, {classifier.MAX_CHARACTERS}) AS content, e.vector
     FROM pending_categorizations AS k
     JOIN memories AS m ON m.id = k.memory_id
     JOIN users AS u ON u.id = m.user_id
@@ -245,7 +246,7 @@ class CategoryAssignment:
         """
         caller.must_be_owner("see what would be filed")
         caller.may_read()
-        validation.between(limit, "limit", 1, category_preview.MOST)
+        validation.between(limit, "limit", 1, category_preview.MAX_MEMORIES)
         space = self._spaces.serving
         async with self._database.transaction() as tx:
             rows, total = await category_preview.read(tx, caller, space.model, again=again, limit=limit)
@@ -392,4 +393,4 @@ def _names(assigned: dict[UUID, Any], id_: UUID) -> Sequence[str]:
 
 
 def _pause(ids: Any, error: str) -> dict[str, Any]:
-    return {"ids": list(ids), "error": error, "later": LATER, "longest": LONGEST_PAUSE}
+    return {"ids": list(ids), "error": error, "later": LATER, "longest": MAX_PAUSE}

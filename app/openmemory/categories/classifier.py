@@ -30,7 +30,7 @@ SHARPNESS = 1.3
 LEVEL = 1.6
 """The score in standard deviations at which one category alone is as likely as no category."""
 
-READ = 2_000
+MAX_CHARACTERS = 2_000
 """The number of characters of a text that are searched for words."""
 
 
@@ -111,7 +111,7 @@ def choose(row: npt.NDArray[np.float64], known: CategoryVectors, *, threshold: f
 
 
 def _speaks(subject: Subject, text: str) -> bool:
-    return subject.words is not None and subject.words.search(text[:READ]) is not None
+    return subject.words is not None and subject.words.search(text[:MAX_CHARACTERS]) is not None
 
 
 def _unit(vectors: Matrix) -> Matrix:

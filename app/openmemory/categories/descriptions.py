@@ -30,7 +30,7 @@ from openmemory.memories.schemas import MemoryUpdate
 OWN = 100
 """The maximum number of categories of a user's own, besides OpenMemory's."""
 
-LONGEST = 500
+MAX_DESCRIPTION_LENGTH = 500
 """The maximum length of a description."""
 
 # A user's own description takes precedence over the shared one. The shared one counts only for categories that the
@@ -181,8 +181,8 @@ def checked(description: str, intake: Intake) -> str:
         Invalid: it is blank, too long, or holds what `capture` refuses.
     """
     description = description.strip()
-    if len(description) > LONGEST:
-        raise TooLarge("description", f"has {len(description):,} characters; the limit is {LONGEST}")
+    if len(description) > MAX_DESCRIPTION_LENGTH:
+        raise TooLarge("description", f"has {len(description):,} characters; the limit is {MAX_DESCRIPTION_LENGTH}")
     cleaned = intake.changed(MemoryUpdate(text=description), "description").text
     assert cleaned is not None
     return cleaned

@@ -10,14 +10,14 @@ from pydantic import BaseModel, Field
 from sqlalchemy import and_, exists, func, literal_column, or_, select, true
 
 from openmemory.access.readable import readable_by
-from openmemory.categories.classifier import READ, Choice
+from openmemory.categories.classifier import MAX_CHARACTERS, Choice
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.index.models import Embedding, ItemKind
 from openmemory.memories.models import Memory, MemoryCategory, PendingCategorization, ReclassificationRequest
 from openmemory.memories.repository import CATEGORY_NAMES, KEPT_STATES
 
-MOST = 500
+MAX_MEMORIES = 500
 """The maximum number of memories in a preview."""
 
 _NEVER: Any = literal_column("'infinity'::timestamptz")
@@ -34,7 +34,9 @@ class PreviewItem(BaseModel):
     """A memory that no client has filed."""
 
     memory_id: UUID
-    memory: str = Field(description=f"Its text, or the first {READ:,} characters, which are those that count.")
+    memory: str = Field(
+        description=f"Its text, or the first {MAX_CHARACTERS:,} characters, which are those that count."
+    )
     categories: list[WouldBe] = Field(description="Where it would be filed, the surest first; none: nowhere.")
     now: list[str] = Field(description="Where the service has filed it by now.")
     ready: bool = Field(description="False: it has no vector of the model in use yet, and so cannot be filed.")
@@ -65,7 +67,7 @@ async def read(tx: Tx, caller: Caller, model: str, *, again: bool, limit: int) -
         Embedding.text_hash == Memory.hash,
     )  # fmt: skip
     total = await tx.scalar(select(func.count()).select_from(Memory).where(which), caller.parameters) or 0
-    content, now = func.left(Memory.content, READ).label("content"), CATEGORY_NAMES.label("now")
+    content, now = func.left(Memory.content, MAX_CHARACTERS).label("content"), CATEGORY_NAMES.label("now")
     query = (
         select(Memory.id, content, Embedding.vector, now)
         .outerjoin(Embedding, of_text)

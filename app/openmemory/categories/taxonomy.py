@@ -25,9 +25,9 @@ class Subject(NamedTuple):
 
 
 _PARTS = re.compile(r"[,.;:()\n]+")
-_MOST_WORDS = 3
+_MAX_WORDS = 3
 """The maximum number of words of a part of a description that is searched for in memories."""
-_MOST_TERMS = 20
+_MAX_TERMS = 20
 _PLURAL = re.compile(r"(?<=[sxz])es$|(?<=[cs]h)es$|(?<!s)s$")
 
 
@@ -37,8 +37,8 @@ def described(name: str, description: str) -> Subject:
     them."""
     lines = [line.strip() for line in description.splitlines() if line.strip()]
     parts = (" ".join(part.split()) for part in (name, *_PARTS.split(description)))
-    terms = list(dict.fromkeys(part.lower() for part in parts if len(part) > 2 and part.count(" ") < _MOST_WORDS))
-    either = "|".join(map(_in_any_number, terms[:_MOST_TERMS]))
+    terms = list(dict.fromkeys(part.lower() for part in parts if len(part) > 2 and part.count(" ") < _MAX_WORDS))
+    either = "|".join(map(_in_any_number, terms[:_MAX_TERMS]))
     words = re.compile(rf"(?<!\w)(?:{either})(?!\w)", re.IGNORECASE) if either else None
     return Subject(name, " ".join(lines), tuple(lines) if len(lines) > 1 else (), words)
 

@@ -35,7 +35,7 @@ _BATCH_BYTES = 1_000_000
 _COMPARED = 1_000
 """Characters of a text used in the search for an existing memory."""
 _RETRIES = 8
-_LONGEST_PAUSE = 10.0
+_MAX_PAUSE = 10.0
 _OF_THE_LINES = (ConflictError, Forbidden, Invalid, NotFound)
 """Errors that a single line may cause. Any other error ends the import."""
 
@@ -177,7 +177,7 @@ class Import:
                 if attempt == _RETRIES - 1:
                     again = "run the command again; it stores nothing twice"
                     raise Unavailable(f"line {line.number}: {error.message}; {again}") from error
-                pause = min(_LONGEST_PAUSE, max(error.retry_after, 0.25 * 2**attempt))
+                pause = min(_MAX_PAUSE, max(error.retry_after, 0.25 * 2**attempt))
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads retries, hides nothing
         raise AssertionError("unreachable")
 

@@ -14,8 +14,8 @@ IGNORED = ("id", "hash", "revision", "updated_at", "archived_at", "deleted_at")
 """Further fields of an export, which the importing service creates anew."""
 STATES = ("active", "paused", "archived", "deleted")
 """States that an export may write. A deleted memory is not imported: it would exist again until it is deleted again."""
-_LONGEST_LINE = 8 * 1024 * 1024
-_LARGEST = 1e15
+_MAX_LINE_BYTES = 8 * 1024 * 1024
+_MAX_NUMBER = 1e15
 """A bound above any valid time or importance. Infinity and huge integers are rejected with the line's number."""
 
 
@@ -24,7 +24,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MAX_NUMBER
 
 
 _TEXT = _is_text, "must be a string"
@@ -71,15 +71,15 @@ class Line:
 def read_lines(file: BinaryIO) -> Iterator[Line]:
     """All lines that are not blank, one at a time, including invalid ones."""
     number = offset = 0
-    while raw := file.readline(_LONGEST_LINE + 1):
+    while raw := file.readline(_MAX_LINE_BYTES + 1):
         number += 1
         offset += len(raw)
-        if len(raw) > _LONGEST_LINE and not raw.endswith(b"\n"):
-            while rest := file.readline(_LONGEST_LINE):
+        if len(raw) > _MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            while rest := file.readline(_MAX_LINE_BYTES):
                 offset += len(rest)
                 if rest.endswith(b"\n"):
                     break
-            yield Line(number, offset, 0, {}, f"is longer than {_LONGEST_LINE} bytes")
+            yield Line(number, offset, 0, {}, f"is longer than {_MAX_LINE_BYTES} bytes")
             continue
         if number == 1:
             raw = raw.removeprefix(b"\xef\xbb\xbf")

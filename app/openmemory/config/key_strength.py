@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-SHORTEST = 20
+MIN_KEY_LENGTH = 20
 _DIFFERENT = 6
 _LEFT = 12
 """Characters that a key must have left after removing separators and words that everybody would try."""
@@ -30,8 +30,8 @@ def checked(key: str) -> str:
     """
     if not key:
         return key
-    if len(key) < SHORTEST:
-        raise ValueError(f"must have at least {SHORTEST} characters; {_MAKE_ONE}")
+    if len(key) < MIN_KEY_LENGTH:
+        raise ValueError(f"must have at least {MIN_KEY_LENGTH} characters; {_MAKE_ONE}")
     plain = _SEPARATORS.sub("", key.lower())
     if len(set(plain)) < _DIFFERENT or _repeats(plain) or _counts(plain):
         raise ValueError(f"must not repeat or count the same few characters; {_MAKE_ONE}")

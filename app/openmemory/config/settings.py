@@ -150,7 +150,7 @@ class AccessSettings(Section):
         return value
 
 
-LONGEST_NAME = 300
+MAX_NAME_LENGTH = 300
 """The maximum of `limits.name` in characters: an index row holds at most two such names of four bytes a character."""
 
 
@@ -163,7 +163,7 @@ class LimitSettings(Section):
     name: int = Field(
         256,
         ge=1,
-        le=LONGEST_NAME,
+        le=MAX_NAME_LENGTH,
         description="Maximum characters of a user, app, namespace, thread, kind, key or category.",
     )
     ids: int = Field(1_000, ge=1, le=100_000, description="Maximum ids in one request.")

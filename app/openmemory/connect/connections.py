@@ -16,7 +16,7 @@ from openmemory.connect.formats import FormatError, edited
 from openmemory.errors import Invalid
 
 _BACKUP = ".before-openmemory"
-_LARGEST = 50_000_000
+_MAX_FILE_BYTES = 50_000_000
 
 Action = Literal["connect", "disconnect"]
 
@@ -152,8 +152,8 @@ def _backup(file: Path) -> Path:
 
 def _read(client: AssistantClient, file: Path) -> str | None:
     try:
-        if file.stat().st_size > _LARGEST:
-            raise Invalid(client.app, f"{file} has more than {_LARGEST:,} bytes")
+        if file.stat().st_size > _MAX_FILE_BYTES:
+            raise Invalid(client.app, f"{file} has more than {_MAX_FILE_BYTES:,} bytes")
         return file.read_bytes().decode()
     except FileNotFoundError:
         return None

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from openmemory.content_policy import samples
 from openmemory.content_policy.samples import parts
 
-SHORTEST = 8
+MIN_VALUE_LENGTH = 8
 """The minimum length of a value."""
 
-LONGEST = 128
+MAX_VALUE_LENGTH = 128
 """The number of characters of a value that are checked."""
 
 _NESTED = 8
@@ -41,9 +41,9 @@ _ASSIGNED = re.compile(
     (?:\*{{1,2}}\s{{0,3}})? \\?(?P<quote>["'`]?)""",
     re.VERBOSE,
 )
-_BARE = re.compile(rf"""[^\s"'`,;<>\\]{{1,{LONGEST}}}""")
+_BARE = re.compile(rf"""[^\s"'`,;<>\\]{{1,{MAX_VALUE_LENGTH}}}""")
 # A value ends at a label, or a second redaction would find what the first one left apart.
-_QUOTED = {quote: re.compile(rf"(?:(?!\[redacted: )[^{quote}\n\\]){{1,{LONGEST}}}") for quote in "\"'`"}
+_QUOTED = {quote: re.compile(rf"(?:(?!\[redacted: )[^{quote}\n\\]){{1,{MAX_VALUE_LENGTH}}}") for quote in "\"'`"}
 _REST = re.compile(r"""[^\s"'`,;<>\\]*+""")
 
 _CALLED = re.compile(rf"(?:{_NAME})s?\Z", re.VERBOSE)
@@ -93,7 +93,7 @@ def find(text: str, lowered: str) -> Iterator[AssignedValue]:
         told = bool(match["told"])
         real = _real(text[start:end], kind, firm=firm, within=told or (goes_on and not firm))
         if real and not _in_example(text, start, end, kind, told=told):
-            at = end if end - start < LONGEST else _end_of_run(text, end)
+            at = end if end - start < MAX_VALUE_LENGTH else _end_of_run(text, end)
             yield AssignedValue(kind, start, at)
 
 
@@ -118,12 +118,12 @@ _A_PASSWORD = "a password"  # noqa: S105 - a word
 def of_name(name: str, value: str) -> str | None:
     """The kind of a value in a JSON object, such as "an API key". None unless its key names it as a secret and it looks
     like one."""
-    called = _CALLED.search(_HUMP.sub("_", name[-LONGEST:]).lower())
+    called = _CALLED.search(_HUMP.sub("_", name[-MAX_VALUE_LENGTH:]).lower())
     if called is None or any(map(str.isspace, value)):
         return None
     kind = kind_of(called[0], name.lower())
     sample = samples.sample if kind == _A_PASSWORD else samples.sample_of_key
-    real = _real(value[:LONGEST], kind, firm=True, within=False) and not sample(value)
+    real = _real(value[:MAX_VALUE_LENGTH], kind, firm=True, within=False) and not sample(value)
     return kind if real else None
 
 
@@ -143,7 +143,7 @@ def random(value: str) -> bool:
 
 def _real(value: str, kind: str, *, firm: bool, within: bool) -> bool:
     """Returns True if a value is a secret. `firm`: assigned as in a program; `within`: inside a sentence."""
-    if len(value) < SHORTEST or samples.placeholder(value):
+    if len(value) < MIN_VALUE_LENGTH or samples.placeholder(value):
         return False
     if kind != _A_PASSWORD:
         return random(value)

@@ -26,10 +26,10 @@ import json
 import re
 from itertools import pairwise
 
-LONGEST = 128
+MAX_SAMPLE_LENGTH = 128
 """The maximum length of a sample. Only masks and references may be longer."""
 
-_LONGEST_GLUED = 48
+_MAX_GLUED_LENGTH = 48
 
 _REFERENCE = re.compile(
     r"""[<\[({]                                             # <your key>, [redacted], {{ value }}
@@ -117,7 +117,7 @@ def sample(value: str) -> bool:
     """Returns True if the value is a sample by rules 1 to 6."""
     if placeholder(value):
         return True
-    if len(value) > LONGEST:
+    if len(value) > MAX_SAMPLE_LENGTH:
         return False
     lowered = value.lower()
     if _LETTERS.fullmatch(value) and _SPOKEN_OF.search(lowered) and not _UNSPEAKABLE.search(lowered):
@@ -139,7 +139,7 @@ def sample_of_vendor(rest: str) -> bool:
     """Returns True if the part after a vendor's key prefix is a sample."""
     if sample_of_key(rest):
         return True
-    if len(rest) > LONGEST:
+    if len(rest) > MAX_SAMPLE_LENGTH:
         return False
     separate = [part for part in _VENDOR_PARTS.split(rest) if part]
     return any(map(_telling, separate)) and all(map(_of_vendor_sample, separate))
@@ -164,7 +164,7 @@ def cut_off(text: str, start: int, end: int) -> bool:
 
 def names_algorithm(part: str) -> bool:
     """Returns True if this is the header of a JSON Web Token: an object in base64 that names an algorithm."""
-    return "alg" in decoded(part[:_LONGEST_HEAD])
+    return "alg" in decoded(part[:_MAX_HEAD_LENGTH])
 
 
 def decoded(part: str) -> dict[str, object]:
@@ -178,7 +178,7 @@ def decoded(part: str) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-_LONGEST_HEAD = 8_192
+_MAX_HEAD_LENGTH = 8_192
 
 
 def stands_for_password(value: str) -> bool:
@@ -229,7 +229,7 @@ def _of_examples(piece: str) -> bool:
 
 def _glued(letters: str) -> bool:
     """Returns True if the letters are words typical of examples, joined without a gap."""
-    if len(letters) > _LONGEST_GLUED:
+    if len(letters) > _MAX_GLUED_LENGTH:
         return False
     ends = {0}
     for at in range(len(letters)):

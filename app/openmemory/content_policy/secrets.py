@@ -47,11 +47,11 @@ def _web_token(token: str) -> bool:
     head, _, rest = token.partition(".")
     if not samples.names_algorithm(head):
         return False
-    claims = samples.decoded(rest.partition(".")[0][:_LONGEST_CLAIMS])
+    claims = samples.decoded(rest.partition(".")[0][:_MAX_CLAIMS_LENGTH])
     return (claims.get("sub"), claims.get("name")) != ("1234567890", "John Doe")
 
 
-_LONGEST_CLAIMS = 8_192
+_MAX_CLAIMS_LENGTH = 8_192
 
 
 _ALONE = r"(?<![A-Za-z0-9])"
@@ -92,7 +92,7 @@ def _forms() -> Iterator[_Form]:
 
 
 _FORMS = tuple(_forms())
-_SHORTEST = 20
+_MIN_LENGTH = 20
 """The minimum length without a blank of every format."""
 
 _KEY_BEGINS = "-----BEGIN "
@@ -114,7 +114,7 @@ def find(text: str) -> list[Finding]:
     """The likely secrets in a text, in order and without overlaps."""
     found: list[Finding] = []
     longest = max(map(len, text.split()), default=0)
-    if longest >= _SHORTEST:
+    if longest >= _MIN_LENGTH:
         for form in _FORMS:
             if form.begins in text:
                 found += _of_form(text, form)
@@ -124,7 +124,7 @@ def find(text: str) -> list[Finding]:
             found += _discord(text)
     if "://" in text and "@" in text:
         found += _in_addresses(text)
-    if longest >= assignments.SHORTEST:
+    if longest >= assignments.MIN_VALUE_LENGTH:
         if _KEY_BEGINS in text:
             found += _private_keys(text)
         lowered = text.lower()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from openmemory.content_policy.injection import instructs
 from openmemory.memories.schemas import PairChange
 
-LONGEST = 4_096
+MAX_TEXT_LENGTH = 4_096
 """The maximum length of a text of key-value facts. The index of keys (`idx_memory_key_values`) uses the same limit."""
 
 SHOWN = 80
@@ -60,7 +60,7 @@ def parsed(text: str) -> Pairs | None:
     differ in more than case. A value extends to the next `|`, without surrounding blanks. It is not empty and fits on
     one line. A single fact has no blank before its `=` and must not look like a line of code or a sentence.
     """
-    if "=" not in text or len(text) > LONGEST:
+    if "=" not in text or len(text) > MAX_TEXT_LENGTH:
         return None
     parts = text.strip().split("|")
     pairs: Pairs = {}

@@ -25,7 +25,7 @@ from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.config.settings import CaptureSettings
 from openmemory.database.engine import Database, Tx
-from openmemory.dedup.paraphrases import LONGEST, MIN_SIMILARITY, Relation, compare
+from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, MIN_SIMILARITY, Relation, compare
 from openmemory.dedup.port import Dedup
 from openmemory.dedup.rewriting import complete
 from openmemory.embeddings.port import EmbedderUnavailable
@@ -197,7 +197,7 @@ def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[NearDuplicate]:
 
 
 def _comparable(new: CheckedMemory) -> bool:
-    return not new.labels and not new.is_bounded and len(new.text) <= LONGEST
+    return not new.labels and not new.is_bounded and len(new.text) <= MAX_TEXT_LENGTH
 
 
 def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> ColumnElement[bool]:
@@ -216,7 +216,7 @@ def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> Colu
         Memory.valid_from.is_(None),
         Memory.valid_until.is_(None),
         func.cardinality(Memory.labels) == 0,
-        func.length(Memory.content) <= LONGEST,
+        func.length(Memory.content) <= MAX_TEXT_LENGTH,
         ~waits,
     )
 

@@ -40,7 +40,7 @@ MIN_SIMILARITY = {PACKAGED: 0.75}
 """The minimum cosine similarity of two texts that may say the same, by model. `python -m benchmarks.likeness` shows
 the effect of each value for the packaged model."""
 
-LONGEST = 1_000
+MAX_TEXT_LENGTH = 1_000
 """The maximum length of texts that are compared. The vector of a longer text is only an average of its subjects."""
 
 MORE_WORDS = 3

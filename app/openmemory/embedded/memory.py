@@ -12,7 +12,7 @@ LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 SHARE = 16
 """The page cache gets one part in this many of all memory, because other programs run here too."""
 
-LEAST, MOST = 128, 1024
+MIN_MEGABYTES, MAX_MEGABYTES = 128, 1024
 """Megabytes. With the maximum, lists of 100,000 memories in any order are served from memory. With 256 MB the texts
 were evicted when other lists came between, and reading them again took as long as the list."""
 
@@ -35,4 +35,4 @@ def shared_buffers(memory: int) -> str:
 
     Pages are allocated as needed: a small database uses little, whatever the setting.
     """
-    return f"{min(max(memory // SHARE // 1024**2, LEAST), MOST)}MB"
+    return f"{min(max(memory // SHARE // 1024**2, MIN_MEGABYTES), MAX_MEGABYTES)}MB"

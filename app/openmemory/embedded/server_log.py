@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openmemory.errors import SetupError
 
-LARGEST = 4 * 1024 * 1024
+MAX_LOG_BYTES = 4 * 1024 * 1024
 """The size in bytes at which a log file is rotated."""
 
 
@@ -17,7 +17,7 @@ def open_log(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def bound(path: Path, largest: int = LARGEST) -> None:
+def bound(path: Path, largest: int = MAX_LOG_BYTES) -> None:
     """Copy the log to `….1` and empty it if it is too large. A running server continues to append to the same file."""
     try:
         if path.stat().st_size <= largest:

@@ -16,7 +16,7 @@ PORT = 5432
 """Only a part of the socket's name. Nothing listens on TCP."""
 
 _FILE = f".s.PGSQL.{PORT}"
-_LONGEST = 100
+_MAX_PATH_BYTES = 100
 """The limit of a socket's path in bytes on all platforms (104 on macOS and 108 on Linux, with the final zero)."""
 
 
@@ -71,4 +71,4 @@ def _temporary_folders() -> list[Path]:
 
 
 def _fits(folder: Path) -> bool:
-    return len(os.fsencode(folder / _FILE)) < _LONGEST
+    return len(os.fsencode(folder / _FILE)) < _MAX_PATH_BYTES

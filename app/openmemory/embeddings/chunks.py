@@ -21,7 +21,7 @@ MAX_CHUNKS = 32
 """The maximum number of chunks of a text. Longer texts get longer chunks with the same share of overlap, then less
 overlap."""
 
-LONGEST = 238
+MAX_CHUNK_TOKENS = 238
 """The tokens of the longest chunk: with `SLACK` more, and the two that the packaged model adds, 256."""
 
 SLACK = 16
@@ -47,9 +47,14 @@ class ChunkingParameters(NamedTuple):
         return f"{self.chunk_size}/{self.overlap}/{self.longest}/{self.most} {self.unit}"
 
 
-BY_TOKENS = ChunkingParameters(CHUNK, OVERLAP, LONGEST, SLACK, MAX_CHUNKS, "tokens")
+BY_TOKENS = ChunkingParameters(CHUNK, OVERLAP, MAX_CHUNK_TOKENS, SLACK, MAX_CHUNKS, "tokens")
 BY_CHARACTERS = ChunkingParameters(
-    CHARACTERS * CHUNK, CHARACTERS * OVERLAP, CHARACTERS * LONGEST, CHARACTERS * SLACK, MAX_CHUNKS, "characters"
+    CHARACTERS * CHUNK,
+    CHARACTERS * OVERLAP,
+    CHARACTERS * MAX_CHUNK_TOKENS,
+    CHARACTERS * SLACK,
+    MAX_CHUNKS,
+    "characters",
 )
 
 

@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from openmemory.embeddings.port import Codes, Tokens
 
-MOST = 512
+MAX_TOKENS = 512
 """The maximum number of tokens of one text. Longer texts are sampled evenly: the vectors of neighbouring tokens know of
 each other, and the end of a text is found as well as its beginning."""
 
 _SEED = 20_251_122
-_LARGEST = 127
+_MAX_CODE = 127
 
 _SAY_NOTHING = frozenset(
     """
@@ -83,7 +83,7 @@ def rounded(rotated: Floats) -> Tokens:
     """The unit vectors of tokens times 127, rounded. A vector without a direction stays zero."""
     norms = np.linalg.norm(rotated, axis=1, keepdims=True)
     unit = np.divide(rotated, norms, out=np.zeros_like(rotated), where=norms > 0)
-    found: Tokens = np.rint(unit * _LARGEST).astype(np.int8)
+    found: Tokens = np.rint(unit * _MAX_CODE).astype(np.int8)
     return found
 
 
@@ -105,15 +105,15 @@ def cosines(question: Tokens, codes: Codes) -> Floats:
     turned = question.astype(np.float32).T
     # Twice the sum over the positive numbers, less the sum over all, is the sum over the signs.
     near = 2 * (bits @ turned) - turned.sum(axis=0)
-    found: Floats = np.clip(near / (_LARGEST * np.sqrt(dimension * 2 / np.pi)), 0.0, 1.0)
+    found: Floats = np.clip(near / (_MAX_CODE * np.sqrt(dimension * 2 / np.pi)), 0.0, 1.0)
     return found
 
 
 def thinned(tokens: Codes) -> Codes:
-    """At most `MOST` of the tokens, evenly spread, with the first and the last."""
-    if len(tokens) <= MOST:
+    """At most `MAX_TOKENS` of the tokens, evenly spread, with the first and the last."""
+    if len(tokens) <= MAX_TOKENS:
         return tokens
-    return tokens[np.linspace(0, len(tokens) - 1, MOST).round().astype(np.intp)]
+    return tokens[np.linspace(0, len(tokens) - 1, MAX_TOKENS).round().astype(np.intp)]
 
 
 def owned(cut: Sequence[slice]) -> list[slice]:

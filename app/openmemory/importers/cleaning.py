@@ -10,7 +10,7 @@ from uuid import UUID
 from openmemory.serialization import exact_json
 
 STATES = ("active", "paused", "archived", "deleted")
-_LARGEST_SECONDS = 253_402_300_799
+_MAX_SECONDS = 253_402_300_799
 """The last second of the year 9999."""
 
 
@@ -89,7 +89,7 @@ def state(name: str, value: Any) -> str:
 def moment(name: str, value: Any) -> str:
     """A time in UTC, in ISO 8601 with its offset. A missing offset means UTC; a number is seconds since 1970."""
     try:
-        if isinstance(value, int | float) and abs(value) <= _LARGEST_SECONDS:
+        if isinstance(value, int | float) and abs(value) <= _MAX_SECONDS:
             return datetime.fromtimestamp(value, UTC).isoformat()
         parsed = datetime.fromisoformat(words(name, value).strip())
         return (parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)).isoformat()

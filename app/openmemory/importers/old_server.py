@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _AT_ONCE = 8
 """Concurrent requests to the old server. It has four workers, each of which handles one request at a time."""
 _PAGE = 100
-_MOST_PAGES = 10_000
-_LARGEST_PAGE = 16 * 1024 * 1024
+_MAX_PAGES = 10_000
+_MAX_PAGE_BYTES = 16 * 1024 * 1024
 
 
 async def export(url: str, user: str, folder: Path, *, most: int) -> Path:
@@ -41,7 +41,7 @@ async def export(url: str, user: str, folder: Path, *, most: int) -> Path:
     path = folder / "exported.zip"
     async with _client(url) as http:
         # This request shows that the server answers. A later 404 then means a missing user or a missing export.
-        await fetched(http, "GET", "/openapi.json", most=_LARGEST_PAGE)
+        await fetched(http, "GET", "/openapi.json", most=_MAX_PAGE_BYTES)
         body = {"user_id": user, "include_vectors": False}
         try:
             await download(http, "POST", "/api/v1/backup/export", path, most=most, body=body)
@@ -53,7 +53,7 @@ async def export(url: str, user: str, folder: Path, *, most: int) -> Path:
 
 async def _without_export(http: AsyncClient, url: str, user: str) -> OpenMemoryError:
     try:
-        await fetched(http, "GET", "/api/v1/stats/", most=_LARGEST_PAGE, params={"user_id": user})
+        await fetched(http, "GET", "/api/v1/stats/", most=_MAX_PAGE_BYTES, params={"user_id": user})
     except NotFound:
         return NotFound(f"{url} has no user {user!r}", hint="name one with --user")
     return SetupError(
@@ -115,11 +115,11 @@ async def _log(http: AsyncClient, memory: str) -> AsyncIterator[Any]:
         Unusable: the log ends here; the message says why.
     """
     came = 0
-    for page in range(1, _MOST_PAGES + 1):
+    for page in range(1, _MAX_PAGES + 1):
         params = {"page": page, "page_size": _PAGE}
         try:
             answer = await fetched(
-                http, "GET", f"/api/v1/memories/{memory}/access-log", most=_LARGEST_PAGE, params=params
+                http, "GET", f"/api/v1/memories/{memory}/access-log", most=_MAX_PAGE_BYTES, params=params
             )
             found = json.loads(answer)  # exact numbers, and Python's NaN and infinity
             lines, total = list(found["logs"]), int(found["total"])
@@ -132,7 +132,7 @@ async def _log(http: AsyncClient, memory: str) -> AsyncIterator[Any]:
         came += len(lines)
         if len(lines) < _PAGE or came >= total:
             return
-    raise Unusable(f"has more than {_MOST_PAGES * _PAGE:,} lines; the others are left out")
+    raise Unusable(f"has more than {_MAX_PAGES * _PAGE:,} lines; the others are left out")
 
 
 def _access(line: dict[str, Any], memory: str, left_out: SkippedRows) -> dict[str, Any] | None:

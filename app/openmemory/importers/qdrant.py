@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from httpx import AsyncClient
 
 _PAGE = 256
-_LARGEST_PAGE = 64 * 1024 * 1024
+_MAX_PAGE_BYTES = 64 * 1024 * 1024
 
 
 async def stage(source: str, mem0: Mem0, show: Callable[[int, int | None], None]) -> int:
@@ -74,7 +74,7 @@ async def _pages(http: AsyncClient, path: str) -> AsyncIterator[list[Any]]:
 
 
 async def _asked(http: AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    answer = await fetched(http, "POST", path, most=_LARGEST_PAGE, body=body)
+    answer = await fetched(http, "POST", path, most=_MAX_PAGE_BYTES, body=body)
     try:
         result = exact_json.loads(answer)["result"]
     except (ValueError, KeyError, TypeError):

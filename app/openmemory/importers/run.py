@@ -23,7 +23,7 @@ from openmemory.importers.staging import Staging
 Kind = Literal["openmemory", "mem0"]
 Progress = Callable[[str], AbstractContextManager[ShowProgress]]
 
-_LARGEST_EXPORT = 16 * 1024 * 1024 * 1024
+_MAX_EXPORT_BYTES = 16 * 1024 * 1024 * 1024
 """Maximum size in bytes of an export fetched from an old server."""
 
 
@@ -138,7 +138,7 @@ class Migration:
     async def _old_server(self, folder: Path) -> None:
         url = self._wanted.source.rstrip("/")
         user = self._wanted.user or self._default
-        exported_to = await old_server.export(url, user, folder, most=_LARGEST_EXPORT)
+        exported_to = await old_server.export(url, user, folder, most=_MAX_EXPORT_BYTES)
         if await asyncio.to_thread(exported.has_accesses, exported_to):
             await self._zip(exported_to, user)  # one of our own servers: the export is complete
             return

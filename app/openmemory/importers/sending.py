@@ -14,7 +14,7 @@ from openmemory.errors import Unavailable
 if TYPE_CHECKING:
     from httpx import Response
 
-_LONGEST_LINE = 4 * 1024 * 1024
+_MAX_LINE_BYTES = 4 * 1024 * 1024
 _LINES = "application/x-ndjson"
 
 
@@ -40,7 +40,7 @@ async def send(
 
 async def _report(client: Client, answer: Response, show: Callable[[int, int | None], None]) -> dict[str, Any]:
     async for line in answer.aiter_lines():
-        if not line.strip() or len(line) > _LONGEST_LINE:
+        if not line.strip() or len(line) > _MAX_LINE_BYTES:
             continue
         try:
             told = orjson.loads(line)

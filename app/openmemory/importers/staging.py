@@ -94,7 +94,7 @@ _INDEXES = (
     "memory_access_logs(memory_id)", "apps(owner_id)",
 )  # fmt: skip
 _WRITTEN_TOGETHER = 1_000
-_LONGEST = 36_500
+_MAX_DAYS = 36_500
 """Maximum number of days of a policy."""
 
 
@@ -195,8 +195,8 @@ class Staging:
             policies, "criteria_type NOT IN ('user', 'app', 'category')", "criteria_type: must be user, app or category"
         )
         self._drop(policies, "criteria_id IS NULL", "criteria_id: is missing, so the user of the policy is unknown")
-        self._drop(policies, f"days_to_archive NOT BETWEEN 1 AND {_LONGEST}",
-                   f"days_to_archive: must be from 1 to {_LONGEST:,}")  # fmt: skip
+        self._drop(policies, f"days_to_archive NOT BETWEEN 1 AND {_MAX_DAYS}",
+                   f"days_to_archive: must be from 1 to {_MAX_DAYS:,}")  # fmt: skip
         for sort, there in (("user", "SELECT id FROM users"), ("app", "SELECT id FROM apps"),
                             ("category", "SELECT category_id FROM memory_categories")):  # fmt: skip
             self._drop(policies, f"criteria_type = '{sort}' AND criteria_id NOT IN ({there})", f"its {sort} is missing")

@@ -26,7 +26,7 @@ TENANT = "owner"
 LABELS = "labels"
 """The payload key of the labels."""
 
-FEW = 20
+MAX_LABELS = 20
 """The number of labels up to which it is fastest to start with the points that have one of them."""
 
 Condition = dict[str, Any]
@@ -86,7 +86,7 @@ def readable(rules: Rules) -> Conditions:
             refused.append({"must_not": shared})
         must_not.append({"must_not": _some(rules.allowed), "should": refused})
     elif not rules.shared.everything:
-        if len(rules.shared) - len(rules.shared.memories) <= FEW:
+        if len(rules.shared) - len(rules.shared.memories) <= MAX_LABELS:
             return Conditions([{"should": shared}], must_not)
         must_not.append({"must_not": shared})
     return Conditions([], must_not)

@@ -43,10 +43,11 @@ KEY_USE_EVERY = 30
 """Seconds between two updates of the times when keys were last used."""
 
 PRUNE_EVERY = 3_600
-"""Seconds between two removals of expired data: audit log entries, unused rate limits and old idempotency keys."""
+"""Seconds between two removals of log entries, rate limits and idempotency keys past their retention."""
 
-FIRST_ARCHIVE, ARCHIVE_EVERY = 90, 3_600
-"""Seconds after a start, and between two checks for memories that a policy says to archive."""
+FIRST_LIFECYCLE, LIFECYCLE_EVERY = 90, 3_600
+"""Seconds after a start, and between two checks for memories that have expired or are due under a policy. The
+documentation says *an hour*."""
 
 FIRST_CATEGORIZATION, CATEGORIZATION_EVERY = 20, 10
 """Seconds after a start, and between two checks for memories without a category."""
@@ -86,7 +87,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(services.lexical_statistics.refresh_due, "refresh_lexical_statistics", STATISTICS_EVERY, first=2)
     add(services.analyze_after_writes.run, "analyze", ANALYZE_EVERY)
     add(services.keys.note_use, "record_key_use", KEY_USE_EVERY)
-    add(services.archiving.run, "archive", ARCHIVE_EVERY, first=FIRST_ARCHIVE)
+    add(services.archiving.run, "archive", LIFECYCLE_EVERY, first=FIRST_LIFECYCLE)
     add(ask_for_categorization, "categorize", CATEGORIZATION_EVERY, first=FIRST_CATEGORIZATION)
     add(partial(prune, services), "prune", PRUNE_EVERY, first=60)
     scheduler.start()

@@ -24,10 +24,10 @@ from openmemory.resilience.daemon_threads import in_daemon
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT = 3_600.0
+MAX_RETRY_AFTER = 3_600.0
 """The longest `Retry-After` that is respected, in seconds."""
 
-LONGEST_ANSWER = 200_000
+MAX_ANSWER_LENGTH = 200_000
 """The maximum number of characters of an answer; the rest is dropped."""
 
 
@@ -107,7 +107,7 @@ class ProviderLlm:
         started = time.monotonic()
         text = asked.generate_response(messages, **given)
         seconds = time.monotonic() - started
-        text = text[:LONGEST_ANSWER] if isinstance(text, str) else ""
+        text = text[:MAX_ANSWER_LENGTH] if isinstance(text, str) else ""
         return _reply(text, messages, None if recorded is None else recorded.answer, seconds)
 
     def _open(self, provider: LlmProviderSpec) -> Any:
@@ -266,7 +266,7 @@ def _retry_after(error: Exception) -> float | None:
     """The seconds of `Retry-After`, if the answer has them. A date is ignored."""
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     try:
-        return min(LONGEST_WAIT, max(0.0, float(headers.get("retry-after", ""))))
+        return min(MAX_RETRY_AFTER, max(0.0, float(headers.get("retry-after", ""))))
     except ValueError:
         return None
 

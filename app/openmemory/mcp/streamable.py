@@ -26,7 +26,7 @@ from openmemory.mcp.http_errors import refused
 BATCHING = "2025-03-26"
 """The only revision of the protocol that has batches, and the default for a request that names none."""
 
-MOST = 100
+MAX_MESSAGES = 100
 """The maximum number of messages in a batch."""
 
 _HEADER = b"mcp-protocol-version"
@@ -102,8 +102,8 @@ def _messages(body: bytes) -> list[Any] | Response:
         return envelope.not_json(error)
     if not messages:
         return envelope.invalid("the batch is empty")
-    if len(messages) > MOST:
-        return envelope.invalid(f"the batch has {len(messages):,} messages; the limit is {MOST}")
+    if len(messages) > MAX_MESSAGES:
+        return envelope.invalid(f"the batch has {len(messages):,} messages; the limit is {MAX_MESSAGES}")
     return messages
 
 

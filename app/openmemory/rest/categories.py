@@ -8,8 +8,8 @@ from fastapi import Body, Depends, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.categories.assignment import Waiting
-from openmemory.categories.descriptions import LONGEST, DescribedCategories, DescribedCategory
-from openmemory.categories.preview import MOST, Preview
+from openmemory.categories.descriptions import MAX_DESCRIPTION_LENGTH, DescribedCategories, DescribedCategory
+from openmemory.categories.preview import MAX_MEMORIES, Preview
 from openmemory.memories import validation
 from openmemory.rest.caller import OwnerOrDefault, TheAsking, TheServices
 from openmemory.rest.errors import documented
@@ -62,7 +62,7 @@ async def preview_categories(
     services: TheServices,
     caller: OwnerOrDefault,
     again: Annotated[bool, Query(description="Also what the service has looked at before.")] = False,
-    limit: Annotated[int, Query(ge=1, le=MOST, description="Memories at most, the newest.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_MEMORIES, description="Memories at most, the newest.")] = 100,
 ) -> Preview:
     """Returns the categories that the service would assign, and its confidence, without writing anything. Memories that
     would get no category are included."""
@@ -76,7 +76,7 @@ class Description(BaseModel):
 
     description: str = Field(
         min_length=1,
-        max_length=LONGEST,
+        max_length=MAX_DESCRIPTION_LENGTH,
         description="What memories of this category are about. An enumeration names words that speak for it; further"
         " lines may be sentences as such memories have them.",
     )

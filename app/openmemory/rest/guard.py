@@ -37,7 +37,7 @@ it, and it ends with their stream. The endpoint that knows the session decides."
 _WITHOUT_POSTGRES = frozenset({"/metrics", "/health", origins.READY, "/api/v1/doctor"})
 """Paths that report an outage while it lasts and reveal nothing of anybody's memories."""
 
-_LONGEST_ADDRESS = 64
+_MAX_ADDRESS_LENGTH = 64
 
 _TYPE_IT = "Type the address yourself."
 
@@ -116,7 +116,7 @@ class Guard:
             scope["path"],
             headers,
             found,
-            scope["client"][0][:_LONGEST_ADDRESS] if scope.get("client") else None,
+            scope["client"][0][:_MAX_ADDRESS_LENGTH] if scope.get("client") else None,
         )
         request_id = exchange.headers.get(b"x-request-id", b"")
         if not _SANE_ID.fullmatch(request_id):

@@ -19,8 +19,8 @@ ARCHIVES = "/api/v1/backup/import"
 OVERHEAD = 64 * 1024
 """Bytes that a form may have besides its file: fields, headers of the parts, boundaries."""
 
-_LONGEST_FIELD = 8 * 1024
-_MOST_PARTS = 16
+_MAX_FIELD_BYTES = 8 * 1024
+_MAX_PARTS = 16
 _TOGETHER = 1024 * 1024
 """Bytes that are collected before they are written to the file."""
 
@@ -125,8 +125,8 @@ class _Reader:
     def _begin(self) -> None:
         self._part = _Part()
         self._parts += 1
-        if self._parts > _MOST_PARTS:
-            raise Invalid("body", f"has more than {_MOST_PARTS} parts")
+        if self._parts > _MAX_PARTS:
+            raise Invalid("body", f"has more than {_MAX_PARTS} parts")
 
     def _begin_header(self) -> None:
         self._header.clear()
@@ -163,8 +163,8 @@ class _Reader:
             self.form.size += end - start
             return
         self._part.value += data[start:end]
-        if len(self._part.value) > _LONGEST_FIELD:
-            raise Invalid(self._part.name[:80] or "body", f"has more than {_LONGEST_FIELD:,} bytes")
+        if len(self._part.value) > _MAX_FIELD_BYTES:
+            raise Invalid(self._part.name[:80] or "body", f"has more than {_MAX_FIELD_BYTES:,} bytes")
 
     def _end(self) -> None:
         part = self._part

@@ -25,7 +25,7 @@ from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual, p
 from openmemory.search.filters import All, Comparison, Node, Operator
 from openmemory.search.schemas import SearchQuery
 
-MOST = 5_000
+MAX_MATCHES = 5_000
 """The maximum number of matches for the arms. If there are more, the nearest of all memories contain enough matches."""
 
 
@@ -72,8 +72,8 @@ class CompiledFilter:
     async def matching(self, database: Database) -> tuple[UUID, ...] | None:
         """The ids of the user's active memories that meet the conditions, in no order.
 
-        Returns None if the ids are not needed: the index applies all conditions, or there are more than `MOST` matches.
-        Does not check what the caller may read.
+        Returns None if the ids are not needed: the index applies all conditions, or there are more than `MAX_MATCHES`
+        matches. Does not check what the caller may read.
 
         Raises:
             Unavailable: Postgres does not answer.
@@ -81,7 +81,7 @@ class CompiledFilter:
         if not self.beyond_index:
             return None
         async with database.planned() as tx:
-            [(found,)] = await _matching(self.shape).rows(tx, {**self.parameters, "most": MOST})
+            [(found,)] = await _matching(self.shape).rows(tx, {**self.parameters, "most": MAX_MATCHES})
         return None if found is None else tuple(found)
 
 

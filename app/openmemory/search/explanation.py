@@ -16,8 +16,8 @@ from openmemory.search.context import SearchContext
 from openmemory.search.fusion import (
     BOUNDS,
     DENSE_WEIGHT,
-    FEW,
     FLAGGED_SHARE,
+    HALF_WEIGHT_SIZE,
     TILT,
     DenseWeight,
     Fused,
@@ -27,7 +27,7 @@ from openmemory.search.fusion import (
 from openmemory.search.late_interaction import LateScore
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.periods import Period
-from openmemory.search.recency import FRESH, THEN, Recency
+from openmemory.search.recency import NAMED_TIME_WEIGHT, RECENCY_WEIGHT, Recency
 from openmemory.search.schemas import (
     AnswerExplanation,
     Arm,
@@ -38,7 +38,7 @@ from openmemory.search.schemas import (
     Term,
     TimeRead,
 )
-from openmemory.search.threads import BESIDE, THREAD, ThreadNeighbour
+from openmemory.search.threads import NEIGHBOUR_WEIGHT, THREAD_WEIGHT, ThreadNeighbour
 
 
 @dataclass
@@ -58,7 +58,7 @@ class SearchRound:
     times: Sequence[Period] = ()
     recency: Recency | None = None
     late: Mapping[UUID, LateScore] = field(default_factory=dict)
-    then: float = THEN
+    then: float = NAMED_TIME_WEIGHT
     """The weight of a memory being written at a named time."""
 
     @cached_property
@@ -85,7 +85,7 @@ class SearchRound:
         for link in self.links:
             if link.neighbour is not None:
                 hit = known[link.hit].lowered() if link.flagged else known[link.hit]
-                lender = Lender(link.hit, link.step, BESIDE[link.step - 1], hit.score)
+                lender = Lender(link.hit, link.step, NEIGHBOUR_WEIGHT[link.step - 1], hit.score)
                 found.setdefault(link.neighbour, []).append(lender)
         return found
 
@@ -134,9 +134,9 @@ def explained(hit: Fused, of: SearchRound, reranker: Arm | None = None) -> Expla
             hit.cosine,
         ),
         "beside": Beside(hit.beside, 1.0, lent, scale, lenders),
-        "thread": Term(hit.thread, THREAD, of.threads.get(hit.id, 0.0), scale),
+        "thread": Term(hit.thread, THREAD_WEIGHT, of.threads.get(hit.id, 0.0), scale),
         "time": Term(hit.time, of.then, close, later),
-        "recency": Term(hit.recency, FRESH, fresh, later),
+        "recency": Term(hit.recency, RECENCY_WEIGHT, fresh, later),
     }
     late = _late(hit, of.late.get(hit.id))
     stages = {name: arm for name, arm in (("late", late), ("reranker", reranker)) if arm is not None}
@@ -170,7 +170,7 @@ def shared(of: SearchRound) -> DenseShare:
     else:
         tilted = f"{DENSE_WEIGHT:g} + {TILT:g}·({found.meaning:.6g} - {found.words:.6g})"
         within = f"{tilted}, within {BOUNDS[0]:g} and {BOUNDS[1]:g}" if found.bounded else tilted
-        formula = f"{found.weight:.6g} = {found.vectors}/({found.vectors} + {FEW})·({within})"
+        formula = f"{found.weight:.6g} = {found.vectors}/({found.vectors} + {HALF_WEIGHT_SIZE})·({within})"
     return DenseShare(found.weight, found.vectors, found.meaning, found.words, found.bounded, formula)
 
 

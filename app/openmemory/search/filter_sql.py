@@ -41,7 +41,7 @@ from openmemory.serialization import exact_json
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FEW = 16
+MAX_INDEXED_VALUES = 16
 """The maximum number of values in a list that are looked up in the index one by one."""
 
 Shape = tuple[Any, ...]
@@ -105,7 +105,7 @@ class _Leaf(NamedTuple):
     def looked_up(self) -> bool:
         """Returns True if an index of the metadata may answer it: each value of a longer list would need its own
         lookup."""
-        few = self.operator is Operator.EQ or (self.operator is Operator.IN and self.values <= FEW)
+        few = self.operator is Operator.EQ or (self.operator is Operator.IN and self.values <= MAX_INDEXED_VALUES)
         return few and self.field == "metadata"
 
 
@@ -150,7 +150,7 @@ def _leaf(test: Comparison, name: str) -> _Leaf:
     of = "text" if isinstance(first, str) else "time" if isinstance(first, datetime) else "other"
     leaf = _Leaf(name, test.field, test.operator, len(test.values), len(test.path), of)
     # A list that is one parameter has the same shape at any length.
-    return leaf if leaf.looked_up else leaf._replace(values=FEW + 1)
+    return leaf if leaf.looked_up else leaf._replace(values=MAX_INDEXED_VALUES + 1)
 
 
 # The memory's own fields.

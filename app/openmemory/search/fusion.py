@@ -15,7 +15,7 @@ from openmemory.search.lexical import LexicalHit
 DENSE_WEIGHT = 0.57
 """The share of the dense arm in a fused score if the best hits of both arms stand out equally from long lists."""
 
-FEW = 2
+HALF_WEIGHT_SIZE = 2
 """The list length at which the dense arm has half its share. Some vector is always the nearest, whatever it says, while
 a matching word is a fact. A memory that was just stored has no vector yet."""
 
@@ -128,7 +128,7 @@ class DenseWeight(NamedTuple):
 def dense_share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> DenseWeight:
     """The weight of the dense arm for this query, and its reasons. An arm gets all of it if the other is empty.
 
-        share = n / (n + FEW) · (DENSE_WEIGHT + TILT · (stands_out(cosines) - stands_out(BM25 scores)))
+        share = n / (n + HALF_WEIGHT_SIZE) · (DENSE_WEIGHT + TILT · (stands_out(cosines) - stands_out(BM25 scores)))
 
     The formula uses the first `DEPTH` hits of each list, n of them vectors. The second factor stays within BOUNDS.
     Partial matches say nothing about the words, so they are left out.
@@ -140,7 +140,7 @@ def dense_share(dense: Sequence[Hit], lexical: Sequence[LexicalHit]) -> DenseWei
         return DenseWeight(0.0 if lexical else 1.0, size, cosines, words, False)
     tilted = DENSE_WEIGHT + TILT * (cosines - words)
     within = min(max(tilted, BOUNDS[0]), BOUNDS[1])
-    return DenseWeight(within * size / (size + FEW), size, cosines, words, within != tilted)
+    return DenseWeight(within * size / (size + HALF_WEIGHT_SIZE), size, cosines, words, within != tilted)
 
 
 def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float | None = None) -> list[Fused]:

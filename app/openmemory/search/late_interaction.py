@@ -22,25 +22,25 @@ from openmemory.index.tokens import StoredTokens
 from openmemory.search.context import SearchContext
 from openmemory.search.fusion import Fused
 
-READ = 30
+MAX_HITS = 30
 """The number of top hits whose tokens are read."""
 
 BLOCK = 32
 """The number of tokens in half a window. A text must say everything within one window: matches in distant places are
 unrelated. With stop words, this is as long as the chunk of one vector (`embeddings.chunks`)."""
 
-MOST = 0.7
+MAX_WEIGHT = 0.7
 """The maximum weight of MaxSim against a score, approached by very short questions."""
 
-LONG = 16
+HALF_WEIGHT_TOKENS = 16
 """The number of question tokens at which the weight is half of that. Of many tokens, most are near to something in any
 text."""
 
-CLEAR = 0.2
+FULL_WEIGHT_RANGE = 0.2
 """The minimum range of the candidates' MaxSims for full weight. If one of thirty candidates says it and the others do
 not, the range is 0.3 to 0.6. Smaller differences are chance, and must not be spread over the scores."""
 
-HEAVY = 3_000
+MIN_THREAD_TOKENS = 3_000
 """The number of candidate tokens from which a comparison takes more than two milliseconds and moves to another
 thread."""
 
@@ -81,7 +81,7 @@ class TokenReader:
 
     def unread(self, hits: Sequence[Fused]) -> list[UUID]:
         """Those of the best hits whose tokens are not read yet."""
-        return [hit.id for hit in hits[:READ] if hit.id not in self._settled]
+        return [hit.id for hit in hits[:MAX_HITS] if hit.id not in self._settled]
 
     def keep(self, ids: Iterable[UUID], found: StoredTokens = tokens.NONE) -> None:
         """Keeps what was read for these memories."""
@@ -105,7 +105,7 @@ async def add_late_interaction(
     if question is None or not hits:
         return hits, {}
     kept = await reader.read(hits)
-    if len(kept.tokens) < HEAVY:
+    if len(kept.tokens) < MIN_THREAD_TOKENS:
         return compared(hits, question, kept)
     return await asyncio.to_thread(compared, hits, question, kept)
 
@@ -147,7 +147,8 @@ def blended(scores: Sequence[float], said: Sequence[float], tokens: int) -> Blen
 
         score = (1 - weight) · score + weight · value
         value = min(score) + range(score) · (said - min(said)) / range(said)
-        weight = MOST · LONG / (LONG + tokens) · min(1, range(said) / CLEAR)
+        weight = MAX_WEIGHT · HALF_WEIGHT_TOKENS / (HALF_WEIGHT_TOKENS + tokens)
+            · min(1, range(said) / FULL_WEIGHT_RANGE)
 
     The ends are those of the scores, so that the lowest candidate stays above all hits that were not compared. The
     weight is 0 if the scores or the MaxSims are all equal.
@@ -157,13 +158,16 @@ def blended(scores: Sequence[float], said: Sequence[float], tokens: int) -> Blen
     if high - low <= EQUAL or most - least <= EQUAL:
         return BlendWeights(0.0, [0.0] * len(said))
     values = [least + (most - least) * (one - low) / (high - low) for one in said]
-    return BlendWeights(MOST * LONG / (LONG + tokens) * min(1.0, (high - low) / CLEAR), values)
+    return BlendWeights(
+        MAX_WEIGHT * HALF_WEIGHT_TOKENS / (HALF_WEIGHT_TOKENS + tokens) * min(1.0, (high - low) / FULL_WEIGHT_RANGE),
+        values,
+    )
 
 
 def compared(
     ranked: Sequence[Fused], question: Tokens, kept: StoredTokens
 ) -> tuple[list[Fused], dict[UUID, LateScore]]:
-    """Blends the scores of the first `READ` hits whose tokens are stored with their MaxSims.
+    """Blends the scores of the first `MAX_HITS` hits whose tokens are stored with their MaxSims.
 
     Returns the hits, best first, where equal scores keep their order, and the result for each compared hit. A hit
     without stored tokens keeps its score.
@@ -172,11 +176,11 @@ def compared(
     are zeros here). If half of a question is numbers, the numbers usually decide.
     """
     words = question[question.any(axis=1)]
-    kept = kept.of([hit.id for hit in ranked[:READ]])
+    kept = kept.of([hit.id for hit in ranked[:MAX_HITS]])
     if len(kept.ids) < 2 or not len(words):
         return list(ranked), {}
     known = set(kept.ids)
-    read = [hit for hit in ranked[:READ] if hit.id in known]
+    read = [hit for hit in ranked[:MAX_HITS] if hit.id in known]
     said = maxsims(words, kept)
     weight, values = blended([hit.score for hit in read], said, len(question))
     weight *= (len(words) / len(question)) ** 2
@@ -186,7 +190,7 @@ def compared(
     least, most = read[-1].score, read[0].score
     told: dict[UUID, LateScore] = {}
     best: list[Fused] = []
-    for hit in ranked[:READ]:
+    for hit in ranked[:MAX_HITS]:
         if hit.id not in known:
             best.append(hit)
             continue
@@ -197,4 +201,4 @@ def compared(
         best.append(lower._replace(score=score, late=weight * values[at]))
         told[hit.id] = LateScore(weight, values[at], said[at], places[at], lower.scale)
     # No compared hit falls below the lowest of them, so none falls below the rest.
-    return [*sorted(best, key=lambda hit: -hit.score), *ranked[READ:]], told
+    return [*sorted(best, key=lambda hit: -hit.score), *ranked[MAX_HITS:]], told

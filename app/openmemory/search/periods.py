@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 YEARS = 10
 """The number of years that a month without a year may refer to."""
 
-MOST = 16
+MAX_TIME_WORDS = 16
 """The maximum number of time words ("May", "2023", "yesterday") that are read, from the first on. The parser takes
 milliseconds for each."""
 
@@ -95,7 +95,7 @@ class NamedTimes(NamedTuple):
 
 
 def read(question: str, now: datetime) -> NamedTimes:
-    """The times that the first `MOST` time words in a question name. Empty if there are none.
+    """The times that the first `MAX_TIME_WORDS` time words in a question name. Empty if there are none.
 
     A month without a year means that month in each of the last `YEARS` years up to `now`. Times are in UTC.
     """
@@ -104,9 +104,11 @@ def read(question: str, now: datetime) -> NamedTimes:
     now = now.astimezone(UTC)
     # The parser returns words with single spaces between them.
     question = " ".join(question.split())
-    named = [found.span() for found in islice(_NAMES_A_TIME.finditer(question), MOST + 1)]
-    cut = len(named) > MOST
-    spans = _spans(question, now, _windows(question, named[:MOST], named[MOST][0] if cut else len(question)))
+    named = [found.span() for found in islice(_NAMES_A_TIME.finditer(question), MAX_TIME_WORDS + 1)]
+    cut = len(named) > MAX_TIME_WORDS
+    spans = _spans(
+        question, now, _windows(question, named[:MAX_TIME_WORDS], named[MAX_TIME_WORDS][0] if cut else len(question))
+    )
     meant = [_meant(question[:at], words, moment, now) for at, words, moment in spans]
     found = [period for times in meant for period in times]
     rest = question

@@ -23,20 +23,20 @@ RATE = 0.05
 """The minimum frequency of a common word among a memory's words.
 
 A memory of n words contains it with probability 1 - (1 - RATE)ⁿ. A word in a greater share of the memories is common.
-That share is 0.4 for short messages of a conversation, where half and more contain the speakers' names, and `MOST` for
-pages, since many meaningful words are in many of these.
+That share is 0.4 for short messages of a conversation, where half and more contain the speakers' names, and
+`COMMON_SHARE` for pages, since many meaningful words are in many of these.
 """
 
-MOST = 0.9
+COMMON_SHARE = 0.9
 """A word in a greater share of the memories is common, regardless of their length."""
 
 SAMPLE = 100
 """The number of newest memories in the searched scope that are used to find common words."""
 
-FEWEST = 20
+MIN_MEMORIES = 20
 """The minimum number of memories in a scope for shares to be meaningful."""
 
-LONGEST = 64
+MAX_QUERY_WORDS = 64
 """Longer queries are left unchanged: no single word dominates their vector. Counted in words."""
 
 
@@ -53,7 +53,7 @@ class FilteredQuery(NamedTuple):
 def may_have_common_words(query: str, where: LexicalFilter) -> bool:
     """Returns True if the query should be checked for common words: not if it has one word or very many, or if nothing
     may be read."""
-    return not where.rules.nothing and 1 < len(query.split()) <= LONGEST
+    return not where.rules.nothing and 1 < len(query.split()) <= MAX_QUERY_WORDS
 
 
 async def without_common_words(tx: Tx, query: str, where: LexicalFilter) -> str:
@@ -92,8 +92,9 @@ def _statement(shape: FilterSet) -> CompiledStatement:
       select m.words from memories m where {shape.counted} and m.state = 'active'
       order by m.created_at desc limit {SAMPLE}
     ), enough as materialized (
-      select count(*) * least({MOST}::float8, 1 - power(1 - {RATE}::float8, avg(length(words))::float8)) as least
-      from sample having count(*) >= {FEWEST}
+      select count(*) * least(
+        {COMMON_SHARE}::float8, 1 - power(1 - {RATE}::float8, avg(length(words))::float8)) as least
+      from sample having count(*) >= {MIN_MEMORIES}
     ), said as materialized (
       select w.place, lexical_phrase(x.language::regconfig, w.word) as word
       from enough, lexicon x, unnest(:words) with ordinality as w(word, place)

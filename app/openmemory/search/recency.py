@@ -16,10 +16,10 @@ from openmemory.search.context import SearchContext
 from openmemory.search.fusion import Fused, within_one
 from openmemory.search.periods import Period
 
-THEN = 0.5
+NAMED_TIME_WEIGHT = 0.5
 """The maximum that a named time adds to a score: as much as one retrieval arm can."""
 
-FRESH = 0.1
+RECENCY_WEIGHT = 0.1
 """The maximum that recency adds to a score if `search.recency` is set: enough to decide between equivalent memories."""
 
 _WRITTEN = CompiledStatement(
@@ -49,7 +49,8 @@ def add_recency(
 ) -> list[Fused]:
     """Adds the scores for times to the hits, best first. Equal scores keep their order.
 
-        score = score + THEN · max over the times of closeness + FRESH · 0.5 ^ (age / half-life)
+        score = score + NAMED_TIME_WEIGHT · max over the times of closeness
+            + RECENCY_WEIGHT · 0.5 ^ (age / half-life)
 
     The last term applies only with `recency`. All scores are divided by the best one if that is above 1. Hits with a
     score of 0 gain nothing: a time alone does not make a memory relevant.
@@ -60,8 +61,8 @@ def add_recency(
         if moment is None or hit.score <= 0:
             raised.append(hit)
             continue
-        then = THEN * max((time.closeness(moment) for time in times), default=0.0)
-        fresh = 0.0 if recency is None else FRESH * recency.of(moment)
+        then = NAMED_TIME_WEIGHT * max((time.closeness(moment) for time in times), default=0.0)
+        fresh = 0.0 if recency is None else RECENCY_WEIGHT * recency.of(moment)
         raised.append(hit._replace(score=hit.score + then + fresh, time=then, recency=fresh))
     return within_one(raised)
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 NO_RERANKER = "In the order of the first stage (reranker unavailable)"
 
-LONGEST = 4_000
+MAX_TEXT_LENGTH = 4_000
 """The number of characters of a memory that are sent: such models read 512 tokens, few of them more than 2,000."""
 
 _ANSWER = 1_000_000
@@ -104,7 +104,7 @@ class HttpReranker:
         while."""
         try:
             async with self._breaker.guard():
-                found = await self._asked(query, [text[:LONGEST] for text in texts])
+                found = await self._asked(query, [text[:MAX_TEXT_LENGTH] for text in texts])
                 self._away = False
                 return found
         except CircuitOpen as refused:

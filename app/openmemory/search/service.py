@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 WIDENING = 4
 """The factor by which the number of candidates grows while the caller may read too few of those found."""
 
-MANY_WORDS = f"The query is long: at most its {SLOTS[-1]} rarest words are looked for"
-MANY_TIMES = f"The query names many times: only the first {periods.MOST} words for a time are read"
+LONG_QUERY_NOTE = f"The query is long: at most its {SLOTS[-1]} rarest words are looked for"
+MANY_TIMES_NOTE = f"The query names many times: only the first {periods.MAX_TIME_WORDS} words for a time are read"
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 """The earliest time that `as_of` accepts."""
@@ -100,8 +100,8 @@ class Search:
         context = search_context(self._resources, caller, query, named.times)
         if named.alone and (answer := await self._by_time(context)) is not None:
             return answer
-        notes = [MANY_WORDS] if lexemes(query.text) > SLOTS[-1] else []
-        return await self._ranked(context, pace, [*notes, MANY_TIMES] if named.cut else notes)
+        notes = [LONG_QUERY_NOTE] if lexemes(query.text) > SLOTS[-1] else []
+        return await self._ranked(context, pace, [*notes, MANY_TIMES_NOTE] if named.cut else notes)
 
     async def _ranked(self, context: SearchContext, pace: Awaitable[None], notes: Sequence[str]) -> SearchAnswer:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""

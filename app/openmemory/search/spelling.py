@@ -7,13 +7,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-SHORTEST = 5
+MIN_WORD_LENGTH = 5
 """The minimum length of a word that may be misspelt. Shorter words are similar to too many others."""
 
-LONGEST = 32
+MAX_WORD_LENGTH = 32
 """The maximum length of such a word. Longer runs of letters are not words, or are written without spaces."""
 
-MOST_PHRASES = 4
+MAX_PHRASES = 4
 """The maximum number of phrases in a query; others are ignored."""
 
 _STOP_WORDS = """
@@ -34,7 +34,7 @@ _ADDED_BY_DATE = 5
 def quoted(query: str) -> list[str]:
     """The phrases of at least two words in double quotes."""
     found = (next(filter(None, groups)) for groups in _QUOTED.findall(query))
-    return [phrase for phrase in found if len(_PIECE.findall(phrase)) > 1 or _UNSPACED.search(phrase)][:MOST_PHRASES]
+    return [phrase for phrase in found if len(_PIECE.findall(phrase)) > 1 or _UNSPACED.search(phrase)][:MAX_PHRASES]
 
 
 def lexemes(query: str) -> int:
@@ -53,7 +53,7 @@ def lexemes(query: str) -> int:
 def unknown(query: str) -> list[str]:
     """The words of a query that may be misspelt if no memory contains them."""
     words = dict.fromkeys(word.lower() for word in re.findall(r"[^\W\d_]+", query))
-    return [word for word in words if SHORTEST <= len(word) <= LONGEST and word not in STOP_WORDS]
+    return [word for word in words if MIN_WORD_LENGTH <= len(word) <= MAX_WORD_LENGTH and word not in STOP_WORDS]
 
 
 def meant(candidates: Iterable[tuple[str, str, str, int]]) -> list[str]:

@@ -46,13 +46,13 @@ from openmemory.search.fusion import Fused, within_one
 from openmemory.search.late_interaction import TokenReader
 from openmemory.search.lexical import LexicalHit, Thread
 
-BESIDE = (0.3, 0.15)
+NEIGHBOUR_WEIGHT = (0.3, 0.15)
 """The share of its score that a hit adds to the adjacent memories, and to those one step further."""
 
-THREAD = 0.5
+THREAD_WEIGHT = 0.5
 """The maximum that the words of a whole thread add. Memories of the thread that contains most of them get it."""
 
-HEARD = 15
+MAX_HITS = 15
 """The number of top hits that add to their neighbours and gain from their threads."""
 
 
@@ -69,7 +69,8 @@ class ThreadNeighbour(NamedTuple):
 def heard(ranked: Sequence[Fused], links: Iterable[ThreadNeighbour], words: Iterable[LexicalHit]) -> list[Fused]:
     """The hits and their neighbours with the scores from their threads, best first. Equal scores keep their order.
 
-        score = fused + Σ over neighbours of BESIDE[distance - 1] · their fused + THREAD · together / max(together)
+        score = fused + Σ over neighbours of NEIGHBOUR_WEIGHT[distance - 1] · their fused
+            + THREAD_WEIGHT · together / max(together)
 
     All scores are then divided by the best one if that is above 1. A hit that is flagged as a prompt injection adds
     only what it keeps of its score. A neighbour that neither retrieval arm found has only the added score.
@@ -82,7 +83,7 @@ def heard(ranked: Sequence[Fused], links: Iterable[ThreadNeighbour], words: Iter
         if link.neighbour is not None:
             thread_of[link.neighbour] = link.thread
             hit = known[link.hit].lowered() if link.flagged else known[link.hit]
-            beside[link.neighbour] += BESIDE[link.step - 1] * hit.score
+            beside[link.neighbour] += NEIGHBOUR_WEIGHT[link.step - 1] * hit.score
     if not thread_of:
         return list(ranked)
     together = {hit.thread: hit.together for hit in words if hit.thread is not None}
@@ -93,7 +94,7 @@ def heard(ranked: Sequence[Fused], links: Iterable[ThreadNeighbour], words: Iter
         if (thread := thread_of.get(hit.id)) is None:
             raised.append(hit)
             continue
-        near, added = beside.get(hit.id, 0.0), THREAD * together.get(thread, 0.0) / most if most > 0 else 0.0
+        near, added = beside.get(hit.id, 0.0), THREAD_WEIGHT * together.get(thread, 0.0) / most if most > 0 else 0.0
         raised.append(hit._replace(score=hit.score + near + added, beside=near, thread=added))
     return within_one(raised)
 
@@ -108,7 +109,7 @@ async def add_threads(
     if not hits:
         return hits, []
     caller, as_of = context.caller, context.query.as_of
-    near_to = [hit.id for hit in hits[:HEARD]]
+    near_to = [hit.id for hit in hits[:MAX_HITS]]
     async with context.database.statement() as tx:
         if reader is not None and (unread := reader.unread(hits)):
             near, found = await links_and_tokens(tx, caller, near_to, context.space.model, unread)
@@ -199,6 +200,6 @@ def _near(caller: Caller, backwards: bool) -> Select[Any]:
             readable_by(caller, other),
         )
         .order_by(*order)
-        .limit(literal_column(str(len(BESIDE))))
+        .limit(literal_column(str(len(NEIGHBOUR_WEIGHT))))
         .correlate(Memory)
     )

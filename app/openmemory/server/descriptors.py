@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 _OTHERS = 256
 """Descriptors for everything except clients: the index, both pools of PostgreSQL, providers, the log."""
-_FEWEST = 64
+_MIN_DESCRIPTORS = 64
 
 
 def room_for(connections: int) -> int:
@@ -32,7 +32,7 @@ def room_for(connections: int) -> int:
             log.debug("the limit of open files stays at %d: %s", soft, error)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return connections
-    fit = max(_FEWEST, soft - _OTHERS)
+    fit = max(_MIN_DESCRIPTORS, soft - _OTHERS)
     log.warning(
         "limits.connections is %d, but this process may open %d files, which is enough for %d; raise `ulimit -n`",
         connections, soft, fit,

@@ -84,7 +84,7 @@ _LONG_TARGET = _Refusal(
     414, "target_too_long", f"The request target has more than {TARGET:,} bytes.", "Send what is long in the body."
 )
 _LONG_HEAD = _Refusal(431, "headers_too_large", f"The headers of the request have more than {HEAD:,} bytes.")
-_MANY_HEADERS = _Refusal(431, "headers_too_large", f"The request has more than {HEADERS} headers.")
+_TOO_MANY_HEADERS = _Refusal(431, "headers_too_large", f"The request has more than {HEADERS} headers.")
 _HOSTS = _Refusal(400, "bad_request", "Host: must be sent, and once.")
 _TARGET = _Refusal(400, "bad_request", "The request target must be a path, or name the same host as Host.")
 
@@ -172,7 +172,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.url) > TARGET:
             self._stop(_LONG_TARGET)
         if len(self.headers) > HEADERS:
-            self._stop(_MANY_HEADERS)
+            self._stop(_TOO_MANY_HEADERS)
         # Counting is needed only if a large piece came in.
         if self._unparsed + self._piece > HEAD and self._length() > HEAD:
             self._stop(_LONG_HEAD)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _STABLE = 60.0
 """Seconds after which the death of a worker no longer counts as a failed restart."""
-_LONGEST_PAUSE = 30.0
+_MAX_PAUSE = 30.0
 _PATIENCE = 2.5
 """Seconds that the workers get to stop. The parent needs the rest of its time to close its own resources."""
 
@@ -134,7 +134,7 @@ class WorkerProcesses:
                 async with asyncio.timeout(pause):
                     await self._stopping.wait()
             except TimeoutError:
-                pause = min(max(0.2, 2 * pause), _LONGEST_PAUSE)
+                pause = min(max(0.2, 2 * pause), _MAX_PAUSE)
 
     async def _one(self, place: int) -> int:
         """Runs one worker to its end and returns its exit code."""

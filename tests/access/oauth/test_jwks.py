@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from openmemory.access.oauth.issuer import Issuer, metadata_urls
-from openmemory.access.oauth.jwks import FRESH, PAUSE, STALE, PublicKeys, parse
+from openmemory.access.oauth.jwks import PAUSE, REFRESH_AFTER, USABLE_FOR, PublicKeys, parse
 from openmemory.access.oauth.tokens import Tokens
 from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.egress.clients import Egress
@@ -185,7 +185,7 @@ async def test_a_key_that_was_withdrawn_stops_working_when_the_keys_are_renewed(
     old = server.issue()
     assert await taken(tokens, old)
     server.rotate(keep=False)
-    clock.now += FRESH - 1
+    clock.now += REFRESH_AFTER - 1
     assert await taken(tokens, old)
     clock.now += 1
     assert await taken(tokens, server.issue())
@@ -225,9 +225,9 @@ async def test_old_keys_serve_for_a_day_while_new_ones_cannot_be_fetched(
 ) -> None:
     assert await taken(tokens, server.issue())
     server.down = True
-    clock.now += FRESH
+    clock.now += REFRESH_AFTER
     assert await taken(tokens, server.issue())
-    clock.now += STALE - FRESH
+    clock.now += USABLE_FOR - REFRESH_AFTER
     assert await taken(tokens, server.issue())
     clock.now += 1
     with pytest.raises(Unavailable):
@@ -239,7 +239,7 @@ async def test_nobody_waits_for_a_server_that_is_known_to_fail(
 ) -> None:
     assert await taken(tokens, server.issue())
     server.down = True
-    clock.now += FRESH
+    clock.now += REFRESH_AFTER
     assert await taken(tokens, server.issue())
     asked = server.asked["/.well-known/oauth-authorization-server"]
     assert await taken(tokens, server.issue())

@@ -20,7 +20,7 @@ from jwt.algorithms import HMACAlgorithm
 
 from openmemory.access.oauth.issuer import Issuer
 from openmemory.access.oauth.jwks import PublicKeys
-from openmemory.access.oauth.tokens import LARGEST, REMEMBERED, TokenClaims, Tokens
+from openmemory.access.oauth.tokens import MAX_TOKEN_BYTES, REMEMBERED, TokenClaims, Tokens
 from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.egress.clients import Egress
 from openmemory.errors import Unauthenticated
@@ -372,10 +372,10 @@ async def test_an_encrypted_token_is_told_to_be_one(tokens: Tokens) -> None:
 
 async def test_a_token_over_the_limit_is_not_looked_at(server: AuthorizationServer, tokens: Tokens) -> None:
     small = len(server.issue(padding=""))
-    fits = server.issue(padding="x" * ((LARGEST - small) * 3 // 4 - 8))
-    assert LARGEST - 50 < len(fits) <= LARGEST
+    fits = server.issue(padding="x" * ((MAX_TOKEN_BYTES - small) * 3 // 4 - 8))
+    assert MAX_TOKEN_BYTES - 50 < len(fits) <= MAX_TOKEN_BYTES
     assert await tokens.verify(fits)
-    assert await refused(tokens, server.issue(padding="x" * LARGEST)) == "it is longer than 16,384 bytes"
+    assert await refused(tokens, server.issue(padding="x" * MAX_TOKEN_BYTES)) == "it is longer than 16,384 bytes"
 
 
 async def test_a_verified_token_is_remembered_for_a_minute_but_never_beyond_its_end(

@@ -330,7 +330,7 @@ async def test_the_job_runs_by_itself(
     row = await remember("A thing.")
     await age(services, row, 400)
     await make(criteria_type="user")
-    monkeypatch.setattr(schedule, "FIRST_ARCHIVE", 0.1)
+    monkeypatch.setattr(schedule, "FIRST_LIFECYCLE", 0.1)
 
     async def archived() -> bool:
         return await states(services, row) == ["archived"]

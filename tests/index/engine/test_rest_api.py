@@ -15,7 +15,7 @@ import pytest
 from qdrant_client import AsyncQdrantClient, models
 
 from openmemory.index.engine import collections as served_module
-from openmemory.index.engine.rest_api import LONGEST_BODY, QdrantRestApi
+from openmemory.index.engine.rest_api import MAX_BODY_BYTES, QdrantRestApi
 from openmemory.index.port import Vector
 from tests.index.serving import served
 
@@ -315,7 +315,7 @@ async def test_what_cannot_be_served_is_refused_in_the_shape_of_qdrant(
 async def test_a_body_that_is_no_json_or_too_long_is_refused(unchanged: httpx.AsyncClient) -> None:
     answer = await unchanged.post("/collections/c/points/count", content=b"{'exact'")
     assert (answer.status_code, "Format error in JSON body" in answer.text) == (400, True)
-    answer = await unchanged.put("/collections/c/points", content=b" " * (LONGEST_BODY + 1))
+    answer = await unchanged.put("/collections/c/points", content=b" " * (MAX_BODY_BYTES + 1))
     assert answer.status_code == 413
     assert await count(unchanged) == 0
 

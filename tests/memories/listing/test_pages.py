@@ -126,7 +126,7 @@ FILTERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("few", [0, listing.FEW])
+@pytest.mark.parametrize("few", [0, listing.MAX_SORTED_HITS])
 @pytest.mark.parametrize("sort", sorted(SORTABLE))
 async def test_a_list_is_exact_in_what_it_holds_and_in_its_order(
     services: Services,
@@ -139,8 +139,8 @@ async def test_a_list_is_exact_in_what_it_holds_and_in_its_order(
 
     What asks for no text has one way.
     """
-    monkeypatch.setattr(listing, "FEW", few)
-    monkeypatch.setattr(listing, "FEW_ASSIGNED", min(few, listing.FEW_ASSIGNED))
+    monkeypatch.setattr(listing, "MAX_SORTED_HITS", few)
+    monkeypatch.setattr(listing, "MAX_SINGLE_READS", min(few, listing.MAX_SINGLE_READS))
     owner, world = shared
     for name, filters in FILTERS.items():
         if not few and "text" not in filters:
@@ -199,8 +199,8 @@ async def test_related_memories_of_many_are_those_of_few(
     }
     by_age = sorted(world, key=lambda each: (each.created_at, each.id.int), reverse=True)
     wanted = [each.id for each in sorted(by_age, key=lambda each: -shared.get(each.id, 0)) if shared.get(each.id)]
-    for few in (0, ranked.FEW):
-        monkeypatch.setattr(ranked, "FEW", few)
+    for few in (0, ranked.MAX_SORTED_HITS):
+        monkeypatch.setattr(ranked, "MAX_SORTED_HITS", few)
         pages = [await services.memories.related(owner, one.id, page=page) for page in range(1, len(wanted) // 5 + 3)]
         assert [each.id for page in pages for each in page.items] == wanted
         assert {page.total for page in pages} == {len(wanted)}

@@ -19,15 +19,15 @@ from openmemory.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
-FRESH = 600.0
+REFRESH_AFTER = 600.0
 """Seconds after which keys are fetched again."""
-STALE = 86_400.0
+USABLE_FOR = 86_400.0
 """Seconds for which old keys are used while new ones cannot be fetched."""
 PAUSE = 10.0
 """The minimum number of seconds between two fetches, however many tokens name unknown keys."""
 
-MOST_KEYS = 100
-SMALLEST_RSA = 2048
+MAX_KEYS = 100
+MIN_RSA_BITS = 2048
 
 _ALGORITHMS: Mapping[str, Algorithm] = get_default_algorithms()
 _CURVES = {"ES256": ("P-256",), "ES384": ("P-384",), "ES512": ("P-521",), "EdDSA": ("Ed25519", "Ed448")}
@@ -96,9 +96,9 @@ class PublicKeys:
 
     async def _renew_old(self) -> None:
         """Refresh keys that are not fresh. While the server is known to fail, callers do not wait for it."""
-        if self._keys is None or self._clock() - self._fetched < FRESH:
+        if self._keys is None or self._clock() - self._fetched < REFRESH_AFTER:
             return
-        if self._clock() - self._fetched > STALE:
+        if self._clock() - self._fetched > USABLE_FOR:
             self._keys = None
         elif self._may_look():
             if self._failure:
@@ -140,8 +140,8 @@ def parse(document: Mapping[str, Any]) -> list[PublicKey]:
         NotFetched: it is not such a set.
     """
     listed = document.get("keys")
-    if not isinstance(listed, list) or len(listed) > MOST_KEYS:
-        raise NotFetched(f"the response must be a JSON Web Key Set of at most {MOST_KEYS} keys")
+    if not isinstance(listed, list) or len(listed) > MAX_KEYS:
+        raise NotFetched(f"the response must be a JSON Web Key Set of at most {MAX_KEYS} keys")
     keys: list[PublicKey] = []
     for place, entry in enumerate(listed):
         try:
@@ -169,8 +169,8 @@ def _key(entry: Any) -> PublicKey:
         public = _ALGORITHMS[min(algorithms)].from_jwk(entry)
     except (InvalidKeyError, ValueError, TypeError, KeyError) as error:
         raise _UnusableKey(f"it cannot be read ({type(error).__name__})") from None
-    if isinstance(public, RSAPublicKey) and public.key_size < SMALLEST_RSA:
-        raise _UnusableKey(f"RSA of {public.key_size} bits is too weak; at least {SMALLEST_RSA:,} are needed")
+    if isinstance(public, RSAPublicKey) and public.key_size < MIN_RSA_BITS:
+        raise _UnusableKey(f"RSA of {public.key_size} bits is too weak; at least {MIN_RSA_BITS:,} are needed")
     return PublicKey(id_, public, algorithms)
 
 

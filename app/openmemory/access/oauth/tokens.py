@@ -19,11 +19,11 @@ from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.egress.clients import Egress
 from openmemory.serialization.exact_json import no_number
 
-LARGEST = 16_384
+MAX_TOKEN_BYTES = 16_384
 """The largest accepted token in bytes."""
 REMEMBERED = 1_024
 REMEMBERED_SECONDS = 60.0
-MOST_TRIED = 4
+MAX_KEYS_TRIED = 4
 """The maximum number of keys to try for one signature, if the token or the keys have no id."""
 
 SLOW = frozenset({"ES384", "ES512"})
@@ -80,8 +80,8 @@ class Tokens:
         """
         if (remembered := self.remembered(token)) is not None:
             return remembered
-        if len(token) > LARGEST:
-            raise refused(f"it is longer than {LARGEST:,} bytes")
+        if len(token) > MAX_TOKEN_BYTES:
+            raise refused(f"it is longer than {MAX_TOKEN_BYTES:,} bytes")
         digest, now = _digest(token), self._now()
         claims, generation = await self._verified(token, now)
         until = min(claims.expires_at.timestamp() + self._leeway, now + REMEMBERED_SECONDS)
@@ -93,7 +93,7 @@ class Tokens:
 
     def remembered(self, token: str) -> TokenClaims | None:
         """Returns the claims of a token that was verified within the last minute; None for others."""
-        known = self._known.get(_digest(token)) if len(token) <= LARGEST else None
+        known = self._known.get(_digest(token)) if len(token) <= MAX_TOKEN_BYTES else None
         valid = known is not None and self._now() < known.until and known.generation == self._keys.generation
         return known.claims if known is not None and valid else None
 
@@ -119,7 +119,7 @@ class Tokens:
         content = f"{segments[0]}.{segments[1]}".encode("ascii")
 
         def signed() -> bool:
-            return any(key.signed(header.algorithm, content, signature) for key in keys[:MOST_TRIED])
+            return any(key.signed(header.algorithm, content, signature) for key in keys[:MAX_KEYS_TRIED])
 
         if not (await asyncio.to_thread(signed) if header.algorithm in SLOW else signed()):
             raise refused("its signature is wrong")

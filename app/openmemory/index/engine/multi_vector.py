@@ -6,7 +6,7 @@ import qdrant_edge as edge
 
 from openmemory.index.conditions import HAS_CHUNKS, LABELS
 
-FEW = 0.01
+MAX_LONG_SHARE = 0.01
 """The share of long texts up to which starting with them is faster than a scan that skips the others."""
 
 
@@ -39,4 +39,4 @@ class MultiVectorPoints:
         # This is an estimate: only an exact count proves that there are none.
         if not found and not self._shard.count(edge.CountRequest(exact=True, filter=only)):
             return None
-        return [label] if found <= FEW * self._shard.info().points_count else []
+        return [label] if found <= MAX_LONG_SHARE * self._shard.info().points_count else []

@@ -33,10 +33,10 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-MOST_SEARCHES = 100
+MAX_SEARCHES = 100
 """The maximum number of searches in one request, which run without interruption."""
 
-LONGEST_BODY = 32 * 1024 * 1024
+MAX_BODY_BYTES = 32 * 1024 * 1024
 """The maximum size of a request in bytes, the default of a server."""
 
 
@@ -214,8 +214,8 @@ async def _query(served: OpenCollections, shard: Shard, body: Mapping[str, Any])
 async def _batch(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"searches"}, "query")
     searches = rest_format.array(body.get("searches"), "searches")
-    if len(searches) > MOST_SEARCHES:
-        raise wrong(f"searches: has {len(searches)} entries; the limit here is {MOST_SEARCHES}")
+    if len(searches) > MAX_SEARCHES:
+        raise wrong(f"searches: has {len(searches)} entries; the limit here is {MAX_SEARCHES}")
     return await _found(served, shard, [rest_format.mapping(one, "search") for one in searches])
 
 
@@ -278,9 +278,9 @@ async def _read(receive: Receive) -> bytes | None:
             return None
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > LONGEST_BODY:
+        if size > MAX_BODY_BYTES:
             raise RequestRefused(
-                413, f"Payload error: JSON payload is larger than allowed (limit: {LONGEST_BODY} bytes)."
+                413, f"Payload error: JSON payload is larger than allowed (limit: {MAX_BODY_BYTES} bytes)."
             )
         if not message.get("more_body", False):
             return b"".join(parts)

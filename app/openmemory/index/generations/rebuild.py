@@ -32,7 +32,7 @@ TOLERATED = 0.01
 """The share of the items that the new model may reject. They keep their outbox entries, and are found by their
 words."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
+FIRST_PAUSE, MAX_PAUSE = 15.0, 600.0
 """The seconds between two attempts if the new model does not answer. The pause doubles from the first to the last."""
 
 
@@ -88,7 +88,7 @@ class Rebuild:
             log.warning("%s waits %.0f s: %s", space.collection, self._pause, error)
             self._watcher.spaces.obstacle = f"{space.model} is configured and its collection waits: {error}"
             self._not_before = time.monotonic() + self._pause
-            self._pause = min(LONGEST_PAUSE, 2 * self._pause)
+            self._pause = min(MAX_PAUSE, 2 * self._pause)
             return
         await self._watcher.follow()
         if took_over:

@@ -84,7 +84,7 @@ FURTHEST = 3600.0
 """The maximum seconds until an entry is due: no lease or pause is as long. A later time was written while the server's
 clock was wrong."""
 
-LONGEST_PAUSE = 60.0
+MAX_PAUSE = 60.0
 """The longest pause after a failure in seconds. After a recovery, the remaining items are retried within that time."""
 
 STUCK_AFTER = 8
@@ -144,7 +144,7 @@ async def settle(tx: Tx, done: Sequence[ClaimedEntry]) -> None:
 
 
 async def postpone(
-    tx: Tx, failed: Sequence[ClaimedEntry], error: str, *, base: float = 0.5, ceiling: float = LONGEST_PAUSE
+    tx: Tx, failed: Sequence[ClaimedEntry], error: str, *, base: float = 0.5, ceiling: float = MAX_PAUSE
 ) -> None:
     """Schedules a retry after base · 2^attempts seconds, half to one and a half times that, at most `ceiling`.
 

@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from openmemory.access.models import App, User
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
-from openmemory.config.settings import LONGEST_NAME
+from openmemory.config.settings import MAX_NAME_LENGTH
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, Invalid, NotFound
@@ -21,7 +21,7 @@ from openmemory.identity.caller import Caller
 from openmemory.memories.models import ArchivePolicy, Category, MemoryCategory
 from openmemory.memories.validation import MAX_DAYS
 
-MOST = 200
+MAX_POLICIES = 200
 """The maximum number of policies per user. Each is evaluated every hour."""
 
 CriteriaType = Literal["user", "app", "category", "namespace"]
@@ -39,7 +39,7 @@ class PolicyCreate(BaseModel):
     criteria_name: str | None = Field(
         default=None,
         min_length=1,
-        max_length=LONGEST_NAME,
+        max_length=MAX_NAME_LENGTH,
         description="The namespace; or the app's or category's name.",
     )
     days_to_archive: int | None = Field(
@@ -135,8 +135,8 @@ class Policies:
             )
             made = await tx.scalar(row.returning(ArchivePolicy.id))
             mine = ArchivePolicy.user_id == caller.user_id
-            if (await tx.scalar(select(func.count()).select_from(ArchivePolicy).where(mine)) or 0) > MOST:
-                raise ConflictError(f"A user has at most {MOST} archive policies.", code="too_many_policies")
+            if (await tx.scalar(select(func.count()).select_from(ArchivePolicy).where(mine)) or 0) > MAX_POLICIES:
+                raise ConflictError(f"A user has at most {MAX_POLICIES} archive policies.", code="too_many_policies")
             policy = Policy.model_validate((await tx.execute(_policies().where(ArchivePolicy.id == made))).one())
             detail = {"criteria_type": policy.criteria_type, f"days_to_{new.action}": new.days}
             await audit_log.record(tx, caller, AuditAction.POLICY_CREATE, [policy.id], detail=detail)

@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
-from openmemory.memories.lifecycle.policies import MOST
+from openmemory.memories.lifecycle.policies import MAX_POLICIES
 
 COLUMNS = """
     place integer, id uuid, criteria_type text, criterion uuid, criteria_name text, action text, days integer,
@@ -77,5 +77,5 @@ async def restore_policies(tx: Tx, caller: Caller) -> int:
     await tx.execute(_TO_FIND)
     await tx.execute(_FIND, mine)
     await tx.execute(_KNOWN, mine)
-    await tx.execute(_LIMIT, mine | {"most": str(MOST), "number": MOST})
+    await tx.execute(_LIMIT, mine | {"most": str(MAX_POLICIES), "number": MAX_POLICIES})
     return (await tx.execute(_ADD, mine)).rowcount

@@ -30,7 +30,7 @@ from openmemory.memories.listing.criteria import ListCriteria, parameters
 from openmemory.memories.listing.statements import SORTABLE, Part
 from openmemory.memories.schemas import MemoryQuery, MemoryRecord
 
-FEW = 2_000
+MAX_SORTED_HITS = 2_000
 """Up to this number, all hits of a text search are fetched and sorted. With more hits, the page is found by scanning in
 list order, because most memories near the page are hits."""
 
@@ -40,7 +40,7 @@ SAMPLE = 400
 COMMON = 0.1
 """If at least this share of the sample contains the text, a page is found by scanning in list order."""
 
-FEW_ASSIGNED = 10_000
+MAX_SINGLE_READS = 10_000
 """The number of texts that can be read one by one in the time that a scan of all of 100,000 takes."""
 
 NEAR = 1_000
@@ -195,23 +195,23 @@ class _Pages:
         return ids[::-1] if backwards else ids
 
     async def _hits(self, middle: str) -> tuple[int, list[UUID] | None]:
-        """The number of memories that contain the text, and all their ids unless there are more than `FEW`."""
+        """The number of memories that contain the text, and all their ids up to `MAX_SORTED_HITS`."""
         if re.search(r"\w{3}", self._query.text or ""):  # the trigram index needs three letters in a row
             queries = [statements.hits(self._asked, None)]
         elif await self._few_are_assigned():
             queries = [statements.hits(self._asked, None, filed_first=True)]
         else:
             queries = [statements.hits(self._asked, part) for part in Part]
-        found = (self._rows(statement, middle=middle, few=FEW) for statement in queries)
+        found = (self._rows(statement, middle=middle, few=MAX_SORTED_HITS) for statement in queries)
         rows = [row for (row,) in await asyncio.gather(*found)]
         total = sum(count for count, _ in rows)
-        return total, [id_ for _, ids in rows for id_ in ids or ()] if total <= FEW else None
+        return total, [id_ for _, ids in rows for id_ in ids or ()] if total <= MAX_SORTED_HITS else None
 
     async def _few_are_assigned(self) -> bool:
         """Returns True if the category filter matches so few memories that they should be read first."""
         if not self._asked.filters & {"category_id", "category_ids"}:
             return False
-        return await self._number(statements.assignments(self._asked, FEW_ASSIGNED)) <= FEW_ASSIGNED
+        return await self._number(statements.assignments(self._asked, MAX_SINGLE_READS)) <= MAX_SINGLE_READS
 
     async def _count(self, middle: str) -> int:
         """The number of memories that contain a common text."""

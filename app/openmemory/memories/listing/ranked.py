@@ -34,7 +34,7 @@ from openmemory.identity.caller import Caller
 from openmemory.memories import repository
 from openmemory.memories.listing import pages, statements
 from openmemory.memories.listing.criteria import OWN_ASSIGNMENTS, ListCriteria
-from openmemory.memories.listing.pages import FEW, ListAccess, ListedPage, Slice
+from openmemory.memories.listing.pages import MAX_SORTED_HITS, ListAccess, ListedPage, Slice
 from openmemory.memories.models import Memory, MemoryCategory, State
 from openmemory.memories.schemas import MemoryQuery, MemoryRecord
 
@@ -125,7 +125,7 @@ async def _page(
     levels = [_levels(counted.of, counted.asked, each) for each in IdPartition]
     before = 0
     often: dict[UUID, int] = {}
-    for level in _together(await asyncio.gather(*(rows(statement, few=FEW) for statement in levels))):
+    for level in _together(await asyncio.gather(*(rows(statement, few=MAX_SORTED_HITS) for statement in levels))):
         part = wanted.within(before, level.size)
         if part.limit > 0:
             if level.members is None:
