@@ -200,7 +200,10 @@ async def test_what_speaks_openais_protocol_needs_no_library_of_its_own(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"provider": "anthropic"}, "needs the package anthropic, which is not installed: pip install 'openmemory["),
+        (
+            {"provider": "anthropic"},
+            "needs the package anthropic, which is not installed: pip install 'openmemory-server[",
+        ),
         ({"provider": "groq"}, "groq has a fixed address"),
         ({"provider": "groq", "base_url": ""}, "needs the package groq"),
         ({"provider": "nobody"}, "'nobody' is unknown; valid are anthropic,"),

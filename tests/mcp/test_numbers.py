@@ -40,8 +40,8 @@ async def test_whole_numbers_of_any_length_come_back_as_they_were_sent(
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        ("1e999", "metadata.a: must be a number that JSON can say: neither infinite nor NaN"),
-        (f"[{2**70}, -1e999]", "metadata.a: must be a number that JSON can say: neither infinite nor NaN"),
+        ("1e999", "metadata.a: must be a finite number"),
+        (f"[{2**70}, -1e999]", "metadata.a: must be a finite number"),
         ("NaN", "Parse error"),
         ("9" * 5000, "Parse error: number out of range"),
     ],

@@ -133,7 +133,7 @@ async def test_a_batch_over_the_limit_is_refused_with_the_setting(client, servic
 
 async def test_an_empty_batch_is_refused(client, new_user):
     answer = await client.post(BATCH, json={"user_id": new_user, "memories": []})
-    assert (answer.status_code, answer.json()["detail"]) == (422, "memories: must name at least one")
+    assert (answer.status_code, answer.json()["detail"]) == (422, "memories: must have at least one entry")
 
 
 async def test_a_paused_app_refuses_the_batch_that_writes_in_its_name(client, new_user, remember):

@@ -47,9 +47,9 @@ async def test_a_batch_takes_them_too(client, new_user):
 @pytest.mark.parametrize(
     ("number", "status", "detail"),
     [
-        ("1e999", 422, "metadata.a: must be a number that JSON can say: neither infinite nor NaN"),
-        ("[-1e999]", 422, "metadata.a: must be a number that JSON can say: neither infinite nor NaN"),
-        (f"[1e999, {2**70}]", 422, "metadata.a: must be a number that JSON can say: neither infinite nor NaN"),
+        ("1e999", 422, "metadata.a: must be a finite number"),
+        ("[-1e999]", 422, "metadata.a: must be a finite number"),
+        (f"[1e999, {2**70}]", 422, "metadata.a: must be a finite number"),
         ("NaN", 400, "body: is not valid JSON: "),
         ("-Infinity", 400, "body: is not valid JSON: "),
         ("9" * 5000, 400, "body: is not valid JSON: number out of range"),

@@ -257,7 +257,7 @@ async def test_a_variable_that_this_process_does_not_have_is_told_of(folder: Pat
         await remember(services)
         section = {"provider": "together", "config": {"model": "m", "api_key": "env:TOGETHER_API_KEY"}}
         note = (await save(http, section)).headers["x-openmemory-note"]
-        assert "must name an existing variable; the service has no TOGETHER_API_KEY" in note
+        assert "must name an existing variable; the service has no environment variable TOGETHER_API_KEY" in note
         await services.rebuild.step()
         assert await by_meaning(services)
 

@@ -81,7 +81,9 @@ async def test_the_language_model_of_the_settings_is_in_force_with_their_key(ser
 async def test_a_variable_that_is_missing_is_told_of_when_it_is_used(services: Services) -> None:
     async with configured(services, {}) as configuration:
         await configuration.save_section(LOCAL, "llm", llm(api_key="env:LLM_API_KEY"))
-        with pytest.raises(Invalid, match="must name an existing variable; the service has no LLM_API_KEY"):
+        with pytest.raises(
+            Invalid, match="must name an existing variable; the service has no environment variable LLM_API_KEY"
+        ):
             await configuration.effective()
 
 

@@ -42,7 +42,7 @@ def readable_by(caller: Caller, rows: Any, *, states: Sequence[str] = ("active",
     1. The row must belong to the caller's user, be in one of `states`, not be expired, and lie in a namespace that the
        caller's credential can access. It must still be valid, unless it is archived or deleted (superseded rows are).
     2. The user themself reads all of these. For an app, these rules follow:
-    3. A paused app reads nothing. An app that the user does not have (yet) reads what a new one would.
+    3. A paused app reads nothing. An app without a row yet is treated as a new app.
     4. One rule decides among those that apply to the row (to itself, its app, namespace, categories, or everything).
        A rule for this app takes precedence over a rule for every app, and a deny over an allow. A rule that allows a
        category does not apply to rows that only the service assigned to it (`counts`).

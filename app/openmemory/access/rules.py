@@ -1,4 +1,6 @@
-"""The read access of an app as sets. Whatever proposes memories gets them first, so that few proposals are in vain."""
+"""The read access of an app as sets. The index and the word search get these sets, so that few of their candidates are
+rejected later.
+"""
 
 from __future__ import annotations
 

@@ -141,10 +141,10 @@ class Worker:
             try:
                 pause = await self._fill()
             except Unavailable as error:  # `database` logs this
-                log.debug("captures wait: %s", error)
+                log.debug("processing captures failed: %s", error)
                 pause = 1.0
             except Exception:
-                log.exception("captures wait; they go on in a moment")
+                log.exception("processing captures failed; retried in 1 s")
                 pause = 1.0
 
     async def _fill(self) -> float:
@@ -176,7 +176,7 @@ class Worker:
         try:
             await self._attempt(claimed)
         except Exception:
-            log.exception("a capture waits for its lease to end")
+            log.exception("capture %s failed unexpectedly; retried when its lease ends", claimed.id)
         finally:
             self._busy.discard(claimed.id)
             self._step(claimed.id, None)
@@ -202,9 +202,9 @@ class Worker:
             ended = "forbidden"
             await self._postponed(claimed, extraction, error.message, over=True)
         except Unavailable as error:
-            log.debug("a capture waits: %s", error)  # retried when its lease ends
+            log.debug("capture %s is retried: %s", claimed.id, error)  # retried when its lease ends
         except Exception as error:
-            log.exception("a capture failed; it is tried again")
+            log.exception("capture %s failed; retried", claimed.id)
             await self._postponed(claimed, extraction, f"{type(error).__name__}, which the log tells of", bad=True)
         finally:
             self.attempts[ended] += 1
@@ -282,7 +282,7 @@ class Worker:
                 became = Status.FAILED if held and over else None
                 await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost, became=became)
         except Unavailable as away:
-            log.debug("a capture waits: %s", away)  # retried when its lease ends
+            log.debug("a capture is retried: %s", away)  # retried when its lease ends
 
     def _pause(self, error: LlmUnavailable) -> None:
         """Stops requests to an unavailable model for a while. Otherwise the waiting captures would fail one by one."""

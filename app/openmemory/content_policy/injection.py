@@ -152,7 +152,7 @@ def _has_instructions(flat: str) -> bool:
 
 
 def _starts(flat: str, phrase: Phrase) -> Iterator[int]:
-    """The start positions of a phrase. Linear: searches each step once, then keeps those that follow closely."""
+    """Finds each step once and keeps the matches that begin within `phrase.within` of the one before. Linear time."""
     first, *rest = phrase.steps
     found = [match.span() for match in first.finditer(flat)]
     for step in rest:

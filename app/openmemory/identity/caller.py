@@ -80,7 +80,7 @@ class Caller:
         allowed = self.principal.namespaces
         if allowed is not None and not set(namespaces) <= set(allowed):
             raise Forbidden(
-                "This credential does not reach the namespace that the request names.",
+                "This credential gives no access to the namespace that the request names.",
                 code="namespace_not_allowed",
                 hint=f"It reaches {', '.join(allowed)}.",
             )

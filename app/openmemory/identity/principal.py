@@ -95,7 +95,7 @@ class Principal:
         if self.app is None or app is None or app == self.app:
             return app or self.app
         raise Forbidden(
-            "This credential does not speak for the app that the request names.",
+            "This credential is not valid for the app that the request names.",
             code="app_not_allowed",
             hint="Leave the app out, or name the one that the credential was made for.",
         )

@@ -75,7 +75,7 @@ class IndexMonitor:
             known = await self._known(space)
             self._note(space, known.lacks(held))
         except Unavailable as error:
-            log.debug("%s cannot be judged now: %s", space.collection, error)
+            log.debug("%s cannot be checked now: %s", space.collection, error)
         return None
 
     async def look(self, space: Space) -> None:
@@ -95,7 +95,7 @@ class IndexMonitor:
             if space.behind is None and space.unconfirmed and not self.lease.lost:
                 await self.advance(space)
         except IndexUnavailable as error:
-            log.debug("%s cannot be looked at now: %s", space.collection, error)
+            log.debug("%s cannot be checked now: %s", space.collection, error)
 
     async def settle(self, space: Space) -> None:
         """Advances the watermark at the end of a process, if that is possible at once.
@@ -142,7 +142,9 @@ class IndexMonitor:
 
     def _note(self, space: Space, reason: str | None) -> None:
         if reason is not None and space.behind is None and not self.lease.lost:
-            log.warning("%s lacks something that PostgreSQL holds: %s; a sync is asked for", space.collection, reason)
+            log.warning(
+                "the index %s lacks data that PostgreSQL has (%s); a sync was requested", space.collection, reason
+            )
             space.behind = reason
             self._on_behind()
         space.behind = reason

@@ -66,7 +66,7 @@ def chunks_of(point: Point) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """The conditions that the index can check itself. Empty tuples mean "any"; Postgres decides everything else."""
+    """The conditions that the index can check itself. Empty tuples mean "any"; PostgreSQL decides everything else."""
 
     user: UUID
     namespaces: tuple[str, ...] = ()

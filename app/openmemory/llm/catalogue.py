@@ -16,7 +16,8 @@ class LlmProviderSpec:
     """The name and address field in mem0's factory (`factory`, `base_url`), and the JSON format that the provider
     accepts.
 
-    `guarded`: its requests go through `egress`. `package`: an additional package to install, as `openmemory[extra]`.
+    `guarded`: its requests go through `egress`. `package`: an additional package to install, as
+    `openmemory-server[extra]`.
     """
 
     factory: str

@@ -276,7 +276,7 @@ def _missing(name: str, provider: LlmProviderSpec) -> str:
         return f"llm.provider: the library of {name} cannot be loaded"
     return (
         f"llm.provider: {name} needs the package {provider.package}, which is not installed: "
-        f"pip install 'openmemory[{provider.extra}]'"
+        f"pip install 'openmemory-server[{provider.extra}]'"
     )
 
 

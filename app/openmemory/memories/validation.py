@@ -99,7 +99,7 @@ def _storable_tree(value: Any, field: str, depth: int) -> None:
     if isinstance(value, str):
         storable(value, field)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise Invalid(field, "must be a number that JSON can say: neither infinite nor NaN")
+        raise Invalid(field, "must be a finite number")
     elif isinstance(value, dict):
         for key, item in value.items():
             storable(str(key), field)
@@ -112,7 +112,7 @@ def _storable_tree(value: Any, field: str, depth: int) -> None:
 def count(values: Sequence[object], field: str, limit: int, setting: str) -> None:
     """Checks that a list is not empty and not too long."""
     if not values:
-        raise Invalid(field, "must name at least one")
+        raise Invalid(field, "must have at least one entry")
     if len(values) > limit:
         raise TooLarge(field, f"has {len(values):,} entries; the limit is {limit:,} ({setting})")
 

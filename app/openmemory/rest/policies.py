@@ -67,8 +67,8 @@ async def create_archive_policy(
     after it was made, changed or not (`days_to_expire`). One that does the same to the same gets the new number.
 
     What is brought back from the archive counts as changed, and lives its days again. Being read is no change. What has
-    expired nobody finds, not even its user in the archive; `actions/restore` brings it back. An `expires_at` of its own
-    goes before a policy by which a memory would expire.
+    expired nobody finds, not even its user in the archive; `actions/restore` brings it back. A memory's own
+    `expires_at` takes precedence over a policy.
     """
     validation.name(new.user_id, "user_id", services.settings.limits)
     if new.criteria_name is not None:

@@ -106,5 +106,5 @@ def expanded(key: str | None, environ: Mapping[str, str]) -> str:
     if name is None:
         return key or ""
     if not _REFERENCE.fullmatch(name) or not environ.get(name):
-        raise Invalid("api_key", f"must name an existing variable; the service has no {name[:80]}")
+        raise Invalid("api_key", f"must name an existing variable; the service has no environment variable {name[:80]}")
     return environ[name]

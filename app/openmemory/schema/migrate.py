@@ -126,8 +126,8 @@ def _up_to_date(connection: Connection, only_ours: bool) -> bool:
                 " archives into an empty database or data folder"
             )
         raise SetupError(
-            "database.url: another program's migrations are noted in this database (alembic_version); give OpenMemory "
-            "a database of its own"
+            "database.url: another program's alembic_version table is in this database; give OpenMemory a database of "
+            "its own"
         )
     if tables and only_ours:
         raise SetupError(

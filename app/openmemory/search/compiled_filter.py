@@ -76,7 +76,7 @@ class CompiledFilter:
         matches. Does not check what the caller may read.
 
         Raises:
-            Unavailable: Postgres does not answer.
+            Unavailable: PostgreSQL does not answer.
         """
         if not self.beyond_index:
             return None

@@ -290,7 +290,8 @@ def _text(value: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def _nearest_day(moment: datetime, operator: Operator) -> str:
-    """The first or last local day that a matching time may show: no clock is more than a day from UTC."""
+    """The first or last date that can appear in a matching time's text, whatever its offset: an offset is less than a
+    day."""
     try:
         day = moment.date() + timedelta(days=-1 if operator in (Operator.GT, Operator.GTE) else 1)
     except OverflowError:

@@ -66,11 +66,11 @@ _COUNTED = text("SELECT DISTINCT user_id FROM lexical_statistics")
 
 
 async def choose(database: Database, language: str) -> None:
-    """Sets the language of words from now on.
+    """Sets the language of words.
 
     Raises:
         SetupError: PostgreSQL has no text search configuration of this name.
-        Unavailable: Postgres does not answer, or other transactions do not end in time.
+        Unavailable: PostgreSQL does not answer, or other transactions do not end in time.
     """
     async with database.transaction() as tx:
         known = list((await tx.execute(_KNOWN)).scalars())
@@ -84,7 +84,7 @@ async def choose(database: Database, language: str) -> None:
         await tx.execute(_BRIEFLY)
         await tx.execute(_ALONE)
         await tx.execute(_CHOOSE, {"language": language})
-    log.info("words of memories are in %s from now on; those of before are made anew in the background", language)
+    log.info("search.language is now %s; older memories are reindexed in the background", language)
 
 
 class LexicalBackfill:
@@ -98,7 +98,7 @@ class LexicalBackfill:
         runs it.
 
         Raises:
-            Unavailable: Postgres does not answer.
+            Unavailable: PostgreSQL does not answer.
         """
         pages = 0
         while (more := await self._step()) is not None:
@@ -120,7 +120,7 @@ class LexicalBackfill:
             last: UUID | None = await tx.scalar(_PAGE, {"done": state.done, "language": state.language, "page": PAGE})
             await self._note(tx, state.language, last)
         if last is None:
-            log.info("the words of all memories are in %s", state.language)
+            log.info("search.language: all memories are indexed in %s", state.language)
         return last is not None
 
     @staticmethod

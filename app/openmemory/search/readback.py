@@ -1,4 +1,4 @@
-"""Reads candidates back from Postgres. Removes those that the caller may not read, and logs those that are read."""
+"""Reads candidates back from PostgreSQL. Removes those that the caller may not read, and logs those that are read."""
 
 from __future__ import annotations
 

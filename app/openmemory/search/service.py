@@ -82,7 +82,7 @@ class Search:
         Raises:
             Invalid: the query or a filter cannot be used.
             TooMany: an assistant's app searches too often.
-            Unavailable: Postgres does not answer.
+            Unavailable: PostgreSQL does not answer.
         """
         caller.may_read()
         reached = caller.reached(query.namespaces)

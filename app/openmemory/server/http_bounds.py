@@ -273,7 +273,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded(bounds: Bounds) -> type[BoundedProtocol]:
-    """Returns the protocol with these limits."""
+    """Creates a subclass of uvicorn's HTTP protocol that enforces these limits."""
     return type("BoundedProtocol", (BoundedProtocol,), {"bounds": bounds})
 
 

@@ -71,7 +71,7 @@ class VectorBackfill:
         Returns the number of outbox entries that it wrote. Waits while another collection is built.
 
         Raises:
-            Unavailable: Postgres does not answer.
+            Unavailable: PostgreSQL does not answer.
         """
         entries = 0
         try:

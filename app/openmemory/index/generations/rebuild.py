@@ -53,7 +53,7 @@ class Rebuild:
         """Registers the configured model, follows the table, builds the new collection, and removes expired ones.
 
         Raises:
-            Unavailable: Postgres does not answer.
+            Unavailable: PostgreSQL does not answer.
         """
         if self._watcher.monitor.lease.lost:
             return
@@ -85,7 +85,7 @@ class Rebuild:
         except SyncRunning:
             return
         except (IndexUnavailable, EmbedderUnavailable) as error:
-            log.warning("%s waits %.0f s: %s", space.collection, self._pause, error)
+            log.warning("rebuild of %s failed; next try in %.0f s: %s", space.collection, self._pause, error)
             self._watcher.spaces.obstacle = f"{space.model} is configured and its collection waits: {error}"
             self._not_before = time.monotonic() + self._pause
             self._pause = min(MAX_PAUSE, 2 * self._pause)

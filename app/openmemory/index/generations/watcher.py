@@ -66,7 +66,7 @@ class GenerationWatcher:
         self._database = database
         self._parts = parts
         self._wanted = parts.wanted
-        self._told = False
+        self._registered = False
         self.monitor = IndexMonitor(database, parts.lease, on_behind=self._recovered)
         self.spaces = Spaces(self._first())
 
@@ -108,25 +108,29 @@ class GenerationWatcher:
 
         Raises:
             EmbedderUnavailable: its dimension is not known, and it does not answer.
-            Unavailable: Postgres does not answer.
+            Unavailable: PostgreSQL does not answer.
         """
         another = await self._parts.configured()
         if another is not None:
             await self._prefer(another)
-        if not self._told:
+        if not self._registered:
             try:
-                told = await self._tell()
+                generation = await self._register()
             except EmbedderUnavailable as error:
                 self.spaces.obstacle = f"{self._wanted.embedder.model} is configured and cannot be used: {error}"
                 raise
-            if told.state is GenerationState.BUILDING:
+            if generation.state is GenerationState.BUILDING:
                 same = self.spaces.serving.model == self._wanted.embedder.model
                 why = "the collection has a new name" if same else "another model is configured"
-                log.warning("%s: %s is being built beside the one in use", why, told.collection)
+                log.warning(
+                    "building collection %s (%s); searches use the current one until it is complete",
+                    generation.collection,
+                    why,
+                )
         return another is not None
 
     async def _prefer(self, another: ConfiguredEmbedder) -> None:
-        before, self._wanted, self._told = self._wanted, another, False
+        before, self._wanted, self._registered = self._wanted, another, False
         self.spaces.obstacle = None
         first = self.spaces.serving
         if not first.collection:  # no collection is in use yet, and the initial model is no longer wanted
@@ -162,13 +166,13 @@ class GenerationWatcher:
         if not any(embedder is one for one in (*used, self._wanted.embedder)):
             await embedder.close()
 
-    async def _tell(self) -> _ConfiguredState:
+    async def _register(self) -> _ConfiguredState:
         wanted = self._wanted
         dimension = await wanted.embedder.dimension()
         collection = collection_name(self._parts.alias, wanted.embedder.model, dimension)
         async with self._database.transaction() as tx:
             state = await registry.want(tx, collection, wanted.embedder.model, dimension, wanted.recorded)
-        self._told, self.spaces.obstacle = True, None
+        self._registered, self.spaces.obstacle = True, None
         # If only the settings changed (a new key, another address), the model continues with its collection.
         for space in self._all():
             if space.collection == collection and space.embedder is not wanted.embedder:
@@ -182,13 +186,13 @@ class GenerationWatcher:
 
         async def opening() -> VectorIndex:
             try:
-                told = await self._tell()
+                generation = await self._register()
             except EmbedderUnavailable as error:
                 raise IndexUnavailable(f"the model's dimension is not known yet: {error}") from error
-            if told.state is not GenerationState.ACTIVE:
+            if generation.state is not GenerationState.ACTIVE:
                 raise IndexUnavailable("another model is in use")
-            space.collection = told.collection
-            return await self._opened(space, told.dimension)
+            space.collection = generation.collection
+            return await self._opened(space, generation.dimension)
 
         space = Space(
             self._wanted.embedder,

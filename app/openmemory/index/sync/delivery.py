@@ -272,7 +272,7 @@ class OutboxDelivery:
 
     async def _pick_up(self) -> None:
         """Makes entries due again that waited for the end of an outage, or that stayed claimed after a failure of
-        Postgres."""
+        PostgreSQL."""
         if self._dropped:
             async with self._database.transaction() as tx:
                 await outbox.renew(tx, self._dropped, lease=0)

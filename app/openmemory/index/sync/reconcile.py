@@ -33,7 +33,7 @@ PAGE = 1_000
 """The number of entries per read from the index, 5 ms in the built-in engine."""
 
 WANTED = 10_000
-"""The number of entries per read from Postgres: few round trips, which overlap with reading the index."""
+"""The number of entries per read from PostgreSQL: few round trips, which overlap with reading the index."""
 
 CHUNK = 4_000
 """The number of items per repair."""
@@ -48,7 +48,7 @@ class SyncRunning(Exception):
 
 
 class Reconciler:
-    """Keeps the index equal to Postgres."""
+    """Keeps the index equal to PostgreSQL."""
 
     def __init__(
         self, database: Database, spaces: Spaces, outbox_delivery: OutboxDelivery, source: Source, monitor: IndexMonitor
@@ -135,7 +135,7 @@ class Reconciler:
     async def bring(
         self, space: Space, run: RunLog, *, user: UUID | None = None, dry_run: bool = False, full: bool = False
     ) -> int:
-        """Compares a space with Postgres and repairs it; returns the number of items that differed."""
+        """Compares a space with PostgreSQL and repairs it; returns the number of items that differed."""
         statistics = run.statistics
         different = 0
         if dry_run:
@@ -185,7 +185,7 @@ class Reconciler:
     async def _prepared(
         self, space: Space, run: RunLog, user: UUID | None, full: bool
     ) -> AsyncGenerator[LoadedItems, None]:
-        """The differing items in chunks, as they are in Postgres, with vectors."""
+        """The differing items in chunks, as they are in PostgreSQL, with vectors."""
         async with aclosing(self._different(space, run, user, full)) as chunks:
             async for ids in chunks:
                 async with aclosing(self._repair.prepare(space, ItemKind.MEMORY, ids)) as loaded:

@@ -76,7 +76,7 @@ class Repair:
     async def weed(self, space: Space, kind: ItemKind, part: ComparedSection) -> int:
         """Removes unwanted and outdated entries from a space, which needs no model; returns their number.
 
-        Items that the space should contain get an outbox entry, both outdated ones and those wanted again meanwhile.
+        Removed items that should be in the index get an outbox entry.
 
         Raises:
             IndexUnavailable: the index does not answer.

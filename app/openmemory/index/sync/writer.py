@@ -118,7 +118,7 @@ class Batch:
 
 
 class IndexWriter:
-    """Reads items from Postgres and writes them to the index of a space. Network calls and transactions never
+    """Reads items from PostgreSQL and writes them to the index of a space. Network calls and transactions never
     overlap."""
 
     def __init__(self, database: Database, sources: Mapping[ItemKind, Source]) -> None:

@@ -50,7 +50,7 @@ class PolicyCreate(BaseModel):
         ge=1,
         le=MAX_DAYS,
         description="In place of `days_to_archive`: days after which it expires, changed or not, from when it was made"
-        " or last made active again. An `expires_at` of its own goes before.",
+        " or last made active again. A memory's own `expires_at` takes precedence.",
     )
 
     @property

@@ -145,7 +145,7 @@ class _Pages:
         return sum(await asyncio.gather(*(self._number(statements.total(self._asked, each)) for each in partitions)))
 
     async def leafed(self, wanted: Slice, middle: str | None = None) -> ListedPage:
-        """A page that is found by scanning the matches in order while they are counted."""
+        """Reads the page in sort order; the total is counted at the same time."""
         counting = self.total() if middle is None else self._count(middle)
         if wanted.offset <= NEAR:
             records, total = await asyncio.gather(self._read(wanted), counting)
