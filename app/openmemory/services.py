@@ -362,7 +362,7 @@ async def open_services(
             spaces=spaces,
             tokens=tokens,
         )
-        stack.push_async_callback(lambda: watcher.monitor.settle(spaces.serving))
+        stack.push_async_callback(lambda: watcher.monitor.finish(spaces.serving))
         outbox_delivery.start()
         stack.push_async_callback(outbox_delivery.stop)
         capturing.start()

@@ -106,7 +106,7 @@ async def quicker(database: Database, *, built_in: bool = True) -> AsyncIterator
 
 
 async def look(services: Services) -> None:
-    await services.monitor.look(services.spaces.serving)
+    await services.monitor.check(services.spaces.serving)
 
 
 async def found(services: Services, query: str) -> tuple[Method, str | None, list[str]]:

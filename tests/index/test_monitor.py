@@ -68,7 +68,7 @@ class Installation:
 
     async def look(self) -> None:
         """What the job does every few seconds."""
-        await self.services.monitor.look(self.services.spaces.serving)
+        await self.services.monitor.check(self.services.spaces.serving)
 
     async def found(self, query: str = "a fact about tea") -> tuple[int, str | None]:
         """How many memories a search finds by meaning, and what the answer notes."""

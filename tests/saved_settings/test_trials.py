@@ -86,7 +86,7 @@ async def test_a_variable_that_is_missing_is_told(services: Services, server: Ll
     body = {"mem0": {"llm": {"provider": "openai", "config": {"model": "m", "api_key": "env:OPENAI_API_KEY"}}}}
     result = await tried.run(LOCAL, ConfigPatch.model_validate(body))
     assert result.llm is not None
-    assert "no OPENAI_API_KEY" in str(result.llm.detail)
+    assert "no environment variable OPENAI_API_KEY" in str(result.llm.detail)
 
 
 async def test_without_a_model_to_try_those_in_force_are(services: Services, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class Grants:
                 AccessControl.effect == new.effect,
             ]
             grant = Grant.model_validate((await tx.execute(_grants().where(*same))).one())
-            await audit_log.record(tx, caller, AuditAction.GRANT_CREATE, [grant.id], detail=_told(new))
+            await audit_log.record(tx, caller, AuditAction.GRANT_CREATE, [grant.id], detail=_detail(new))
         return grant
 
     async def list(self, caller: Caller, *, app: str | None = None) -> list[Grant]:
@@ -240,7 +240,7 @@ def _only_owner(caller: Caller) -> None:
     caller.must_be_owner("see and change the rules of their apps")
 
 
-def _told(new: GrantCreate) -> dict[str, Any]:
+def _detail(new: GrantCreate) -> dict[str, Any]:
     """Returns the audit log's description of a new rule."""
     return {"effect": new.effect, "app": new.app, "object_type": new.object_type, "object": new.object}
 

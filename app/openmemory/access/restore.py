@@ -122,7 +122,7 @@ class IncomingUser:
     created_at: str | None
 
 
-async def take_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
+async def restore_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
     """Match the apps by name and create missing ones. Returns how many were created or changed."""
     mine = {"user": caller.user_id}
     await tx.execute(_APPS_TO_FIND)
@@ -135,7 +135,7 @@ async def take_apps(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
     return changed
 
 
-async def take_user(tx: Tx, caller: Caller, user: IncomingUser) -> None:
+async def restore_user(tx: Tx, caller: Caller, user: IncomingUser) -> None:
     """Fill the user's empty fields. `created_at` becomes the earlier of both times."""
     values = {"name": user.name, "email": user.email, "metadata": user.metadata, "created_at": user.created_at}
     await tx.execute(_FILL_USER, {"user": caller.user_id, **values})
@@ -147,7 +147,7 @@ async def drop_unbound_rules(tx: Tx) -> list[str]:
     return [str(id_) for id_ in await tx.scalars(text("DELETE FROM incoming_rules WHERE subject IS NULL RETURNING id"))]
 
 
-async def take_rules(tx: Tx, caller: Caller) -> int:
+async def restore_rules(tx: Tx, caller: Caller) -> int:
     """Create the rules that do not exist yet; returns how many. The memories must have been restored before."""
     await tx.execute(_RULES_TO_FIND)
     await tx.execute(_FIND_RULES, {"user": caller.user_id})

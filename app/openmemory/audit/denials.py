@@ -21,7 +21,9 @@ class Denials:
         self._database = database
         self._rates = rates
 
-    async def note(self, principal: Principal, error: OpenMemoryError, what: str, objects: Sequence[UUID] = ()) -> None:
+    async def record(
+        self, principal: Principal, error: OpenMemoryError, what: str, objects: Sequence[UUID] = ()
+    ) -> None:
         """Log the error if it is a denial. `what` names the operation, never the data that was sent with it.
 
         Raises:

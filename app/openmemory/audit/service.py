@@ -25,7 +25,7 @@ async def page(tx: Tx, caller: Caller, memory_id: UUID, page: int, page_size: in
     """
     of_memory = MemoryAccessLog.memory_id == memory_id
     no_query = and_(~MemoryAccessLog.metadata_.has_key("query"), MemoryAccessLog.imported_at.is_(None))
-    told = or_(no_query, was_visible(MemoryAccessLog))
+    query_shown = or_(no_query, was_visible(MemoryAccessLog))
     rows = await tx.execute(
         select(
             MemoryAccessLog.id,
@@ -33,7 +33,7 @@ async def page(tx: Tx, caller: Caller, memory_id: UUID, page: int, page_size: in
             MemoryAccessLog.app_id,
             MemoryAccessLog.accessed_at,
             MemoryAccessLog.access_type,
-            case((told, MemoryAccessLog.metadata_), else_=literal_column("'{}'::jsonb")).label("metadata_"),
+            case((query_shown, MemoryAccessLog.metadata_), else_=literal_column("'{}'::jsonb")).label("metadata_"),
             func.coalesce(App.name, MemoryAccessLog.app_name, "").label("app_name"),
         )
         .outerjoin(App, App.id == MemoryAccessLog.app_id)

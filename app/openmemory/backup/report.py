@@ -91,11 +91,11 @@ class SkippedItems:
             Invalid: something would be left out; the message lists the first items.
         """
         if self.items:
-            told = "; ".join(f"{item.kind} {item.id}: {item.reason}" for item in self.items[:_TOLD])
+            problems = "; ".join(f"{item.kind} {item.id}: {item.reason}" for item in self.items[:_TOLD])
             more = "" if len(self.items) <= _TOLD else "; and more"
             raise Invalid(
                 "file",
-                f"contains items that cannot be imported, so nothing was imported: {told}{more}",
+                f"contains items that cannot be imported, so nothing was imported: {problems}{more}",
                 code="import_refused",
                 hint="With on_error=skip, the other items are imported, and the report lists these.",
             )

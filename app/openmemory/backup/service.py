@@ -13,7 +13,7 @@ from typing import BinaryIO, Literal
 from psycopg import errors as pg
 from sqlalchemy import exc, text
 
-from openmemory.access.restore import drop_unbound_rules, take_user
+from openmemory.access.restore import drop_unbound_rules, restore_user
 from openmemory.audit import access_log, audit_log
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
@@ -266,7 +266,7 @@ class Backup:
         if not records.ours:
             for id_ in await drop_unbound_rules(tx):
                 records.left_out.add("rule", id_, "subject_id: is missing; OpenMemory never applied this rule")
-        await tables.settle(tx, of_captures.TABLES)
+        await tables.prepare(tx, of_captures.TABLES)
 
     async def _write(
         self,
@@ -287,8 +287,8 @@ class Backup:
                     progress("writing", 1, 2)
                     done = await writing.write(tx, caller, done, mode=mode, models=models)
                     if records.user is not None:
-                        await take_user(tx, caller, records.user)
-                    done.captures, no_captures = await of_captures.take(tx, caller, SHOWN)
+                        await restore_user(tx, caller, records.user)
+                    done.captures, no_captures = await of_captures.restore_captures(tx, caller, SHOWN)
                     lost = [*await writing.lost(tx, SHOWN), *no_captures]
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:

@@ -56,6 +56,6 @@ class Adding:
         memory = self._memories.intake.created(new.like)
         policy: DedupPolicy = self._pairs if self._pairs.concerns(caller, memory) else self._duplicates
         added = await self._memories.add(caller, memory, policy=policy, once=new.once)
-        changed = key_values.told(added.changed) if added.changed else None
+        changed = key_values.described(added.changed) if added.changed else None
         note = " ".join(part for part in (NO_LLM if infer else None, added.note, changed) if part)
         return added.model_copy(update={"note": note or None})

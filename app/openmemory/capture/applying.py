@@ -78,7 +78,7 @@ class Applying:
                 async with self.tx.begin_nested():
                     applied.operations.append(await self._one(decision))
             except (_RefusedOperation, Invalid, NotFound, ConflictError) as error:
-                applied.refused.append(_told(decision, error))
+                applied.refused.append(_refusal(decision, error))
         return applied
 
     async def _one(self, decision: Decision) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def _operation(event: Event, id_: UUID, text: str, *, revision: int | None = Non
     return {"event": event.value, "id": str(id_), "memory": text, "revision": revision}
 
 
-def _told(decision: Decision, error: Exception) -> Refusal:
+def _refusal(decision: Decision, error: Exception) -> Refusal:
     if isinstance(error, _RefusedOperation):
         return _because(decision, error.reason, str(error))
     assert isinstance(error, Invalid | NotFound | ConflictError)

@@ -105,13 +105,13 @@ def first(
     tag = token_hex(6)
     listed = "\n".join(f"{number}. {_json(memory.content[:SHOWN])}" for number, memory in enumerate(memories, start=1))
     if isinstance(said, str):
-        told = _json(said)
+        block = _json(said)
     else:
-        told = "\n".join(_json({"role": turn.role, "content": turn.content}) for turn in said)
+        block = "\n".join(_json({"role": turn.role, "content": turn.content}) for turn in said)
     asked = (
         f"Date: {now:%A, %Y-%m-%d}\n"
         f"<memories-{tag}>\n{listed or '(none)'}\n</memories-{tag}>\n"
-        f"<said-{tag}>\n{told}\n</said-{tag}>"
+        f"<said-{tag}>\n{block}\n</said-{tag}>"
     )
     rules = _RULES % {"field": _FIELD if emotion else "", "rule": _FEELINGS if emotion else ""}
     rules += _BESIDES + instructions.strip() if instructions and instructions.strip() else ""

@@ -123,7 +123,7 @@ async def lost(tx: Tx, most: int) -> list[str]:
     return [str(id_) for id_ in await tx.scalars(_LOST, {"most": most})]
 
 
-async def take(tx: Tx, caller: Caller, most: int) -> tuple[int, list[tuple[str, str, str]]]:
+async def restore_captures(tx: Tx, caller: Caller, most: int) -> tuple[int, list[tuple[str, str, str]]]:
     """Adds the captures that do not exist yet. Returns their number, and the rejected captures with the reasons.
 
     The memories and apps must have been restored before. The worker processes waiting captures as if they were new.

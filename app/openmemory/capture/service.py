@@ -172,7 +172,7 @@ class Captures:
         caller.may_read()
         first, last = usage.days(first, last)
         async with self._database.transaction() as tx:
-            found = await usage.told(tx, caller, first, last)
+            found = await usage.between(tx, caller, first, last)
             await audit_log.record(tx, caller, AuditAction.STATS_READ)
         return found
 
@@ -209,7 +209,7 @@ class Captures:
             values = {"status": Status.UNDONE, "finished_at": func.now(), "updated_at": func.now()}
             await tx.execute(update(Capture).where(Capture.id == id_).values(values))
             await audit_log.record(tx, caller, AuditAction.CAPTURE_UNDO, [id_], detail={"was": row.status})
-            await usage.note(tx, row.app_id, row.namespace, became=Status.UNDONE)
+            await usage.record(tx, row.app_id, row.namespace, became=Status.UNDONE)
 
     @retry_on_conflict
     async def _take(self, caller: Caller, new: CaptureCreate) -> tuple[UUID, bool]:
@@ -241,7 +241,7 @@ class Captures:
             }  # fmt: skip
             id_ = (await tx.execute(insert(Capture).values(values).returning(Capture.id))).scalar_one()
             if new.once is not None:
-                await idempotency.settle(tx, caller, new.once, capture_id=id_)
+                await idempotency.store(tx, caller, new.once, capture_id=id_)
             await audit_log.record(tx, caller, AuditAction.CAPTURE_ADD, [id_])
         return id_, False
 
@@ -300,10 +300,10 @@ def _view(row: Any, readable: set[str]) -> CaptureView:
 
 def _result(each: dict[str, Any], readable: set[str]) -> CaptureResult:
     followed = each.get("superseded_id")
-    told = followed is None or followed in readable
+    shown = followed is None or followed in readable
     return CaptureResult(
         id=each["id"], memory=each["memory"], event=Event(each["event"]),
-        previous_memory=each.get("previous_memory") if told else None, superseded_id=followed if told else None,
+        previous_memory=each.get("previous_memory") if shown else None, superseded_id=followed if shown else None,
     )  # fmt: skip
 
 

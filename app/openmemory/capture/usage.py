@@ -42,7 +42,9 @@ _NOTE = text(
 ).bindparams(bindparam("app_id", type_=Uuid))
 
 
-async def note(tx: Tx, app_id: UUID, namespace: str, cost: Cost | None = None, *, became: Status | None = None) -> None:
+async def record(
+    tx: Tx, app_id: UUID, namespace: str, cost: Cost | None = None, *, became: Status | None = None
+) -> None:
     """Adds the cost of an attempt, and a capture that ended, to the totals of the day.
 
     Call this last in the transaction, because other captures of the app wait for the row.
@@ -74,7 +76,7 @@ def days(first: date | None, last: date | None) -> tuple[date, date]:
     return first, last
 
 
-async def told(tx: Tx, caller: Caller, first: date, last: date) -> Usage:
+async def between(tx: Tx, caller: Caller, first: date, last: date) -> Usage:
     """Usage by the captures that the caller may see on these days, newest first, and the number of waiting captures."""
     sums = [func.sum(getattr(CaptureUsage, name)).label(name) for name in _SUMS]
     query = (

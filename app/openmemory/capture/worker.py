@@ -230,7 +230,7 @@ class Worker:
         async with self._database.transaction() as tx:
             if not await queue.held(tx, claimed):
                 log.warning("a capture was taken over by another process; nothing is done twice")
-                await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost)
+                await usage.record(tx, claimed.app_id, claimed.namespace, extraction.cost)
                 return
             like = rows.options(claimed.options)
             applied = await Applying(tx, caller, self._intake, like).all(extraction.decided)
@@ -241,7 +241,7 @@ class Worker:
             )  # fmt: skip
             detail = {"capture": str(claimed.id), "refused": len(applied.refused)}
             await audit_log.record(tx, caller, AuditAction.CAPTURE_APPLY, applied.memory_ids, detail=detail)
-            await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost, became=Status.DONE)
+            await usage.record(tx, claimed.app_id, claimed.namespace, extraction.cost, became=Status.DONE)
         self._delivery.wake()
         self._analyze_after_writes.wrote(applied.written)
 
@@ -280,7 +280,7 @@ class Worker:
                         update(Capture).where(Capture.id == claimed.id).values(values | _spent(extraction))
                     )
                 became = Status.FAILED if held and over else None
-                await usage.note(tx, claimed.app_id, claimed.namespace, extraction.cost, became=became)
+                await usage.record(tx, claimed.app_id, claimed.namespace, extraction.cost, became=became)
         except Unavailable as away:
             log.debug("a capture is retried: %s", away)  # retried when its lease ends
 

@@ -35,7 +35,7 @@ _ADD = text(
 )
 
 
-async def take(tx: Tx, caller: Caller) -> int:
+async def restore_descriptions(tx: Tx, caller: Caller) -> int:
     """Import the descriptions that the user does not have yet. Returns their number.
 
     The categories must be resolved before, and the user row locked, as in every transaction that describes categories.

@@ -49,5 +49,5 @@ async def audit(
 
 def _what(count: int, objects: list[str] | None, detail: dict[str, object] | None) -> str:
     named = ", ".join(objects[:3]) + (f" and {count - 3} more" if count > 3 else "") if objects else ""
-    told = ", ".join(f"{name} {value}" for name, value in (detail or {}).items())
-    return "; ".join(part for part in (named, told) if part)
+    details = ", ".join(f"{name} {value}" for name, value in (detail or {}).items())
+    return "; ".join(part for part in (named, details) if part)

@@ -13,8 +13,10 @@ async def doctor(client: Client) -> CommandAnswer:
         found = await client.call("GET", "/api/v1/doctor", patient=True)
     rows = []
     for name, check in found["checks"].items():
-        told = ", ".join(f"{key} {value}" for key, value in check["detail"].items()) if check["ok"] else check["error"]
-        rows.append((name, "ok" if check["ok"] else "FAILS", told, f"{check['milliseconds']:.0f} ms"))
+        detail = (
+            ", ".join(f"{key} {value}" for key, value in check["detail"].items()) if check["ok"] else check["error"]
+        )
+        rows.append((name, "ok" if check["ok"] else "FAILS", detail, f"{check['milliseconds']:.0f} ms"))
     rows += [(name.replace("_", " "), count, "", "") for name, count in found["counts"].items()]
     rows += [
         ("vectors waiting", found["marks_waiting"], "", ""),

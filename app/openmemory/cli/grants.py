@@ -76,9 +76,9 @@ async def explain(
 ) -> CommandAnswer:
     """Show if an app may read a memory, and which rule decides."""
     params = {"user_id": client.user(user), "app": app, "memory_id": memory}
-    told = await client.call("GET", "/api/v1/grants/explain", params=params)
-    considered = (f"  {grant['id']}  {_words(grant)}" for grant in told["considered"])
-    return CommandAnswer(told, f"{'yes' if told['allowed'] else 'no'}: {told['reason']}", *considered)
+    answer = await client.call("GET", "/api/v1/grants/explain", params=params)
+    considered = (f"  {grant['id']}  {_words(grant)}" for grant in answer["considered"])
+    return CommandAnswer(answer, f"{'yes' if answer['allowed'] else 'no'}: {answer['reason']}", *considered)
 
 
 def _words(grant: dict[str, Any]) -> str:

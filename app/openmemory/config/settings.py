@@ -316,16 +316,16 @@ def load(
         if value is not None:
             path_ = tuple(dotted.split("."))
             put(path_, value, "--" + path_[-1].replace("_", "-"))
-    told = legacy_env.NOTHING
+    inherited = legacy_env.NOTHING
     if here:
         given = {key: _at(values, key) for key in sources}
         account, in_container = legacy_env.account_name(), legacy_env.within_container()
-        told = legacy_env.inherit(environ, given, account=account, in_container=in_container)
-        for key, (value, name) in told.values.items():
+        inherited = legacy_env.inherit(environ, given, account=account, in_container=in_container)
+        for key, (value, name) in inherited.values.items():
             put(key, value, f"environment: {name}")
     try:
         settings = Settings.model_validate(values)
-        settings._inherited = told
+        settings._inherited = inherited
         return settings
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

@@ -37,7 +37,7 @@ _IN_NAMES = ("pass", "pwd", "wort", "contrase", "secret", "token", "key", "crede
 
 _ASSIGNED = re.compile(
     rf"""(?P<name>{_NAME}) \\?["'`*]{{0,3}}
-    (?: \s{{0,3}} (?:(?P<firm>:?=>?) | :(?!//) | ->) \s{{0,3}} | \s(?P<told>is|ist|est|es|lautet|was):?\s{{1,3}} )
+    (?: \s{{0,3}} (?:(?P<firm>:?=>?) | :(?!//) | ->) \s{{0,3}} | \s(?P<stated>is|ist|est|es|lautet|was):?\s{{1,3}} )
     (?:\*{{1,2}}\s{{0,3}})? \\?(?P<quote>["'`]?)""",
     re.VERBOSE,
 )
@@ -90,9 +90,9 @@ def find(text: str, lowered: str) -> Iterator[AssignedValue]:
         kind = kind_of(match["name"], lowered[max(0, match.start() - 12) : match.start()])
         firm = bool(quote or match["firm"])
         goes_on = text[end : end + 1] == " " and text[end + 1 : end + 2].islower()
-        told = bool(match["told"])
-        real = _real(text[start:end], kind, firm=firm, within=told or (goes_on and not firm))
-        if real and not _in_example(text, start, end, kind, told=told):
+        stated = bool(match["stated"])
+        real = _real(text[start:end], kind, firm=firm, within=stated or (goes_on and not firm))
+        if real and not _in_example(text, start, end, kind, stated=stated):
             at = end if end - start < MAX_VALUE_LENGTH else _end_of_run(text, end)
             yield AssignedValue(kind, start, at)
 
@@ -154,10 +154,10 @@ def _real(value: str, kind: str, *, firm: bool, within: bool) -> bool:
     return firm and value.isascii() and (value.isalpha() or any(sign in value for sign in "!@#$%^&*+"))
 
 
-def _in_example(text: str, start: int, end: int, kind: str, *, told: bool) -> bool:
-    """Returns True if a value that looks real is a sample. `told`: a sentence states the value."""
+def _in_example(text: str, start: int, end: int, kind: str, *, stated: bool) -> bool:
+    """Returns True if a value that looks real is a sample. `stated`: a sentence states the value."""
     value = text[start:end]
-    if told and any(map(str.isdigit, value)):
+    if stated and any(map(str.isdigit, value)):
         return False
     if kind != _A_PASSWORD:
         return samples.sample_of_key(value) or samples.cut_off(text, start, end)

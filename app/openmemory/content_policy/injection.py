@@ -145,7 +145,7 @@ def _has_instructions(flat: str) -> bool:
     for place in sorted({place for word in spoken for place in _WORDS[word]}):
         phrase = _PHRASES[place]
         if all(any(needle in line for needle in group) for group in phrase.needles) and any(
-            _stands(flat, start, phrase.told) for start in _starts(flat, phrase)
+            _stands(flat, start, phrase.role) for start in _starts(flat, phrase)
         ):
             return True
     return False
@@ -169,16 +169,16 @@ def _starts(flat: str, phrase: Phrase) -> Iterator[int]:
     return (start for start, _ in found)
 
 
-def _stands(flat: str, start: int, told: PhraseRole) -> bool:
+def _stands(flat: str, start: int, role: PhraseRole) -> bool:
     """Returns True if the words at `start` are used as an instruction in their sentence."""
-    if told is PhraseRole.ANYHOW:
+    if role is PhraseRole.ANYHOW:
         return True
     clause = _BREAK.split(flat[max(0, start - _CLAUSE) : start])[-1].split()
     if not clause:
         return True
     aside = clause[-1].endswith(",")
     to_reader = clause[0] not in _OTHERS or not _READER.isdisjoint(clause) or (aside and clause[0] in _ASKED)
-    if told is PhraseRole.ADDRESSED:
+    if role is PhraseRole.ADDRESSED:
         return to_reader and _NEVER.isdisjoint(clause)
     last = clause[-1].strip("',-–—")
     if not last or aside or last in _JOINS:

@@ -100,7 +100,7 @@ def merged(older: Pairs, newer: Pairs) -> MergedFacts:
     )
 
 
-def told(changed: Sequence[PairChange]) -> str:
+def described(changed: Sequence[PairChange]) -> str:
     """Describes the changes: `changed: budget 50K -> 40K (was @claude 2025-02-20)`.
 
     Shortens long values, and omits what reads like instructions: a note is read as text of this service.

@@ -57,11 +57,11 @@ Ids = npt.NDArray[np.int64]
 class TokenizedText:
     """The token `ids` of a text or a chunk, with the tokens that the model adds before and after.
 
-    `told` are those that get vectors of their own.
+    `own` are those that get vectors of their own.
     """
 
     ids: Sequence[int]
-    told: slice
+    own: slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Model:
     def cut(self, texts: Sequence[str]) -> list[list[TokenizedText]]:
         """The token ids of each text's chunks."""
         return [
-            [_framed(encoding, span, told) for span, told in zip(cut, owned(cut), strict=True)]
+            [_framed(encoding, span, own) for span, own in zip(cut, owned(cut), strict=True)]
             for encoding in self._encoded(texts)
             for cut in [_spans(encoding)]
         ]
@@ -170,38 +170,38 @@ class Model:
 
     def run(self, encodings: Sequence[TokenizedText]) -> list[QueryEmbedding]:
         """Embeds questions: the normalised mean of all token vectors, and the vectors of tokens that count."""
-        unit, hidden, ids, told = self._computed(encodings)
+        unit, hidden, ids, own = self._computed(encodings)
         if not self._tokenwise:
             return [QueryEmbedding(vector, None) for vector in unit]
         numbers = self._counting.numbers[ids]
-        told &= self._counting.words[ids] | numbers
-        tokens = rounded(hidden[told] @ self._rotation)
-        tokens[numbers[told]] = 0
-        return [QueryEmbedding(vector, of) for vector, of in zip(unit, _split(tokens, told), strict=True)]
+        own &= self._counting.words[ids] | numbers
+        tokens = rounded(hidden[own] @ self._rotation)
+        tokens[numbers[own]] = 0
+        return [QueryEmbedding(vector, of) for vector, of in zip(unit, _split(tokens, own), strict=True)]
 
     def read(self, encodings: Sequence[TokenizedText]) -> list[tuple[Vector, Codes | None]]:
         """Embeds chunks of texts: the normalised mean of all token vectors, and the codes of tokens that count."""
-        unit, hidden, ids, told = self._computed(encodings)
+        unit, hidden, ids, own = self._computed(encodings)
         if not self._tokenwise:
             return [(vector, None) for vector in unit]
-        told &= self._counting.words[ids]
-        codes = coded(hidden[told] @ self._rotation)
-        return list(zip(unit, _split(codes, told), strict=True))
+        own &= self._counting.words[ids]
+        codes = coded(hidden[own] @ self._rotation)
+        return list(zip(unit, _split(codes, own), strict=True))
 
     def _computed(self, encodings: Sequence[TokenizedText]) -> tuple[Vectors, Floats, Ids, Flags]:
-        """The means, the vectors of all tokens, their ids, and which of them are `told`."""
+        """The means, the vectors of all tokens, their ids, and which of them are `own`."""
         longest = max(len(one.ids) for one in encodings)
         ids = np.zeros((len(encodings), longest), dtype=np.int64)
         mask = np.zeros_like(ids)
-        told = np.zeros(ids.shape, dtype=np.bool_)
+        own = np.zeros(ids.shape, dtype=np.bool_)
         for row, one in enumerate(encodings):
             ids[row, : len(one.ids)] = one.ids
             mask[row, : len(one.ids)] = 1
-            told[row, one.told] = True
+            own[row, one.own] = True
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         hidden = self._session.run(None, feeds)[0]
         pooled = np.einsum("btd,bt->bd", hidden, mask.astype(np.float32))
-        return pooled / np.linalg.norm(pooled, axis=1, keepdims=True), hidden, ids, told
+        return pooled / np.linalg.norm(pooled, axis=1, keepdims=True), hidden, ids, own
 
 
 _models: WeakValueDictionary[tuple[int, bool], Model] = WeakValueDictionary()
@@ -297,15 +297,15 @@ class LocalEmbedder:
             raise EmbedderUnavailable(failed(error)) from error
 
 
-def _split(rows: npt.NDArray[Number], told: Flags) -> list[npt.NDArray[Number]]:
-    """The rows of `told` tokens, split by text."""
-    return np.split(rows, np.cumsum(told.sum(axis=1))[:-1])
+def _split(rows: npt.NDArray[Number], own: Flags) -> list[npt.NDArray[Number]]:
+    """The rows of `own` tokens, split by text."""
+    return np.split(rows, np.cumsum(own.sum(axis=1))[:-1])
 
 
 def _whole(parts: Sequence[Codes | None]) -> Codes | None:
     """Combines the tokens of a text's chunks."""
-    told = [part for part in parts if part is not None]
-    return thinned(np.concatenate(told)) if told else None
+    own = [part for part in parts if part is not None]
+    return thinned(np.concatenate(own)) if own else None
 
 
 def _runs(encodings: Sequence[TokenizedText]) -> list[list[int]]:
@@ -321,11 +321,11 @@ def _spans(encoding: Encoding) -> list[slice]:
     return spans(len(words), BY_TOKENS, lambda at: words[at] != words[at - 1])
 
 
-def _framed(encoding: Encoding, span: slice, told: slice) -> TokenizedText:
-    """The tokens of a chunk, framed by the two that the model adds. `told` limits those that get their own vectors."""
+def _framed(encoding: Encoding, span: slice, own: slice) -> TokenizedText:
+    """The tokens of a chunk, framed by the two that the model adds. `own` limits those that get their own vectors."""
     ids = encoding.ids
     inner = ids[span.start + 1 : min(span.stop + 1, len(ids) - 1)]
-    first, last = told.start - span.start, min(told.stop - span.start, len(inner))
+    first, last = own.start - span.start, min(own.stop - span.start, len(inner))
     return TokenizedText([ids[0], *inner, ids[-1]], slice(first + 1, last + 1))
 
 

@@ -161,7 +161,7 @@ class ProviderEmbedder:
         except TimeoutError:
             failure = f"no answer within {deadline:g} s"
         except Exception as error:
-            failure = self._told(error)
+            failure = self._message(error)
         # Raised outside the handler: a chained exception of the provider would contain its message, and so the key.
         raise EmbedderUnavailable(f"embedder {self._settings.provider}: {failure}")
 
@@ -208,7 +208,7 @@ class ProviderEmbedder:
     def _garbage(self, what: str) -> EmbedderUnavailable:
         return EmbedderUnavailable(f"embedder {self._settings.provider} answered {what}")
 
-    def _told(self, error: Exception) -> str:
+    def _message(self, error: Exception) -> str:
         """One line about a failure, without secrets."""
         if isinstance(error, EmbedderUnavailable):
             return str(error)

@@ -32,30 +32,30 @@ _OF: dict[str, dict[str, str]] = {
 _SORTS = ("user", "app", "memory", "category")
 
 _SCHEMA = f"""
-    CREATE TABLE told (kind, id, ref, reason, numbers, {", ".join(_SORTS)}, owner);
-    CREATE INDEX told_rows ON told (kind, ref);
+    CREATE TABLE problems (kind, id, ref, reason, numbers, {", ".join(_SORTS)}, owner);
+    CREATE INDEX problem_rows ON problems (kind, ref);
 """
 
 _SETTLE = """
     CREATE INDEX filers_of ON filers (category, user);
-    UPDATE told SET owner = user WHERE user IN (SELECT id FROM users)
-        OR user IN (SELECT ref FROM told WHERE kind = 'users');
-    UPDATE told SET owner = coalesce(
+    UPDATE problems SET owner = user WHERE user IN (SELECT id FROM users)
+        OR user IN (SELECT ref FROM problems WHERE kind = 'users');
+    UPDATE problems SET owner = coalesce(
         (SELECT user_id FROM memories WHERE id = memory),
-        (SELECT max(t.owner) FROM told AS t WHERE t.kind = 'memories' AND t.ref = told.memory),
+        (SELECT max(t.owner) FROM problems AS t WHERE t.kind = 'memories' AND t.ref = problems.memory),
         (SELECT owner_id FROM apps WHERE id = app),
-        (SELECT max(t.owner) FROM told AS t WHERE t.kind = 'apps' AND t.ref = told.app),
+        (SELECT max(t.owner) FROM problems AS t WHERE t.kind = 'apps' AND t.ref = problems.app),
         owner)
     WHERE memory IS NOT NULL OR app IS NOT NULL;
 """
 """Users first, then the rows that belong to them: a row may refer to another row that was not imported either."""
 
-_NOBODYS = "(owner IS NULL AND NOT EXISTS (SELECT 1 FROM filers AS f WHERE f.category = told.category))"
+_NOBODYS = "(owner IS NULL AND NOT EXISTS (SELECT 1 FROM filers AS f WHERE f.category = problems.category))"
 """Rows without a known user. A category belongs to the users who assign it; any other row belongs to its owner."""
 
 _ASKED = f"""
     (:user IS NULL OR owner = :user OR {_NOBODYS} OR owner IS NULL
-        AND EXISTS (SELECT 1 FROM filers AS f WHERE f.category = told.category AND f.user = :user))
+        AND EXISTS (SELECT 1 FROM filers AS f WHERE f.category = problems.category AND f.user = :user))
 """  # noqa: S608 - only constants are put in
 
 
@@ -103,7 +103,7 @@ class Ledger:
         columns = ", ".join(f":{name} AS {name}" for name in row)
         values = {**row, "_id": id_, "_ref": row.get("id"), "_reason": reason, "_numbers": numbers}
         self._connection.execute(
-            f"INSERT INTO told SELECT '{table}', :_id, :_ref, :_reason, :_numbers, {_refers(table)}, NULL"  # noqa: S608
+            f"INSERT INTO problems SELECT '{table}', :_id, :_ref, :_reason, :_numbers, {_refers(table)}, NULL"  # noqa: S608
             f" FROM (SELECT {columns})",
             values,
         )
@@ -113,11 +113,11 @@ class Ledger:
         ref = "id" if id_ == "id" else "NULL"
         if ref != "NULL":
             self._connection.execute(
-                f"DELETE FROM told WHERE kind = '{table}' AND numbers IS NOT NULL"  # noqa: S608
+                f"DELETE FROM problems WHERE kind = '{table}' AND numbers IS NOT NULL"  # noqa: S608
                 f" AND ref IN (SELECT id FROM {table} WHERE {which})"
             )
         self._connection.execute(
-            f"INSERT INTO told SELECT '{table}', {id_}, {ref}, ?, NULL, {_refers(table)}, NULL"  # noqa: S608
+            f"INSERT INTO problems SELECT '{table}', {id_}, {ref}, ?, NULL, {_refers(table)}, NULL"  # noqa: S608
             f" FROM {table} WHERE {which}",
             (reason,),
         )
@@ -138,7 +138,7 @@ class Ledger:
         """The rejected rows of a user, by id, including those whose user is unknown. None: of all users."""
         values = {"user": user}
         left_out = SkippedRows()
-        lost = f"FROM told WHERE numbers IS NULL AND {_ASKED}"
+        lost = f"FROM problems WHERE numbers IS NULL AND {_ASKED}"
         for row in self._connection.execute(
             f"SELECT kind, reason, count(*), sum({_NOBODYS}) {lost} GROUP BY kind, reason ORDER BY min(rowid)",
             values,
@@ -150,7 +150,7 @@ class Ledger:
             values,
         ):
             left_out.shown.append({"kind": row[0], "id": row[1], "reason": row[2]})
-        mended = f"SELECT kind, sum(numbers) FROM told WHERE numbers IS NOT NULL AND {_ASKED} GROUP BY kind"  # noqa: S608
+        mended = f"SELECT kind, sum(numbers) FROM problems WHERE numbers IS NOT NULL AND {_ASKED} GROUP BY kind"  # noqa: S608
         left_out.mended.update(dict(self._connection.execute(mended, values).fetchall()))
         return left_out
 

@@ -46,17 +46,17 @@ def _user(taken: ImportOutcome, *, dry_run: bool) -> str:
     return "\n".join(lines)
 
 
-def _service(told: dict[str, Any]) -> list[str]:
-    memories = told.get("memories", {})
+def _service(report: dict[str, Any]) -> list[str]:
+    memories = report.get("memories", {})
     names = ("added", "replaced", "skipped", "renamed", "archived_twins", "left_out")
     words = {"skipped": "already here", "renamed": "with a new id", "archived_twins": "archived as twins",
              "left_out": "left out"}  # fmt: skip
     counted = [f"{memories[name]:,} {words.get(name, name)}" for name in names if memories.get(name)]
-    others = [f"{told[name]:,} {_WORDS.get(name, name)}" for name in _COUNTED if isinstance(told.get(name), int)]
+    others = [f"{report[name]:,} {_WORDS.get(name, name)}" for name in _COUNTED if isinstance(report.get(name), int)]
     lines = [f"  Memories: {', '.join(counted) or 'none'}. With them: {', '.join(others)}."]
-    if mended := told.get("mended"):
+    if mended := report.get("mended"):
         lines.append(f"  Numbers in metadata that JSON does not allow, such as NaN, became null: {mended:,}.")
-    left_out = told.get("left_out")
+    left_out = report.get("left_out")
     for row in left_out[:_SHOWN] if isinstance(left_out, list) else ():
         lines.append(f"  Left out: {plain(row.get('kind'))} {plain(row.get('id'))}: {plain(row.get('reason'))}")
     return lines

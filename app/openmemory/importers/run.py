@@ -230,8 +230,8 @@ def _temporary() -> Iterator[Path]:
 
 def _left_out(service: dict[str, Any] | None) -> bool:
     """Returns True if the service left something out. An exact duplicate was not left out: it is stored, archived."""
-    told = service or {}
-    return bool(told.get("left_out") or told.get("memories", {}).get("left_out"))
+    report = service or {}
+    return bool(report.get("left_out") or report.get("memories", {}).get("left_out"))
 
 
 def _is_address(source: str) -> bool:

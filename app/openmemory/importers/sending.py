@@ -43,16 +43,16 @@ async def _report(client: Client, answer: Response, show: Callable[[int, int | N
         if not line.strip() or len(line) > _MAX_LINE_BYTES:
             continue
         try:
-            told = orjson.loads(line)
+            message = orjson.loads(line)
         except orjson.JSONDecodeError:
             break
-        if not isinstance(told, dict):
+        if not isinstance(message, dict):
             break
-        if "report" in told:
-            found: dict[str, Any] = told["report"]
+        if "report" in message:
+            found: dict[str, Any] = message["report"]
             return found
-        if "error" in told:
-            raise refusal(answer, told)
-        if isinstance(told.get("done"), int):
-            show(told["done"], told.get("total"))
+        if "error" in message:
+            raise refusal(answer, message)
+        if isinstance(message.get("done"), int):
+            show(message["done"], message.get("total"))
     raise Unavailable(f"{client.http.base_url} closed the connection before its report; run the command again")

@@ -55,7 +55,7 @@ async def leased(database: Database, *, built_in: bool) -> AsyncIterator[str]:
         Unavailable: PostgreSQL does not answer.
     """
     lock = _LockHolder(database, built_in=built_in)
-    await lock.take()
+    await lock.acquire()
     keeping = asyncio.create_task(lock.keep(), name="index-lease")
     try:
         yield lock.holder
@@ -75,7 +75,7 @@ class _LockHolder:
         self._connection: psycopg.AsyncConnection | None = None
         self._told = False
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         if not await self._taken(await self._database.dedicated()):
             raise SetupError(_REFUSED)
 

@@ -66,19 +66,19 @@ class IndexMonitor:
         """Checks a collection's watermark after its index has connected to it.
 
         Returns the watermark of a new collection that is complete, because everything it should contain is still in the
-        outbox. While PostgreSQL is unavailable, nothing can be decided; the next `look` does that.
+        outbox. While PostgreSQL is unavailable, nothing can be decided; the next `check` does that.
         """
         try:
             if held is None and (beginning := await self._beginning(space)) is not None:
                 space.behind = None
                 return beginning
             known = await self._known(space)
-            self._note(space, known.lacks(held))
+            self._record(space, known.lacks(held))
         except Unavailable as error:
             log.debug("%s cannot be checked now: %s", space.collection, error)
         return None
 
-    async def look(self, space: Space) -> None:
+    async def check(self, space: Space) -> None:
         """Checks the collection in use, and advances its watermark after deliveries.
 
         If the index does not answer, the circuit breaker handles it.
@@ -91,13 +91,13 @@ class IndexMonitor:
         try:
             # Checked twice, because another process may advance both between the two reads.
             reason = await self._lacking(space) and await self._lacking(space)
-            self._note(space, reason)
+            self._record(space, reason)
             if space.behind is None and space.unconfirmed and not self.lease.lost:
                 await self.advance(space)
         except IndexUnavailable as error:
             log.debug("%s cannot be checked now: %s", space.collection, error)
 
-    async def settle(self, space: Space) -> None:
+    async def finish(self, space: Space) -> None:
         """Advances the watermark at the end of a process, if that is possible at once.
 
         Otherwise the next start finds the collection behind, and compares it.
@@ -105,7 +105,7 @@ class IndexMonitor:
         if space.unconfirmed:
             with suppress(Unavailable, TimeoutError):
                 async with asyncio.timeout(LAST):
-                    await self.look(space)
+                    await self.check(space)
 
     async def confirm(self, space: Space, before: Watermark | None) -> None:
         """Records that a collection contains everything that PostgreSQL contained when its watermark was `before`.
@@ -140,7 +140,7 @@ class IndexMonitor:
         known = await self._known(space)  # read before the collection's own, which is advanced first
         return known.lacks(await space.index.watermark())
 
-    def _note(self, space: Space, reason: str | None) -> None:
+    def _record(self, space: Space, reason: str | None) -> None:
         if reason is not None and space.behind is None and not self.lease.lost:
             log.warning(
                 "the index %s lacks data that PostgreSQL has (%s); a sync was requested", space.collection, reason
@@ -149,7 +149,7 @@ class IndexMonitor:
             self._on_behind()
         space.behind = reason
 
-    def _note_holder(self, holder: str | None) -> None:
+    def _record_holder(self, holder: str | None) -> None:
         lost = self.lease.holder is not None and holder != self.lease.holder
         if lost == self.lease.lost:
             return
@@ -163,7 +163,7 @@ class IndexMonitor:
     async def _known(self, space: Space) -> _RecordedWatermark:
         async with self._database.statement() as tx:
             row: Any = (await tx.execute(_KNOWN, {"collection": space.collection})).one()
-        self._note_holder(row.holder)
+        self._record_holder(row.holder)
         return _RecordedWatermark(row.epoch, row.watermark or 0)
 
     async def _beginning(self, space: Space) -> Watermark | None:

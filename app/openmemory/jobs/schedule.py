@@ -78,7 +78,7 @@ async def scheduled(services: Services) -> AsyncIterator[None]:
     add(ask_for_sync, "sync_postgres_to_qdrant", services.settings.sync.interval, first=1)
 
     async def check_index() -> None:
-        await services.monitor.look(services.spaces.serving)
+        await services.monitor.check(services.spaces.serving)
 
     add(check_index, "check_index", CHECK_INDEX_EVERY, first=CHECK_INDEX_EVERY)
     add(services.rebuild.step, "rebuild_index", REBUILD_EVERY, first=1)

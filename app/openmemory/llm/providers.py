@@ -174,8 +174,8 @@ class ProviderLlm:
             words = words.replace(secret, "***")
         if status in (400, 422) and response_format is not None and _about_form(words):
             return _FormRefused(words[:200])
-        told = f"{self.model.name}: {type(error).__name__}: {words[:300]}"
-        return LlmUnavailable(told, retry_after=_retry_after(error), setup=status in (400, 404, 405, 422))
+        message = f"{self.model.name}: {type(error).__name__}: {words[:300]}"
+        return LlmUnavailable(message, retry_after=_retry_after(error), setup=status in (400, 404, 405, 422))
 
     def _secrets(self) -> list[str]:
         """The secrets to remove from messages, longest first, because one may be part of another."""

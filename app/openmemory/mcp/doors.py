@@ -217,7 +217,7 @@ class McpDoors:
         except Invalid as error:
             await refuse(400, error.message)(scope, receive, send)
         except Forbidden as error:
-            await self._denials.note(principal, error, f"{scope['method']} {scope['route'].path}")
+            await self._denials.record(principal, error, f"{scope['method']} {scope['route'].path}")
             await refused(403, error)(scope, receive, send)
         return None
 

@@ -67,8 +67,8 @@ def id_of(body: bytes) -> str | int | None:
 
 def error(code: int, words: str, id_: str | int | None, data: Any = None) -> Response:
     """Returns a JSON-RPC error that refuses a request."""
-    told = {"code": code, "message": words} | ({} if data is None else {"data": data})
-    return JSONResponse({"jsonrpc": "2.0", "id": id_, "error": told}, 400)
+    content = {"code": code, "message": words} | ({} if data is None else {"data": data})
+    return JSONResponse({"jsonrpc": "2.0", "id": id_, "error": content}, 400)
 
 
 def problem(message: Any) -> str | None:
@@ -92,10 +92,10 @@ def _problem_of_call(message: dict[str, Any]) -> str | None:
 
 
 def _problem_of_answer(message: dict[str, Any], part: str) -> str | None:
-    told, id_ = message[part], message.get("id")
-    if not isinstance(told, dict):
+    content, id_ = message[part], message.get("id")
+    if not isinstance(content, dict):
         return f"{part} must be an object"
-    if part == "error" and not (type(told.get("code")) is int and isinstance(told.get("message"), str)):
+    if part == "error" and not (type(content.get("code")) is int and isinstance(content.get("message"), str)):
         return "error must have an integer code and a message"
     unnamed = part == "error" and id_ is None
     return None if unnamed or _is_id(id_) else "id must be that of the request"

@@ -111,7 +111,7 @@ class Tool(Generic[ArgumentsT]):
             caller = await services.directory.speaking(identity.principal, identity.user, identity.app)
             answer = await self.run(services, caller, parsed)
         except OpenMemoryError as error:
-            await services.denials.note(identity.principal, error, f"tool {self.name}")
+            await services.denials.record(identity.principal, error, f"tool {self.name}")
             outcome = CallOutcome.UNAVAILABLE if isinstance(error, Unavailable) else CallOutcome.REFUSED
             return failure(self._words(error)), outcome
         content = [TextContent(type="text", text=text) for text in (answer.text, answer.note) if text is not None]

@@ -97,7 +97,7 @@ async def claim(tx: Tx, caller: Caller, once: IdempotentRequest, kind: Kind) -> 
     return StoredResult(row.memory_id, row.capture_id, row.answer)
 
 
-async def settle(
+async def store(
     tx: Tx,
     caller: Caller,
     once: IdempotentRequest,

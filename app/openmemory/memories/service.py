@@ -111,7 +111,7 @@ class Memories:
         checked = replace(checked, created_at=checked.created_at or datetime.now(UTC))
         dedup = None if policy is None else await policy.prepare(caller, checked, apps)
         added, row = await self._store_one(caller, checked, apps, dedup, once)
-        self._told([added])
+        self._counted([added])
         return row
 
     async def add_many(self, caller: Caller, news: Sequence[MemoryCreate]) -> list[MemoryAdded]:
@@ -120,7 +120,7 @@ class Memories:
         Only exact duplicates are detected, because an import must not lose anything.
         """
         checked, apps = await self._taken(caller, news)
-        return self._told(await self._store(caller, checked, apps))
+        return self._counted(await self._store(caller, checked, apps))
 
     async def add_batch(
         self, caller: Caller, items: Sequence[MemoryCreate | Invalid], *, on_error: OnError = "skip"
@@ -166,7 +166,7 @@ class Memories:
         await self._rates.save(caller, len(news))
         return checked, apps
 
-    def _told(self, added: list[MemoryAdded]) -> list[MemoryAdded]:
+    def _counted(self, added: list[MemoryAdded]) -> list[MemoryAdded]:
         """Wakes the delivery and updates the counters after the memories were stored."""
         self._delivery.wake()
         self._analyze_after_writes.wrote(len(added))
@@ -200,7 +200,7 @@ class Memories:
                 done = await read_back.duplicate_of_read(tx, caller, new) or await dedup(tx)
             [added] = await changes.add(tx, caller, [new], apps) if done is None else [done]
             if once is not None:
-                await idempotency.settle(tx, caller, once, memory_id=added.id, answer=added.kept(new.created_at))
+                await idempotency.store(tx, caller, once, memory_id=added.id, answer=added.kept(new.created_at))
             await _log_duplicates(tx, caller, [added])
             return added, await _row_of(tx, caller, new, added)
 

@@ -33,8 +33,8 @@ async def in_daemon(function: Callable[[], T], *, name: str, ended: Callable[[],
         try:
             result = function()
         except BaseException as error:  # a compiled library's panic is no Exception, and futures reject StopIteration
-            told = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            failure = error if told else RuntimeError(type(error).__name__)  # type: ignore[assignment]
+            passed_on = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            failure = error if passed_on else RuntimeError(type(error).__name__)  # type: ignore[assignment]
         try:
             loop.call_soon_threadsafe(settle, result, failure)
         except RuntimeError:

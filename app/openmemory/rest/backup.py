@@ -154,7 +154,7 @@ async def import_backup(
         caller = await _addressed(form, asking, make_user=make_user)
     restoring = partial(services.backup.restore, caller, spool, cast(Mode, mode), on_error=on_error)
     if as_lines:
-        lines = _told(restoring, caller, spool, request_context_of(request.scope).request)
+        lines = _report_lines(restoring, caller, spool, request_context_of(request.scope).request)
         return StreamingResponse(lines, media_type=_LINES)
     try:
         report = await restoring()
@@ -189,7 +189,7 @@ async def _addressed(form: upload.Form, asking: AuthenticatedRequest, *, make_us
     return caller
 
 
-async def _told(
+async def _report_lines(
     restoring: Callable[[Progress], Coroutine[Any, Any, ImportReport]], caller: Caller, spool: Spool, request_id: str
 ) -> AsyncIterator[bytes]:
     """Streams the progress and the result of the import as lines. A slow reader does not delay the import."""

@@ -130,7 +130,7 @@ async def _expected(request: Request, error: Exception) -> Response:
     try:
         ids = [value for value in request.path_params.values() if isinstance(value, UUID)]
         what = f"{request.method} {getattr(request.scope.get('route'), 'path', '')}"
-        await services.denials.note(principal, error, what, ids)
+        await services.denials.record(principal, error, what, ids)
     except Unavailable as away:
         return refused(away)
     answer = refused(error)

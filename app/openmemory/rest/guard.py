@@ -231,7 +231,7 @@ class Guard:
             await self._authenticator.principal(given)
         except OpenMemoryError as error:
             return self._refused(error, exchange.path)
-        if not origins.told(exchange.headers):
+        if not origins.states_origin(exchange.headers):
             return credentials.asked(given.credentials[0])
         return credentials.signed_in(scope, given.credentials[0])
 

@@ -180,7 +180,7 @@ def _each(settings: tuple[str, ...]) -> frozenset[str]:
     return frozenset(each for setting in settings for each in origins(setting))
 
 
-def told(headers: Headers) -> bool:
+def states_origin(headers: Headers) -> bool:
     """Returns True if a browser says where the request comes from. Without that, a link on any site looks like a typed
     address."""
     return any(name in headers for name in (b"origin", b"sec-fetch-site", b"referer"))

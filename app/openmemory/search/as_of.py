@@ -82,9 +82,9 @@ def as_of_state(owner: bool) -> AsOfState:
     app: Any = bindparam("caller_app_id", type_=Uuid())
     own = func.coalesce(or_(replaced.c.by == app, replaced.c.of == app), literal_column("false"))
     rewritten = replaced.c.content.is_not(None)
-    told = true() if owner else or_(~rewritten, own)
+    text_shown = true() if owner else or_(~rewritten, own)
     return AsOfState(
-        there=and_(Memory.created_at <= AS_OF, was == literal_column("'active'::memory_state"), told),
+        there=and_(Memory.created_at <= AS_OF, was == literal_column("'active'::memory_state"), text_shown),
         same=func.coalesce(replaced.c.content == Memory.content, literal_column("true")),
         content=func.coalesce(replaced.c.content, Memory.content),
         metadata=case((rewritten, func.coalesce(replaced.c.metadata, Memory.metadata_)), else_=Memory.metadata_),

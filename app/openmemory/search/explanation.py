@@ -149,11 +149,11 @@ def explained(hit: Fused, of: SearchRound, reranker: Arm | None = None) -> Expla
     )
 
 
-def _late(hit: Fused, told: LateScore | None) -> Arm | None:
-    if told is None:
+def _late(hit: Fused, late: LateScore | None) -> Arm | None:
+    if late is None:
         return None
     # Earlier factors do not apply to it.
-    return Arm(hit.late, told.weight, told.value, hit.scale / told.scale, told.rank, told.maxsim)
+    return Arm(hit.late, late.weight, late.value, hit.scale / late.scale, late.rank, late.maxsim)
 
 
 def _formula(hit: Fused, terms: Mapping[str, Term]) -> str:

@@ -188,17 +188,17 @@ def compared(
         return list(ranked), {}
     places = {at: place for place, at in enumerate(sorted(range(len(said)), key=lambda at: -said[at]), 1)}
     least, most = read[-1].score, read[0].score
-    told: dict[UUID, LateScore] = {}
+    scored: dict[UUID, LateScore] = {}
     best: list[Fused] = []
     for hit in ranked[:MAX_HITS]:
         if hit.id not in known:
             best.append(hit)
             continue
-        at = len(told)
+        at = len(scored)
         lower = hit.scaled(1 - weight)
         # Rounding must not move a score beyond the ends.
         score = min(max(lower.score + weight * values[at], least), most)
         best.append(lower._replace(score=score, late=weight * values[at]))
-        told[hit.id] = LateScore(weight, values[at], said[at], places[at], lower.scale)
+        scored[hit.id] = LateScore(weight, values[at], said[at], places[at], lower.scale)
     # No compared hit falls below the lowest of them, so none falls below the rest.
-    return [*sorted(best, key=lambda hit: -hit.score), *ranked[MAX_HITS:]], told
+    return [*sorted(best, key=lambda hit: -hit.score), *ranked[MAX_HITS:]], scored

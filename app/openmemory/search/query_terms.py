@@ -77,9 +77,9 @@ async def without_common_words_for(tx: Tx, query: str, where: LexicalFilter, app
     words = query.split()
     binds: dict[str, Any] = {"in_user": where.user, "in_namespaces": list(where.namespaces), "words": words, "app": app}
     rows = await _statement(FilterSet.of(where)).rows(tx, binds | acl_sql.binds(where.rules))
-    told = {place: is_common for _, place, is_common in rows if place is not None}
-    common = {place for place, is_common in told.items() if is_common}
-    if common and 2 * len(common) <= len(told):
+    is_common_at = {place: is_common for _, place, is_common in rows if place is not None}
+    common = {place for place, is_common in is_common_at.items() if is_common}
+    if common and 2 * len(common) <= len(is_common_at):
         query = " ".join(word for place, word in enumerate(words, 1) if place not in common)
     return FilteredQuery(query, rows[0][0])
 

@@ -57,16 +57,16 @@ class WorkerInstructions:
     @classmethod
     def from_json(cls, line: bytes) -> WorkerInstructions:
         """Returns the instructions that `to_json` wrote."""
-        told = json.loads(line)
+        data = json.loads(line)
         stores = Stores(
-            folder=Path(told["folder"]),
-            database=told["database"],
+            folder=Path(data["folder"]),
+            database=data["database"],
             shared=True,
-            index_socket=Path(told["index_socket"]) if told["index_socket"] else None,
-            index_lease=told["index_lease"],
-            local_key=told["local_key"],
+            index_socket=Path(data["index_socket"]) if data["index_socket"] else None,
+            index_lease=data["index_lease"],
+            local_key=data["local_key"],
         )
-        return cls(Settings.model_validate(told["settings"]), stores, told["sockets"], told["ready"])
+        return cls(Settings.model_validate(data["settings"]), stores, data["sockets"], data["ready"])
 
 
 def main() -> None:

@@ -175,7 +175,7 @@ class Relay:
             await tx.execute(text(f'LISTEN "{CHANNEL}{self._number}"'))
         began = await storage.enter(tx, self._number, self._sessions)
         self._listening.set()
-        await self._take(tx)
+        await self._receive(tx)
         driver, clock = await driver_of(tx), asyncio.get_running_loop().time
         until = clock() + TICK
         while (left := until - clock()) > 0:
@@ -185,14 +185,14 @@ class Relay:
                 if (answer := self._waiting.pop(ticket, None)) is not None:
                     answer.set_result(status)
             if "" in payloads:
-                await self._take(tx)
+                await self._receive(tx)
         # By now, others had time to renew theirs, even if PostgreSQL or this machine was away until the round began.
         if removed := await storage.sweep(tx, began - timedelta(seconds=STALE)):
             log.debug("relay: removed %d sessions that ended or whose processes died", removed)
 
-    async def _take(self, tx: Tx) -> None:
+    async def _receive(self, tx: Tx) -> None:
         """Passes on the messages that wait, one after another, to keep their order."""
-        while messages := await storage.take(tx, self._number):
+        while messages := await storage.receive(tx, self._number):
             await storage.acknowledge(tx, [(each, await self._delivered(each)) for each in messages])
 
     async def _delivered(self, message: ReceivedMessage) -> int:

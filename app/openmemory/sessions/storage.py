@@ -142,7 +142,7 @@ async def send(tx: Tx, session: UUID, poster: MessageSender, *, sender: int, tic
     return number
 
 
-async def take(tx: Tx, holder: int) -> list[ReceivedMessage]:
+async def receive(tx: Tx, holder: int) -> list[ReceivedMessage]:
     """Removes and returns messages for the sessions of a process, in the order in which they were accepted."""
     return [ReceivedMessage(*row) for row in await tx.execute(_TAKE, {"holder": holder})]
 

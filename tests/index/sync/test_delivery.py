@@ -140,7 +140,7 @@ async def test_a_flag_raised_while_its_delivery_runs_stays_raised(services: Serv
     async with services.database.transaction() as tx:
         assert added.id not in {mark.id for mark in await outbox.claim(tx, limit=1000, lease=60)}
     async with services.database.transaction() as tx:
-        await outbox.settle(tx, claimed)
+        await outbox.complete(tx, claimed)
     async with services.database.transaction() as tx:
         again = await outbox.claim(tx, limit=1000, lease=0)
     assert added.id in {mark.id for mark in again}
@@ -207,7 +207,7 @@ async def test_a_flag_raised_while_settling_waits_is_due_at_once(services: Servi
 
     async def settled() -> None:
         async with services.database.transaction() as tx:
-            await outbox.settle(tx, claimed)
+            await outbox.complete(tx, claimed)
 
     async with services.database.transaction() as tx:
         await outbox.add_entries(tx, ItemKind.MEMORY, [added.id])
@@ -273,10 +273,10 @@ async def test_a_mark_that_another_process_settled_meanwhile_is_raised_again(ser
         slow = await claim_of(tx, added.id)
         # Its lease ends, another process takes it over and is done first.
         await outbox.end_leases(tx)
-        await outbox.settle(tx, await claim_of(tx, added.id))
+        await outbox.complete(tx, await claim_of(tx, added.id))
     assert await mark_of(services, added.id) is None
     async with services.database.transaction() as tx:
-        await outbox.settle(tx, slow)
+        await outbox.complete(tx, slow)
     assert await mark_of(services, added.id) is not None
 
 

@@ -357,15 +357,15 @@ async def test_a_sync_that_ends_after_a_takeover_leaves_the_alias_with_the_new_c
     await filled(folder)
     async with running(folder, server) as services:
         reconciler = services.reconciler
-        bring = reconciler.bring
+        compare_space = reconciler.compare_space
 
         async def overtaken(space: Space, *arguments: Any, **options: Any) -> int:
-            different = await bring(space, *arguments, **options)
+            different = await compare_space(space, *arguments, **options)
             if space.collection == LOCAL:
                 await services.rebuild.step()
             return different
 
-        monkeypatch.setattr(reconciler, "bring", overtaken)
+        monkeypatch.setattr(reconciler, "compare_space", overtaken)
         await reconciler.sync(trigger="test")
         current = (folder / INDEX_FOLDER / "current").read_text().strip()
         assert current == services.spaces.serving.collection != LOCAL
@@ -436,7 +436,7 @@ async def test_a_sync_can_be_ended_while_postgres_is_away(folder: Path, monkeypa
             await asyncio.sleep(3600)
             return 0
 
-        monkeypatch.setattr(services.reconciler, "bring", endless)
+        monkeypatch.setattr(services.reconciler, "compare_space", endless)
         syncing = Syncing(services)
         syncing.ask("test")
         await entered.wait()

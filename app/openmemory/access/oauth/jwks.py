@@ -74,7 +74,7 @@ class PublicKeys:
         await self._renew_old()
         found = self._matching(id_, algorithm)
         if not found and self._may_look():
-            await self._look()
+            await self._refresh()
             found = self._matching(id_, algorithm)
         if self._keys is None:
             raise Unavailable(
@@ -104,12 +104,12 @@ class PublicKeys:
             if self._failure:
                 self._begin()
             else:
-                await self._look()
+                await self._refresh()
 
     def _may_look(self) -> bool:
         return self._fetching is not None or self._tried is None or self._clock() - self._tried >= PAUSE
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """Fetch the keys, or wait for a fetch in progress. A cancelled caller does not cancel it for the others."""
         await asyncio.shield(self._begin())
 

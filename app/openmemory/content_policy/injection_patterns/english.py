@@ -66,9 +66,9 @@ _INSTEAD = (
         "",
         r"\b(?:system|admin|administrator|developer|root|security|safety|priority) override"
         r"(?: ?[:!)\]-]| (?:enabled|engaged|activated|initiated|accepted|code)\b)",
-        told=PhraseRole.ANYHOW,
+        role=PhraseRole.ANYHOW,
     ),
-    phrase("system", "new system", r"\bnew system (?:prompt|message|instructions?) ?[:=\]]", told=PhraseRole.ANYHOW),
+    phrase("system", "new system", r"\bnew system (?:prompt|message|instructions?) ?[:=\]]", role=PhraseRole.ANYHOW),
 )
 """Instructions to ignore earlier instructions."""
 
@@ -107,7 +107,7 @@ _SECRETLY = (
         rf"(?: (?:this|it|that|any of this|anything|these \w{{1,20}}|a word))?(?: about this)? to {_USER}"
         rf"|let {_USER} (?:know|see|notice|find out|realize|realise)"
         rf"|ask {_USER} for (?:confirmation|permission|approval|consent))",
-        told=PhraseRole.ADDRESSED,
+        role=PhraseRole.ADDRESSED,
     ),
     phrase(
         "without",
@@ -115,7 +115,7 @@ _SECRETLY = (
         rf"\bwithout (?:(?:telling|asking|informing|notifying|alerting|warning|consulting) {_USER}"
         rf"|(?:mentioning|showing|revealing) (?:this|it|that) to {_USER}|(?:confirming|checking) with (?:the )?user"
         r"|(?:the )?users?'s? (?:knowledge|consent|permission|approval|confirmation))",
-        told=PhraseRole.ADDRESSED,
+        role=PhraseRole.ADDRESSED,
     ),
     phrase(
         "user",
@@ -123,7 +123,7 @@ _SECRETLY = (
         r"\b(?:hide|conceal|keep|withhold) (?:this|it|that|these|those|everything|all of this"
         r"|the (?:fact|action|change|instructions?|message|result)) (?:secret |hidden |a secret |concealed |away )?"
         r"from the user\b",
-        told=PhraseRole.ADDRESSED,
+        role=PhraseRole.ADDRESSED,
     ),
 )
 """Instructions to act without the user's knowledge."""

@@ -54,7 +54,7 @@ TONGUES = (
         rf"|\bohne (?:es )?(?:den|dem|die|der) {_NUTZER} (?:\w{{1,20}} ){{0,3}}"
         r"zu (?:fragen|informieren|sagen|benachrichtigen|erzahlen|warnen|verraten)"
         r"|\bohne (?:das )?(?:wissen|(?:die )?zustimmung|einwilligung) des (?:nutzers|benutzers|anwenders|users)",
-        told=PhraseRole.ADDRESSED,
+        role=PhraseRole.ADDRESSED,
     ),
     phrase(
         "utilisateur",
@@ -64,7 +64,7 @@ TONGUES = (
         r"(?:\w{1,20} ){0,3}(?:a )?l'utilisateur"
         r"|\bsans (?:le |en |rien )?(?:dire|demander|parler|prevenir|informer|avertir|consulter) "
         r"(?:\w{1,20} ){0,3}(?:a )?l'utilisateur",
-        told=PhraseRole.ADDRESSED,
+        role=PhraseRole.ADDRESSED,
     ),
     phrase(
         "usuario",
@@ -73,6 +73,6 @@ TONGUES = (
         r"(?:\w{1,20} ){0,3}al usuario"
         r"|\bsin (?:decir|decirle|decirselo|preguntar|preguntarle|informar|avisar|notificar|consultar) "
         r"(?:\w{1,20} ){0,3}al usuario",
-        told=PhraseRole.ADDRESSED,
+        role=PhraseRole.ADDRESSED,
     ),
 )

@@ -30,7 +30,7 @@ class Phrase(NamedTuple):
     words: frozenset[str]
     needles: tuple[tuple[str, ...], ...]
     steps: tuple[re.Pattern[str], ...]
-    told: PhraseRole
+    role: PhraseRole
     within: int
 
 
@@ -38,7 +38,7 @@ def _pattern(words: str) -> re.Pattern[str]:
     return re.compile(words.replace(" ", r"[ \n]"))
 
 
-def phrase(words: str, needles: str, *steps: str, told: PhraseRole = PhraseRole.ORDERED, within: int = 0) -> Phrase:
+def phrase(words: str, needles: str, *steps: str, role: PhraseRole = PhraseRole.ORDERED, within: int = 0) -> Phrase:
     """Builds a phrase from `steps`. `words` are separated by blanks, `needles` by bars, their groups by ampersands."""
     groups = tuple(tuple(group.split("|")) for group in needles.split("&") if group)
-    return Phrase(frozenset(words.split()), groups, tuple(map(_pattern, steps)), told, within)
+    return Phrase(frozenset(words.split()), groups, tuple(map(_pattern, steps)), role, within)

@@ -43,7 +43,7 @@ ROLES = (
         _HEADS,
         rf"\b(?:{_BECOME}|act as|enter|activate|enable|switch to) ",
         _FREE,
-        told=PhraseRole.ADDRESSED,
+        role=PhraseRole.ADDRESSED,
         within=100,
     ),
     phrase(
@@ -53,7 +53,7 @@ ROLES = (
         rf"\b(?:{_BECOME}) ",
         _ASSISTANT,
         _COMMANDED,
-        told=PhraseRole.ADDRESSED,
+        role=PhraseRole.ADDRESSED,
         within=120,
     ),
     phrase(
@@ -61,13 +61,13 @@ ROLES = (
         "ing this",
         r"\b(?:assistants?|ais?|llms?|language models?|chatbots?|ai agents?) (?:(?:that|who|which) (?:is|are) )?"
         r"(?:reading|processing|parsing|summari[sz]ing|ingesting) this\b",
-        told=PhraseRole.ANYHOW,
+        role=PhraseRole.ANYHOW,
     ),
     phrase(
         "ai llm model chatbot",
         "if you are",
         r"\bif you are (?:an?|the) (?:ai|llm|large language model|language model|ai assistant|ai agent|chatbot"
         r"|ai model)\b(?! (?:engineer|researcher|developer|startup|company|team))",
-        told=PhraseRole.ANYHOW,
+        role=PhraseRole.ANYHOW,
     ),
 )  # fmt: skip

@@ -29,10 +29,10 @@ class MultiVectorPoints:
         """The conditions to filter by. None: there are no long texts."""
         if self._stale:
             self._stale = False
-            self._known = self._look()
+            self._known = self._first_conditions()
         return self._known
 
-    def _look(self) -> list[edge.ConditionType] | None:
+    def _first_conditions(self) -> list[edge.ConditionType] | None:
         label = edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS))
         only = edge.Filter(must=[label])
         found = self._shard.count(edge.CountRequest(exact=False, filter=only))

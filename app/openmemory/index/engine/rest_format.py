@@ -186,14 +186,14 @@ def selector(value: Any) -> edge.WithPayloadType:
 
 def record(found: edge.Record | edge.ScoredPoint) -> dict[str, Any]:
     """A point in the response format, without parts that were not requested."""
-    told: dict[str, Any] = {"id": plain(found.id)}
+    point: dict[str, Any] = {"id": plain(found.id)}
     if isinstance(found, edge.ScoredPoint):
-        told |= {"version": found.version, "score": found.score}
+        point |= {"version": found.version, "score": found.score}
     if found.payload is not None:
-        told["payload"] = found.payload
+        point["payload"] = found.payload
     if found.vector is not None:
-        told["vector"] = found.vector
-    return told
+        point["vector"] = found.vector
+    return point
 
 
 def plain(id: edge.PointId | None) -> int | str | None:

@@ -57,13 +57,13 @@ class Rebuild:
         """
         if self._watcher.monitor.lease.lost:
             return
-        found = await self._look()
+        found = await self._follow()
         if self._watcher.spaces.building is not None and time.monotonic() >= self._not_before:
             await self._build(self._watcher.spaces.building)
         if any(one.state is GenerationState.RETIRED for one in found):
             await self._remove_expired()
 
-    async def _look(self) -> list[Generation]:
+    async def _follow(self) -> list[Generation]:
         try:
             if await self._watcher.want():
                 self._pause, self._not_before = FIRST_PAUSE, 0.0
@@ -99,14 +99,14 @@ class Rebuild:
         for number in range(PASSES):
             missed, errors = space.missed, run.statistics.errors
             run.statistics.total_memories = run.statistics.unchanged = 0
-            different = await self._reconciler.bring(space, run)
+            different = await self._reconciler.compare_space(space, run)
             refused = run.statistics.errors - errors
             log.info("%s: pass %d wrote %d items, %d refused", space.collection, number + 1, different, refused)
             if refused > TOLERATED * max(run.statistics.total_memories, ENOUGH):
                 raise EmbedderUnavailable(f"the model refused {refused} of {run.statistics.total_memories} texts")
             if different <= ENOUGH + refused and missed == space.missed:
                 break
-            await self._look()
+            await self._follow()
             if self._watcher.spaces.building is not space:
                 return False
         return True

@@ -180,7 +180,7 @@ class OutboxDelivery:
             self._index_answers = not isinstance(error, IndexUnavailable)
             return await self._postpone(claimed, error)
         async with self._database.transaction() as tx:
-            await outbox.settle(tx, claimed)
+            await outbox.complete(tx, claimed)
         return done
 
     async def _deliver_claimed(self, claimed: list[ClaimedEntry]) -> Delivered:
@@ -196,7 +196,7 @@ class OutboxDelivery:
             except CircuitOpen as refused:  # opened since the last check
                 return await self._postpone(claimed, refused)
         async with self._database.transaction() as tx:
-            await outbox.settle(tx, claimed)
+            await outbox.complete(tx, claimed)
         return done
 
     async def _write_alone(self, claimed: list[ClaimedEntry]) -> Delivered:
@@ -220,7 +220,7 @@ class OutboxDelivery:
                     break
             else:
                 async with self._database.transaction() as tx:
-                    await outbox.settle(tx, [entry])
+                    await outbox.complete(tx, [entry])
         return total
 
     async def _write(self, claimed: list[ClaimedEntry]) -> Delivered:

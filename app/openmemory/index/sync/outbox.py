@@ -127,10 +127,10 @@ async def renew(tx: Tx, held: Sequence[ClaimedEntry], *, lease: float) -> None:
     await tx.execute(_RENEW, _columns(held) | {"holders": [entry.holder for entry in held], "lease": lease})
 
 
-async def settle(tx: Tx, done: Sequence[ClaimedEntry]) -> None:
+async def complete(tx: Tx, done: Sequence[ClaimedEntry]) -> None:
     """Deletes delivered outbox entries. An entry that was written again meanwhile becomes due at once.
 
-    If an entry is missing, another process settled it: the lease ended during this delivery, and either of the two may
+    If an entry is missing, another process did it: the lease ended during this delivery, and either of the two may
     have written last. The entry is written again.
     """
     values = _columns(done) | {"revisions": [entry.revision for entry in done]}

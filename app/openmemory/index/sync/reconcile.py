@@ -84,10 +84,10 @@ class Reconciler:
                     async with self._database.transaction() as tx:
                         await outbox.end_pauses(tx)
                     _count(run.statistics, await self._outbox_delivery.drain())
-                different = await self.bring(space, run, user=user, dry_run=dry_run, full=full)
+                different = await self.compare_space(space, run, user=user, dry_run=dry_run, full=full)
             except EmbedderUnavailable:
                 if not dry_run:
-                    await self._weed(space, user)
+                    await self._remove_stray(space, user)
                 raise
             if different and not dry_run:
                 # Items that changed during the repair have outbox entries: their newer state must be written last.
@@ -103,17 +103,17 @@ class Reconciler:
             await space.index.flush()
         for retired in [*self._spaces.retired]:
             try:
-                await self._weed(retired, user)
+                await self._remove_stray(retired, user)
             except IndexUnavailable as error:
                 log.warning("sync: %s is kept for a way back and does not answer: %s", retired.collection, error)
         # Another model may have taken over meanwhile.
         if user is None and not run.statistics.errors and space is self._spaces.serving:
             await space.index.activate()
 
-    async def _weed(self, space: Space, user: UUID | None) -> None:
+    async def _remove_stray(self, space: Space, user: UUID | None) -> None:
         """Removes entries that should not be there, without the model."""
         async with self._parts(space, user) as parts:
-            found = sum([await self._repair.weed(space, ItemKind.MEMORY, part) async for part in parts])
+            found = sum([await self._repair.remove_stray(space, ItemKind.MEMORY, part) async for part in parts])
         if found:
             log.info("sync: %d entries that are out of date left %s", found, space.collection)
             await space.index.flush()
@@ -132,7 +132,7 @@ class Reconciler:
             raise
         await run.end()
 
-    async def bring(
+    async def compare_space(
         self, space: Space, run: RunLog, *, user: UUID | None = None, dry_run: bool = False, full: bool = False
     ) -> int:
         """Compares a space with PostgreSQL and repairs it; returns the number of items that differed."""

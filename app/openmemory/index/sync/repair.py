@@ -73,7 +73,7 @@ class Repair:
         if changed := await self._writer.changed(loaded.batch):
             await self._mark(loaded.batch.kind, changed)
 
-    async def weed(self, space: Space, kind: ItemKind, part: ComparedSection) -> int:
+    async def remove_stray(self, space: Space, kind: ItemKind, part: ComparedSection) -> int:
         """Removes unwanted and outdated entries from a space, which needs no model; returns their number.
 
         Removed items that should be in the index get an outbox entry.

@@ -134,10 +134,10 @@ def statement(caller: Caller) -> Select[Any]:
     shown = (
         select(first).order_by(first.c.at, first.c.id).offset(bindparam("skipped")).limit(bindparam("size"))
     ).subquery("shown")
-    return _told(first, shown)
+    return _listed(first, shown)
 
 
-def _told(first: CTE, shown: Subquery) -> Select[Any]:
+def _listed(first: CTE, shown: Subquery) -> Select[Any]:
     counted = select(func.count().label("total")).select_from(first).subquery("counted")
     what = (
         select(

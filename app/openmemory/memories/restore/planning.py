@@ -182,7 +182,7 @@ async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
         raise NotFound("The user was erased a moment ago.", code="user_not_found")
     for statement in _PLAN:
         await tx.execute(text(statement))
-    done.apps = await of_access.take_apps(tx, caller, overwrite=overwrite)
+    done.apps = await of_access.restore_apps(tx, caller, overwrite=overwrite)
     await tx.execute(_MATCH_CATEGORIES)
     await tx.execute(_RESOLVE, values)
     for statement in _INDEX_PLAN:

@@ -126,7 +126,7 @@ async def make(tx: Tx, more: Mapping[str, str]) -> None:
         await tx.execute(text(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP"))
 
 
-async def settle(tx: Tx, more: Iterable[str]) -> None:
+async def prepare(tx: Tx, more: Iterable[str]) -> None:
     """Correct what OpenMemory wrote wrongly, and prepare the tables for joins."""
     for index in _INDEXES:
         await tx.execute(text(index))

@@ -242,9 +242,9 @@ async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Se
     in_use = {"models": [name for name, _ in models], "dimensions": [size for _, size in models]}
     done.vectors = (await tx.execute(_VECTORS, in_use)).rowcount
     await tx.execute(_ADD_ENTRIES)
-    done.rules = await of_access.take_rules(tx, caller)
+    done.rules = await of_access.restore_rules(tx, caller)
     done.policies = await restore_policies(tx, caller)
-    done.descriptions = await restore.take(tx, caller)
+    done.descriptions = await restore.restore_descriptions(tx, caller)
     counts = (await tx.execute(_COUNT)).one()._mapping
     for name, count in counts.items():
         setattr(done, name, count)
