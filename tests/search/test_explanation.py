@@ -28,9 +28,9 @@ from openmemory.search.late_interaction import compared
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.periods import Period
 from openmemory.search.recency import RECENCY_WEIGHT, Recency, add_recency
-from openmemory.search.schemas import Beside, Explanation, SearchAnswer, SearchQuery, SearchResult
+from openmemory.search.schemas import Explanation, NeighbourTerm, SearchAnswer, SearchQuery, SearchResult
 from openmemory.search.service import Search
-from openmemory.search.threads import THREAD_WEIGHT, ThreadNeighbour, heard
+from openmemory.search.threads import THREAD_WEIGHT, ThreadNeighbour, with_threads
 from openmemory.services import Services
 from tests.search.test_service import AwayEmbedder
 
@@ -48,7 +48,7 @@ def adds_up(score: float, why: Explanation) -> None:
     terms += [arm for arm in (why.late, why.reranker) if arm]
     for term in terms:
         assert term.adds == pytest.approx(term.weight * term.value * term.scale, abs=1e-9)
-    assert isinstance(why.beside, Beside)
+    assert isinstance(why.beside, NeighbourTerm)
     assert why.beside.value == pytest.approx(sum(one.share * one.score for one in why.beside.lenders), abs=1e-9)
     assert math.fsum(term.adds for term in terms) - why.penalty == pytest.approx(score, abs=1e-9)
     said, _, formula = re.sub(r"\s*\([a-z]+\)", "", why.formula).partition(" = ")
@@ -86,7 +86,7 @@ def test_the_terms_are_the_score(near, words, partial, places, ages, floor, name
     times = [Period(NOW - timedelta(days=100), NOW - timedelta(days=50))] if named else []
     recency = Recency(timedelta(days=half_life), NOW) if half_life else None
     moments = {id_: NOW - timedelta(days=age) for id_, age in zip(IDS, ages, strict=True)}
-    hits = heard(fused, links, said)
+    hits = with_threads(fused, links, said)
     factor = hits[0].scale
     if times or recency:
         hits = add_recency(hits, moments, times, recency)

@@ -14,7 +14,7 @@ from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.fusion import FLAGGED_SHARE, Fused
 from openmemory.search.lexical import LexicalHit, Thread
 from openmemory.search.schemas import SearchQuery, SearchResult
-from openmemory.search.threads import NEIGHBOUR_WEIGHT, THREAD_WEIGHT, ThreadNeighbour, heard, links
+from openmemory.search.threads import NEIGHBOUR_WEIGHT, THREAD_WEIGHT, ThreadNeighbour, links, with_threads
 from openmemory.services import Services
 
 A, B, C, D, E = (UUID(int=number) for number in range(1, 6))
@@ -35,7 +35,7 @@ def test_the_sum_is_the_formula_of_the_docstring():
         ThreadNeighbour(E, OTHER, False, None, 0),
     ]
     words = [LexicalHit(A, 3.0, thread=TALK, together=4.0), LexicalHit(E, 1.0, thread=OTHER, together=1.0)]
-    found = {hit.id: hit for hit in heard(ranked, near, words)}
+    found = {hit.id: hit for hit in with_threads(ranked, near, words)}
     assert found[A].score == pytest.approx(0.3 + NEIGHBOUR_WEIGHT[0] * 0.2 + THREAD_WEIGHT)
     assert found[B].score == pytest.approx(0.2 + NEIGHBOUR_WEIGHT[0] * 0.3 + THREAD_WEIGHT)
     assert found[C].score == pytest.approx(NEIGHBOUR_WEIGHT[1] * 0.3 + THREAD_WEIGHT)
@@ -48,7 +48,7 @@ def test_the_sum_is_the_formula_of_the_docstring():
 def test_scores_stay_within_one_and_their_parts_with_them():
     ranked = [fused(A, 1.0), fused(B, 0.9)]
     near = [ThreadNeighbour(A, TALK, False, B, 1), ThreadNeighbour(B, TALK, False, A, 1)]
-    found = heard(ranked, near, [LexicalHit(A, 3.0, thread=TALK, together=4.0)])
+    found = with_threads(ranked, near, [LexicalHit(A, 3.0, thread=TALK, together=4.0)])
     assert found[0].score == pytest.approx(1)
     whole = 1.0 + NEIGHBOUR_WEIGHT[0] * 0.9 + THREAD_WEIGHT
     assert (found[0].lexical, found[0].beside, found[0].thread) == pytest.approx(
@@ -57,14 +57,14 @@ def test_scores_stay_within_one_and_their_parts_with_them():
 
 
 def test_what_gives_orders_lends_its_neighbours_only_what_it_keeps():
-    [lender, neighbour] = heard([fused(A, 0.8)], [ThreadNeighbour(A, TALK, True, B, 1)], [])
+    [lender, neighbour] = with_threads([fused(A, 0.8)], [ThreadNeighbour(A, TALK, True, B, 1)], [])
     assert lender.score == 0.8
     assert neighbour.score == pytest.approx(NEIGHBOUR_WEIGHT[0] * FLAGGED_SHARE * 0.8)
 
 
 def test_without_threads_nothing_changes():
     ranked = [fused(A, 0.8), fused(B, 0.3)]
-    assert heard(ranked, [], [LexicalHit(A, 1.0)]) == ranked
+    assert with_threads(ranked, [], [LexicalHit(A, 1.0)]) == ranked
 
 
 async def talk(services: Services, owner: Caller, *texts: str, thread: str = "talk", **fields: str) -> list[UUID]:

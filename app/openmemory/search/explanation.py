@@ -31,10 +31,10 @@ from openmemory.search.recency import NAMED_TIME_WEIGHT, RECENCY_WEIGHT, Recency
 from openmemory.search.schemas import (
     AnswerExplanation,
     Arm,
-    Beside,
     DenseShare,
     Explanation,
-    Lender,
+    NeighbourShare,
+    NeighbourTerm,
     Term,
     TimeRead,
 )
@@ -46,19 +46,19 @@ class SearchRound:
     """The rankings of one search round, all of them readable by the caller.
 
     They are the lists of both arms, best first; `fused`, before threads and times; the data from threads, times and
-    tokens; and the factor that `heard` applied.
+    tokens; and the factor that `with_threads` applied.
     """
 
     dense: Sequence[Hit]
     words: Sequence[LexicalHit]
     fused: Sequence[Fused] = ()
     links: Sequence[ThreadNeighbour] = ()
-    heard: float = 1.0
+    thread_scale: float = 1.0
     moments: Mapping[UUID, datetime] = field(default_factory=dict)
     times: Sequence[Period] = ()
     recency: Recency | None = None
     late: Mapping[UUID, LateScore] = field(default_factory=dict)
-    then: float = NAMED_TIME_WEIGHT
+    time_weight: float = NAMED_TIME_WEIGHT
     """The weight of a memory being written at a named time."""
 
     @cached_property
@@ -78,15 +78,15 @@ class SearchRound:
         return max((hit.score for hit in self.words), default=0.0), max(cosines, default=0.0), min(cosines, default=0.0)
 
     @cached_property
-    def lenders(self) -> dict[UUID, list[Lender]]:
+    def neighbours(self) -> dict[UUID, list[NeighbourShare]]:
         """The neighbours that add to each memory's score."""
         known = {hit.id: hit for hit in self.fused}
-        found: dict[UUID, list[Lender]] = {}
+        found: dict[UUID, list[NeighbourShare]] = {}
         for link in self.links:
             if link.neighbour is not None:
                 hit = known[link.hit].lowered() if link.flagged else known[link.hit]
-                lender = Lender(link.hit, link.step, NEIGHBOUR_WEIGHT[link.step - 1], hit.score)
-                found.setdefault(link.neighbour, []).append(lender)
+                share = NeighbourShare(link.hit, link.step, NEIGHBOUR_WEIGHT[link.step - 1], hit.score)
+                found.setdefault(link.neighbour, []).append(share)
         return found
 
     @cached_property
@@ -108,13 +108,13 @@ def explained(hit: Fused, of: SearchRound, reranker: Arm | None = None) -> Expla
     by_words, by_meaning = of.ranks
     weight = of.share.weight
     # Times and recency are added after the threads, so the factor of the threads does not apply to them.
-    scale, later = hit.scale, hit.scale / of.heard
+    scale, later = hit.scale, hit.scale / of.thread_scale
     moment = of.moments.get(hit.id)
     ranked = hit.time > 0 or hit.recency > 0
     close = max((time.closeness(moment) for time in of.times), default=0.0) if moment is not None and ranked else 0.0
     fresh = of.recency.of(moment) if of.recency is not None and moment is not None and ranked else 0.0
-    lenders = of.lenders.get(hit.id, [])
-    lent = sum(lender.share * lender.score for lender in lenders)
+    neighbours = of.neighbours.get(hit.id, [])
+    lent = sum(each.share * each.score for each in neighbours)
     terms: dict[str, Term] = {
         "words": Arm(
             hit.lexical,
@@ -133,9 +133,9 @@ def explained(hit: Fused, of: SearchRound, reranker: Arm | None = None) -> Expla
             by_meaning.get(hit.id) if hit.cosine is not None else None,
             hit.cosine,
         ),
-        "beside": Beside(hit.beside, 1.0, lent, scale, lenders),
+        "beside": NeighbourTerm(hit.beside, 1.0, lent, scale, neighbours),
         "thread": Term(hit.thread, THREAD_WEIGHT, of.threads.get(hit.id, 0.0), scale),
-        "time": Term(hit.time, of.then, close, later),
+        "time": Term(hit.time, of.time_weight, close, later),
         "recency": Term(hit.recency, RECENCY_WEIGHT, fresh, later),
     }
     late = _late(hit, of.late.get(hit.id))

@@ -115,20 +115,20 @@ class Arm(Term):
 
 
 @dataclass(slots=True)
-class Lender:
+class NeighbourShare:
     """A memory nearby in the same thread, which adds a share of its own score."""
 
     id: UUID
     distance: Annotated[int, Field(description="How many memories of the thread it stands away.")]
     share: float
-    score: Annotated[float, Field(description="The lender's, of words and meaning alone.")]
+    score: Annotated[float, Field(description="The neighbour's own score, of words and meaning alone.")]
 
 
 @dataclass(slots=True)
-class Beside(Term):
+class NeighbourTerm(Term):
     """The sum that neighbours add, which is its value."""
 
-    lenders: list[Lender]
+    lenders: list[NeighbourShare]
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class Explanation:
     formula: Annotated[str, Field(description="The sum with its numbers: weight·value·scale of each term.")]
     words: Arm
     meaning: Arm
-    beside: Beside
+    beside: NeighbourTerm
     thread: Annotated[Term, Field(description="Its thread holds the words.")]
     time: Annotated[Term, Field(description="It was written at a time that the query names.")]
     recency: Annotated[Term, Field(description="It is new (search.recency).")]

@@ -149,7 +149,7 @@ class Search:
             return None
         found = ReadRows(context.limit)
         hits = [Fused(one.id, 1.0, 0.0, 0.0, None, None, time=1.0) for one in some]
-        last = SearchRound([], [], moments=dict(some), times=context.times, then=1.0)
+        last = SearchRound([], [], moments=dict(some), times=context.times, time_weight=1.0)
         found.ranked(hits, last if context.query.explain else None)
         await read_best(context, hits, Method.TIME, found)
         if not found.logged:

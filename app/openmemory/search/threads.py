@@ -66,7 +66,7 @@ class ThreadNeighbour(NamedTuple):
     step: int
 
 
-def heard(ranked: Sequence[Fused], links: Iterable[ThreadNeighbour], words: Iterable[LexicalHit]) -> list[Fused]:
+def with_threads(ranked: Sequence[Fused], links: Iterable[ThreadNeighbour], words: Iterable[LexicalHit]) -> list[Fused]:
     """The hits and their neighbours with the scores from their threads, best first. Equal scores keep their order.
 
         score = fused + Σ over neighbours of NEIGHBOUR_WEIGHT[distance - 1] · their fused
@@ -120,7 +120,7 @@ async def add_threads(
             others = [link.neighbour for link in near if link.neighbour is not None]
             there = {None, *(await unchanged_since(tx, caller, others, as_of))}
             near = [link for link in near if link.neighbour in there]
-    return heard(hits, near, words), near
+    return with_threads(hits, near, words), near
 
 
 async def links(tx: Tx, caller: Caller, hits: Sequence[UUID]) -> list[ThreadNeighbour]:
