@@ -45,11 +45,11 @@ def test_a_difference_is_paired():
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_is_undone_afterwards(name: str):
     from openmemory.index.engine import index
-    from openmemory.search import bm25, context, fusion, late_interaction, lexical, query_terms, service, threads
+    from openmemory.search import context, fusion, late_interaction, lexical, query_terms, service, threads
 
     def ingredients() -> tuple[object, ...]:
         return (query_terms.LONGEST, context.FLOORS, service.names_a_time, threads.BESIDE, threads.THREAD,
-                fusion.TILT, bm25.NEAR, lexical.unknown, fusion.dense_share, late_interaction.MOST,
+                fusion.TILT, lexical.unknown, fusion.dense_share, late_interaction.MOST,
                 index.best)  # fmt: skip
 
     before = ingredients()
