@@ -9,7 +9,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openmemory.content_policy import secrets
@@ -209,6 +209,10 @@ def test_the_form_of_a_secret_says_more_than_its_name() -> None:
 
 
 @given(st.lists(st.sampled_from([text for _, text in SECRETS] + ORDINARY + list("\n\"'=:-.@")), max_size=8))
+# A label stands on one line where a key of several lines stood.
+@example(
+    ["password = getpass('Password: ')", f"-----BEGIN PRIVATE KEY-----\n{MIXED}\n-----END PRIVATE KEY-----", "after"]
+)
 def test_findings_are_in_order_and_apart_and_redacting_twice_is_redacting_once(parts: list[str]) -> None:
     text = " ".join(parts)
     found = secrets.find(text)

@@ -271,7 +271,7 @@ async def test_a_killed_server_is_started_again_with_every_committed_row(
         await until(lambda wanted=round_: postgres.restarts == wanted)
         assert postgres.pid not in {None, before}
         assert await remembered(postgres) == [f"row {number}" for number in range(1, round_ + 1)]
-    assert caplog.messages.count("The built-in PostgreSQL ended (status -9); it is restarted.") == 2
+    assert caplog.messages.count("The built-in PostgreSQL ended (status -9) and is being restarted.") == 2
 
 
 async def test_restarts_that_fail_are_tried_again(

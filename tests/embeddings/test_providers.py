@@ -388,7 +388,7 @@ def test_the_providers_and_models_are_those_that_mem0_has(tmp_path: Path) -> Non
     [
         (EmbedderSettings(provider="azure_openai"), "embedder.model: azure_openai has no default model"),
         (EmbedderSettings(provider="gemini", base_url="http://x"), "embedder.base_url: gemini has a fixed address"),
-        (EmbedderSettings(provider="langchain"), "embedder.provider: no provider 'langchain'"),
+        (EmbedderSettings(provider="langchain"), "embedder.provider: 'langchain' is unknown"),
     ],
     ids=lambda value: getattr(value, "provider", None),
 )

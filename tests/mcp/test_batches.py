@@ -88,7 +88,7 @@ async def test_numbers_of_a_batch_keep_every_digit(http: httpx.AsyncClient, new_
     ("batch", "said"),
     [
         ([], "the batch is empty"),
-        ([PING] * (MOST + 1), f"holds {MOST + 1} messages; at most {MOST} may be sent at once"),
+        ([PING] * (MOST + 1), f"the batch has {MOST + 1} messages; the limit is {MOST}"),
     ],
 )
 async def test_a_batch_holds_a_message_and_not_too_many(http: httpx.AsyncClient, batch: list[Any], said: str) -> None:

@@ -32,7 +32,11 @@ async def test_a_request_whose_id_cannot_be_answered_is_no_notification(
         (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', 1, "params must be an object"),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "result": {}}', 1, "one of method, result and error"),
         (b'{"jsonrpc": "2.0", "id": 1, "result": 1}', 1, "result must be an object"),
-        (b'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1.5, "message": ""}}', 1, "error must have a code"),
+        (
+            b'{"jsonrpc": "2.0", "id": 1, "error": {"code": 1.5, "message": ""}}',
+            1,
+            "error must have an integer code and a message",
+        ),
         (b'{"jsonrpc": "2.0", "id": 1.5, "result": {}}', None, "id must be that of the request"),
     ],
 )

@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 import pytest
 
 LISTED = [
-    "id", "content", "created_at", "state", "app_id", "app_name", "categories", "metadata_", "namespace", "thread_id",
-    "kind", "key", "importance", "expires_at", "revision", "labels",
+    "id", "content", "created_at", "updated_at", "state", "app_id", "app_name", "categories", "metadata_", "namespace",
+    "thread_id", "kind", "key", "importance", "expires_at", "revision", "labels",
 ]  # fmt: skip
 ROW = [
     "id", "user_id", "app_id", "content", "metadata_", "state", "created_at", "updated_at", "archived_at",

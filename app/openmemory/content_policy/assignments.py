@@ -42,7 +42,8 @@ _ASSIGNED = re.compile(
     re.VERBOSE,
 )
 _BARE = re.compile(rf"""[^\s"'`,;<>\\]{{1,{LONGEST}}}""")
-_QUOTED = {quote: re.compile(rf"[^{quote}\n\\]{{1,{LONGEST}}}") for quote in "\"'`"}
+# A value ends at a label, or a second redaction would find what the first one left apart.
+_QUOTED = {quote: re.compile(rf"(?:(?!\[redacted: )[^{quote}\n\\]){{1,{LONGEST}}}") for quote in "\"'`"}
 _REST = re.compile(r"""[^\s"'`,;<>\\]*+""")
 
 _CALLED = re.compile(rf"(?:{_NAME})s?\Z", re.VERBOSE)
