@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 from openmemory.index.engine import index
-from openmemory.search import bm25, context, fusion, late_interaction, lexical, query_terms, service, threads
-
-
-def forget_statements() -> None:
-    """Statements are made of constants once; after a change of these they are made again."""
-    for made in (bm25.bm25, lexical._candidates, lexical._best):
-        made.cache_clear()
+from openmemory.search import context, fusion, late_interaction, lexical, query_terms, service, threads
 
 
 def _words_alone(_: object, words: object) -> fusion.DenseWeight:
     return fusion.DenseWeight(0.0 if words else 1.0, 0, 0.0, 0.0, False)
-
-
-@contextmanager
-def _constant(name: str, value: float) -> Iterator[None]:
-    with patch.object(bm25, name, value):
-        forget_statements()
-        yield
-    forget_statements()
 
 
 ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
@@ -37,10 +23,9 @@ ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "no windows": lambda: patch.object(index, "best", lambda first, _, limit: list(first)[:limit]),
     "no floor": lambda: patch.object(context, "FLOORS", {}),
     "no tilt": lambda: patch.object(fusion, "TILT", 0.0),
-    "no proximity": lambda: _constant("NEAR", 0.0),
     "no spelling": lambda: patch.object(lexical, "unknown", lambda _: []),
     "words only": lambda: patch.object(fusion, "dense_share", _words_alone),
 }
 """By the name of what is left out: focus (the query without common words for the model), what neighbours and threads
 add, the question's tokens, named times, all windows of a long text but the first, the floor of the model, the tilt of
-the weights to the arm that stands out, words beside each other, misspelt words, and the model altogether."""
+the weights to the arm that stands out, misspelt words, and the model altogether."""

@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +24,7 @@ from openmemory.index.space import Space, Spaces
 from openmemory.memories.models import Memory
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search import late_interaction
-from openmemory.search.bm25 import K1, NEAR, READ, B
+from openmemory.search.bm25 import K1, B
 from openmemory.search.candidates import CANDIDATES
 from openmemory.search.context import FLOORS
 from openmemory.search.fusion import fuse, relevant
@@ -54,8 +53,6 @@ class World:
     vectors: dict[UUID, np.ndarray]
     words: dict[UUID, Counter[str]]
     """How often each memory holds each lexeme, newest memory first."""
-    places: dict[UUID, dict[str, set[int]]]
-    """Where in its text."""
 
 
 async def remember(services: Services, owner: Caller, size: int = 240) -> World:
@@ -83,18 +80,17 @@ async def remember(services: Services, owner: Caller, size: int = 240) -> World:
         )
         rows = kept.all()
     assert len(rows) == size
-    places = {row.id: _lexemes(row.words) for row in rows}
-    words = {id_: Counter({lexeme: len(at) for lexeme, at in held.items()}) for id_, held in places.items()}
+    words = {row.id: _lexemes(row.words) for row in rows}
     vectors = {row.id: np.frombuffer(row.vector, dtype="<f4") for row in rows}
-    return World(owner, tuple(one.id for one in added), vectors, words, places)
+    return World(owner, tuple(one.id for one in added), vectors, words)
 
 
-def _lexemes(words: str) -> dict[str, set[int]]:
-    """What a tsvector holds, and where: `'amber':1,4 'garden':2`."""
-    found = {}
+def _lexemes(words: str) -> Counter[str]:
+    """The lexemes of a tsvector, and how often it holds each: `'amber':1,4 'garden':2`."""
+    found = Counter[str]()
     for part in words.split(" "):
         lexeme, _, places = part.rpartition(":")
-        found[lexeme.strip("'")] = set(map(int, places.split(",")))
+        found[lexeme.strip("'")] = places.count(",") + 1
     return found
 
 
@@ -114,7 +110,6 @@ async def exhaustive(
     said = _bm25(
         {id_: counts for id_, counts in world.words.items() if id_ in readable},
         [lexeme_of[word] for word in query.split()],
-        world.places,
     )
     fused = fuse(near[:CANDIDATES] if dense else [], said[:CANDIDATES])
     hits = relevant(fused, FLOORS[services.embedder.model])
@@ -137,26 +132,18 @@ def _meant(readable: list[Counter[str]], lexeme_of: dict[str, str]) -> str:
     return " ".join(rare if 2 * len(rare) >= len(held) > 1 and len(newest) >= MIN_MEMORIES else held)
 
 
-def _bm25(
-    documents: dict[UUID, Counter[str]], lexemes: list[str], places: dict[UUID, dict[str, set[int]]]
-) -> list[LexicalHit]:
-    """What holds one of a query's lexemes, which are in their order; those beside each other as in it add to that."""
+def _bm25(documents: dict[UUID, Counter[str]], lexemes: list[str]) -> list[LexicalHit]:
+    """Every document that holds one of the lexemes, with its score."""
     if not documents:
         return []
     length = np.mean([len(counts) for counts in list(documents.values())[:200]])
     scores: Counter[UUID] = Counter()
-    weights = {}
     for lexeme in set(lexemes):
         holding = {id_: counts[lexeme] for id_, counts in documents.items() if counts[lexeme]}
         idf = math.log(1 + (len(documents) - len(holding) + 0.5) / (len(holding) + 0.5))
-        weights[lexeme] = idf * (K1 + 1)
         for id_, tf in holding.items():
             k = K1 * (1 - B + B * len(documents[id_]) / length)
             scores[id_] += idf * tf * (K1 + 1) / (tf + k)
-    for id_ in sorted(scores, key=lambda id_: (-scores[id_], id_))[:READ]:
-        for one, other in set(pairwise(lexemes)):
-            if {place + 1 for place in places[id_].get(one, set())} & places[id_].get(other, set()):
-                scores[id_] += NEAR * min(weights[one], weights[other])
     return sorted((LexicalHit(*item) for item in scores.items()), key=lambda hit: (-hit.score, hit.id))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from openmemory.identity.caller import Caller
 from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import statistics
-from openmemory.search.bm25 import K1, NEAR, NEWEST, POOL, B, LexicalFilter
+from openmemory.search.bm25 import K1, NEWEST, POOL, B, LexicalFilter
 from openmemory.search.lexical import LexicalHit, search
 from openmemory.search.spelling import STOP_WORDS
 from openmemory.services import Services
@@ -51,7 +50,7 @@ async def fill(services: Services, caller: Caller, count: int, content: str, nam
 
 
 def bm25(texts: list[str], query: str) -> list[float]:
-    """BM25 of every text, by its definition, and what words beside each other add; all words are their own stems."""
+    """BM25 of every text, by its definition; all words are their own stems."""
     documents = [text.split() for text in texts]
     mean = sum(len(set(words)) for words in documents) / len(documents)
     scores = []
@@ -63,8 +62,6 @@ def bm25(texts: list[str], query: str) -> list[float]:
         for term in set(terms):
             tf = words.count(term)
             score += weight[term] * tf / (tf + K1 * (1 - B + B * len(set(words)) / mean))
-        for pair in set(pairwise(terms)) & set(pairwise(words)):
-            score += NEAR * min(weight[term] for term in pair)
         scores.append(score)
     return scores
 

@@ -1,4 +1,4 @@
-"""Words that are written in one, numbers, dates, accents and scripts; words beside each other, phrases and slips."""
+"""Words that are written in one, numbers, dates, accents and scripts; phrases and slips."""
 
 from __future__ import annotations
 
@@ -124,15 +124,6 @@ async def test_a_changed_text_has_its_own_words(services: Services, app_caller: 
     await services.memories.update(app_caller, id_, MemoryUpdate(text="the lion_cub sleeps"))
     assert await look(services, app_caller, "tiger") == []
     assert [hit.id for hit in await look(services, app_caller, "lionCub")] == [id_]
-
-
-async def test_words_beside_each_other_come_before_words_apart(services: Services, app_caller: Caller):
-    apart, beside = await remember(
-        services, app_caller, "the group found support after long talks", "long talks after the support group found us"
-    )
-    hits = await look(services, app_caller, "who is in the support group")
-    assert [hit.id for hit in hits] == [beside, apart]
-    assert hits[0].score > hits[1].score
 
 
 async def test_what_holds_a_quoted_phrase_comes_first(services: Services, app_caller: Caller):

@@ -13,8 +13,6 @@ A search takes a few milliseconds among 100,000 memories of one user, for these 
    reads no other user's memories.
 4. If too few candidates were selected because every lexeme is common, the newest `NEWEST` memories are scanned.
 5. If the search is limited to given memories, all of these that contain a lexeme are candidates instead.
-6. Words of the `READ` best that are adjacent as in the query add to their scores (a part of the sequential dependence
-   model of Metzler and Croft 2005, "A Markov Random Field Model for Term Dependencies").
 
 Score of a memory, natural logarithm, unbounded above (Robertson and Zaragoza 2009, "The Probabilistic Relevance
 Framework: BM25 and Beyond", with the non-negative idf of Lucene):
@@ -52,13 +50,9 @@ AMONG = 2 * NEWEST
 SLOTS = (4, 8, 12, 32)
 """The numbers of lexemes that a statement can score. The smallest that fits all words of a query except stop words is
 used; each slot costs 2 % of it. If a query has more words than the largest, its most common lexemes are left out."""
-NEAR = 0.4
-"""The score for two words that are adjacent as in the query, as a share of the score of the rarer one."""
-GAP = 3
-"""The maximum distance between two words of the query that belong together."""
 READ = 50
-"""The number of best memories by BM25 whose word positions are checked, or the requested number if that is larger. Hits
-requested in place of lowered ones must be able to rise like these."""
+"""The number of best memories by BM25 in which quoted phrases are looked for, or the requested number if that is
+larger."""
 ALIKE = 100
 """The number of memories that are read to find similar spellings of a query word."""
 MISSPELT = 3
@@ -220,10 +214,7 @@ def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False
         twice_pool=2 * POOL,
         newest_read=NEWEST,
         read=READ,
-        near=NEAR,
-        gap=GAP,
         slots=slots,
-        twice_slots=2 * slots,
         forms=FORMS,
         query_words=words_of(":query"),
         spelt=" union all select unnest(:spelt)" if spelt else "",
@@ -242,7 +233,6 @@ def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False
         slot_weights=each(f"{idf} * {factor}::float8 as w{{i}}, n{{i}}"),
         weights=each("w{i}"),
         counts=each("n{i}"),
-        rates=each("r{i}"),
         gains=each(f"case when r{{i}} > 0 then w{{i}} * (1.0::float8 - k / (k + {tf})) else 0 end", " + "),
         thread_counts=each("count(*) filter (where r{i} > 0)::float8 as t{i}"),
         together=each(f"coalesce(w{{i}}, 0) * t{{i}} / ({K1}::float8 + t{{i}})", " + "),

@@ -11,7 +11,7 @@ with ${sets}scope as materialized (
         where s.user_id = :in_user and s.namespace = any(${scopes}) and s.term = '' offset 0) known
 -- The words of the query in each form that the memories may have.
 ), spoken as materialized (
-  select ${query_words} as words, newest from ${forms}
+  select ${query_words} as words from ${forms}
 -- Each lexeme of the query, the hashes to look it up, and how many memories contain it.
 ), lexeme as materialized (
   select l.lexeme, array(select hashtextextended(l.lexeme, seed) from unnest(${seeds}) seed) as keys,
@@ -80,37 +80,19 @@ with ${sets}scope as materialized (
   select t.slot, t.lexeme, t.word, t.documents = 0 and w.found = 0 as missing, w.weight
   from weight, unnest(array[${weights}], array[${counts}])
        with ordinality w(weight, found, slot) join term t using (slot)
--- Pairs of lexemes that stand beside each other in the query.
-), near as materialized (
-  select concat(a.word, '<', gap, '>', b.word)::tsquery as pair, ${near}::float8 * least(a.weight, b.weight) as gain,
-         a.slot as first, b.slot as second
-  from (
-    select distinct lexeme, next, gap from (
-      select w.lexeme, lead(w.lexeme) over along as next, lead(place) over along - place as gap
-      from spoken, unnest(words) w, unnest(w.positions) place where newest window along as (order by place)) following
-    where gap <= ${gap} limit ${twice_slots}) pair
-    join weighed a using (lexeme) join weighed b on b.lexeme = pair.next
 -- The BM25 score of each candidate.
 ), scored as ${not_every}materialized (
-  select id, namespace, thread_id${carried}, ${rates}, ${gains} as score
+  select id, namespace, thread_id${carried}, ${gains} as score
   from weight, pool
--- The best of them, whose word positions are checked.
+-- The best of them.
 ), best as materialized (
-  select id, namespace, thread_id, score, array[${rates}] as rates
-  from (select * from scored order by score desc, id limit greatest(${read}, :limit)) s
--- What pairs of neighbouring words add to them.
-), raised as materialized (
-  select m.id, sum(near.gain order by near.gain) as gain
-  from (select m.id, best.rates, ${plain} from best join memories m using (id) where exists (
-          select from near where best.rates[near.first] > 0 and best.rates[near.second] > 0) offset 0) m
-  join near on case when m.rates[near.first] > 0 and m.rates[near.second] > 0 then m.plain @@ near.pair end
-  group by m.id
+  select * from scored order by score desc, id limit greatest(${read}, :limit)
 )
 -- The answer, with the score of each thread as if it were one memory.
-select pool.id, pool.score + coalesce(raised.gain, 0)${held} as score,
+select pool.id, pool.score${held} as score,
        (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together,
        (select array_agg(lexeme) from weighed where missing) as missing
-from ${answered} pool left join raised using (id) left join (
+from ${answered} pool left join (
   select namespace, thread_id, ${together} as together
   from weight, (select namespace, thread_id, ${thread_counts} from pool where thread_id is not null group by 1, 2) of_thread
 ) thread using (namespace, thread_id)
