@@ -284,7 +284,7 @@ async def test_a_database_of_an_unrelated_project_gets_no_tables(database: str, 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ([], "another program's migrations"),
+        ([], "another program's alembic_version table"),
         (["CREATE TABLE index_generations (id int)"], "revision 0b53c747049a, which .*a newer OpenMemory"),
     ],
 )
