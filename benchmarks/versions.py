@@ -52,7 +52,8 @@ async def timed(call: Callable[[str], Awaitable[None]], texts: list[str]) -> lis
 
 
 async def compare(urls: list[str], rounds: int) -> tuple[list[list[float]], list[list[float]]]:
-    """The milliseconds of every search and of every add of each service. They take turns, and so does who begins."""
+    """The milliseconds of every search and every add, by service. The services take turns, and a different one begins
+    each round."""
     clients = [Rest(url, USER) for url in urls]
     searches: list[list[float]] = [[] for _ in clients]
     adds: list[list[float]] = [[] for _ in clients]

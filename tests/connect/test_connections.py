@@ -258,13 +258,38 @@ def test_each_client_has_a_name_of_its_own_and_an_entry_that_its_format_can_hold
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['{"a": 1, "b": [1, 2,], /* c */ "c": null}', "{}", "", "// only\n", '{"a": {"b": true}} // end', "[1e5, -2]"],
+    ("text", "value"),
+    [
+        ('{"a": 1, "b": [1, 2,], /* c */ "c": null}', {"a": 1, "b": [1, 2], "c": None}),
+        ("{}", {}),
+        ("", {}),
+        ("// only\n", {}),
+        ('{"a": {"b": true}} // end', {"a": {"b": True}}),
+        ("[1e5, -2]", [1e5, -2]),
+    ],
 )
-def test_json_with_comments_is_read(text: str) -> None:
-    plain = {
-        '{"a": 1, "b": [1, 2,], /* c */ "c": null}': {"a": 1, "b": [1, 2], "c": None},
-        '{"a": {"b": true}} // end': {"a": {"b": True}},
-        "[1e5, -2]": [1e5, -2],
-    }
-    assert jsonc.loads(text) == plain.get(text, {})
+def test_json_with_comments_is_read(text: str, value: Any) -> None:
+    assert jsonc.loads(text) == value
+
+
+def test_connecting_again_changes_no_letters(tmp_path: Path) -> None:
+    client, file = client_at("cursor", tmp_path)
+    file.write_text('{"theme": "dark"}', encoding="utf-8")
+    server = ServerAddress(command=("openmemory", "mcp", "--user", "Zoë"))
+    connections.apply(connections.connecting(client, server, file))
+    assert not connections.connecting(client, server, file).needed
+
+
+@pytest.mark.parametrize("app", EVERY)
+def test_a_shown_change_holds_neither_the_new_key_nor_the_old_one(app: str, tmp_path: Path) -> None:
+    client, file = client_at(app, tmp_path)
+    for key in ("om_first", "om_second"):
+        server = ServerAddress(url="https://memory.example.org/mcp", headers={"Authorization": f"Bearer {key}"})
+        if client.remote is None:
+            server = ServerAddress(command=("openmemory", "mcp"), env={"OPENMEMORY_API_KEY": key})
+        change = connections.connecting(client, server, file)
+        shown = change.diff()
+        assert "***" in shown
+        assert "om_first" not in shown
+        assert "om_second" not in shown
+        connections.apply(change)

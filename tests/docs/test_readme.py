@@ -83,7 +83,7 @@ def single(blocks: list[str]) -> list[str]:
 
 
 def run(commands: str, address: str, place: Path, environment: dict[str, str]) -> str:
-    """What the commands print, which must succeed."""
+    """Runs the commands, which must succeed, and returns their output."""
     done = subprocess.run(
         ["bash", "-e", "-c", commands.replace(ADDRESS, address)],
         cwd=place, env=environment, check=False, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,

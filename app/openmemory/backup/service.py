@@ -191,7 +191,7 @@ class Backup:
         Raises:
             Invalid: something would be left out, and `on_error` is `fail`.
             BadArchive: the file is not an archive, or has invalid content; the message says where.
-            Conflict: other transactions kept writing the same data.
+            ConflictError: other transactions kept writing the same data.
             Unavailable: PostgreSQL is unavailable, or too many archives are being imported.
         """
         try:

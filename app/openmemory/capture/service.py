@@ -181,7 +181,7 @@ class Captures:
 
         Raises:
             NotFound: there is no such capture, or the caller may not change one of its memories.
-            Conflict: the capture is being processed, or one of its memories was changed since.
+            ConflictError: the capture is being processed, or one of its memories was changed since.
         """
         caller.may_write()
         caller.may_read()  # the answer shows the memories

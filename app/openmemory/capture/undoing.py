@@ -28,7 +28,7 @@ async def take_back(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]]
 
     Raises:
         NotFound: the caller may not change one of the memories.
-        Conflict: a memory was changed since, or another memory now has the earlier text.
+        ConflictError: a memory was changed since, or another memory now has the earlier text.
     """
     done = [each for each in operations if each["event"] != Event.NONE]
     now = await _locked(tx, caller, touched(done))

@@ -205,7 +205,7 @@ class CategoryAssignment:
 
         Raises:
             Forbidden: the caller is an app, is limited to some namespaces, or may not write.
-            Conflict: the service assigns no categories.
+            ConflictError: the service assigns no categories.
         """
         caller.must_be_owner("have their memories filed")
         caller.may_write()

@@ -94,7 +94,7 @@ class Descriptions:
         Raises:
             Forbidden: the caller is an app.
             Invalid: the name or the description is invalid, or holds what `capture` refuses.
-            Conflict: the user describes too many categories.
+            ConflictError: the user describes too many categories.
         """
         caller.must_be_owner("describe categories")
         caller.may_write()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, checked_url, connected
-from openmemory.cli.options import ConfigFile, DataDir, Json, User
+from openmemory.cli.options import ConfigFile, DataDir, Json, User, location_options
 from openmemory.cli.output import CommandAnswer, Table, local_time, note
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ def connect(
     chosen = _chosen(names, project)
     more = ["--user", user] if user else []
     if remote is None:
-        more += ["--data-dir", str(Path(data_dir).expanduser().absolute())] if data_dir else []
-        more += ["--config", str(config.absolute())] if config else []
+        more += location_options(data_dir, config)
     url = None if remote is None else checked_url(remote, "--remote").rstrip("/")
     program = "openmemory" if project else _program()
     servers = {it.app: _server(it, [program, "mcp", *more], url, key=key, user=user) for it in chosen}
@@ -74,7 +73,6 @@ def connect(
         dry_run=dry_run,
         yes=yes,
         json=json,
-        secret=key,
     )
 
 
@@ -90,7 +88,6 @@ def disconnect(
         dry_run=dry_run,
         yes=yes,
         json=json,
-        secret=None,
     )
 
 
@@ -197,7 +194,6 @@ def _change(
     dry_run: bool,
     yes: bool,
     json: bool,
-    secret: str | None,
 ) -> None:
     """Shows the planned changes, and makes those that are possible. Fails at the end if any was not."""
     import sys
@@ -220,8 +216,7 @@ def _change(
             result["status"] = "planned"
             changes.append((change, result))
         if not json:
-            diff = change.diff() or f"{client.title}: nothing to change in {change.file}"
-            print(diff.replace(secret, "***") if secret else diff)
+            print(change.diff() or f"{client.title}: nothing to change in {change.file}")
     if changes and not (dry_run or yes or json) and sys.stdin.isatty():
         question = "Change this file?" if len(changes) == 1 else "Change these files?"
         typer.confirm(question, default=True, abort=True, err=True)

@@ -88,7 +88,7 @@ async def list_keys(
 @keys.command()
 @connected
 async def revoke(client: Client, key: KeyId) -> CommandAnswer:
-    """Revoke a key. Within five seconds every process rejects it."""
+    """Revoke a key. All processes reject it within five seconds."""
     answer = await client.call("DELETE", f"/api/v1/keys/{await _id(client, key)}")
     return CommandAnswer(answer, f"Revoked {key}.")
 

@@ -25,6 +25,12 @@ PageSize = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar=
 PageNumber = Annotated[int, typer.Option("--page", min=1, metavar="N", help="The page to show.")]
 
 
+def location_options(data_dir: str | None, config: Path | None) -> list[str]:
+    """The options that lead another process, in whatever folder it runs, to the same stores and settings."""
+    options = ["--data-dir", str(Path(data_dir).expanduser().absolute())] if data_dir else []
+    return options + (["--config", str(config.absolute())] if config else [])
+
+
 def load_settings(config: Path | None, *, here: bool = True, **flags: Any) -> Settings:
     """The settings with the flags of a command; None means that a flag was not given. `here`: a configuration file in
     the working folder is read."""

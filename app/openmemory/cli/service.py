@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openmemory.cli.options import ConfigFile, DataDir, Json
+from openmemory.cli.options import ConfigFile, DataDir, Json, location_options
 from openmemory.cli.output import CommandAnswer
 
 if TYPE_CHECKING:
@@ -85,11 +85,7 @@ def _unit(data_dir: str | None, config: Path | None) -> AutostartUnit:
     from openmemory.errors import SetupError
 
     # -P: do not import from the working folder.
-    command = [sys.executable, "-P", "-m", "openmemory", "serve"]
-    if data_dir:
-        command += ["--data-dir", str(Path(data_dir).expanduser().absolute())]
-    if config:
-        command += ["--config", str(config.absolute())]
+    command = [sys.executable, "-P", "-m", "openmemory", "serve", *location_options(data_dir, config)]
     match platform.system():
         case "Linux":
             return systemd_unit(command, platformdirs.user_config_path())

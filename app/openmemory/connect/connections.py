@@ -9,7 +9,6 @@ import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from openmemory.connect.clients import AssistantClient, ServerAddress
 from openmemory.connect.formats import FormatError, edited
@@ -17,8 +16,6 @@ from openmemory.errors import Invalid
 
 _BACKUP = ".before-openmemory"
 _MAX_FILE_BYTES = 50_000_000
-
-Action = Literal["connect", "disconnect"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +33,16 @@ class FileChange:
         return self.before != self.after
 
     def diff(self) -> str:
-        """The change as a unified diff, with secrets masked."""
-        before, after = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
+        """The change as a unified diff. Headers and variables of our entries are masked, because they hold keys."""
+        texts = [text or "" for text in (self.before, self.after)]
+        before, after = (text.splitlines(keepends=True) for text in texts)
         lines = difflib.unified_diff(before, after, str(self.file), str(self.file), n=2)
-        return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+        shown = "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+        for text in texts:
+            for part in (_entry(self.client, self.file, text) or {}).values():
+                for secret in part.values() if isinstance(part, dict) else ():
+                    shown = shown.replace(str(secret), "***")
+        return shown
 
 
 def connecting(client: AssistantClient, server: ServerAddress, file: Path) -> FileChange:

@@ -73,7 +73,7 @@ def insert(text: str, path: Sequence[str], value: Any) -> str:
         node, rest = found, rest[1:]
         if not rest:
             unit, newline = _style(text, root)
-            shown = _shown(value, unit, newline, depth=len(path)) if "\n" in text else json.dumps(value)
+            shown = _shown(value, unit, newline, depth=len(path)) if "\n" in text else _inline(value)
             return text[: node.start] + shown + text[node.end :]
 
 
@@ -109,7 +109,7 @@ def _added(text: str, root: _Node, node: _Node, key: str, value: Any, *, depth: 
     name = json.dumps(key, ensure_ascii=False)
     inline = "\n" not in text and bool(root.members)
     if inline:
-        shown, separator = f"{name}: {json.dumps(value, ensure_ascii=False)}", " " if node.members else ""
+        shown, separator = f"{name}: {_inline(value)}", " " if node.members else ""
     else:
         shown = f"{name}: {_shown(value, unit, newline, depth=depth + 1)}"
         separator = newline + unit * (depth + 1)
@@ -129,6 +129,10 @@ def _nested(path: Sequence[str], value: Any) -> Any:
     for key in reversed(path):
         value = {key: value}
     return value
+
+
+def _inline(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _shown(value: Any, unit: str, newline: str, *, depth: int) -> str:

@@ -243,7 +243,7 @@ async def update_text(
 
     Raises:
         NotFound: there is no such memory, or it is not the caller's.
-        Conflict: another active memory of the same app and namespace has this text already.
+        ConflictError: another active memory of the same app and namespace has this text already.
     """
     columns = (
         Memory.id, Memory.content, Memory.metadata_, Memory.revision, Memory.namespace, Memory.app_id,
@@ -348,7 +348,7 @@ async def change_state(
     does not allow the transition, are left unchanged; the caller tells them apart.
 
     Raises:
-        Conflict: a memory would become active while another active memory has the same text.
+        ConflictError: a memory would become active while another active memory has the same text.
     """
     bound = {**caller.parameters, **(values or {})}
     at: ColumnElement[datetime] = func.now()

@@ -278,7 +278,7 @@ class Memories:
         Raises:
             Invalid: a field is blank, too large or cannot be stored, or holds what `capture` refuses.
             NotFound: there is none, or the caller may not read it.
-            Conflict: it is deleted, or another active memory has this text already.
+            ConflictError: it is deleted, or another active memory has this text already.
         """
         caller.may_write()
         caller.may_read()  # the answer shows the memory
@@ -312,7 +312,7 @@ class Memories:
 
         Raises:
             NotFound: an id (without `strict`: every id) is unknown or not the caller's.
-            Conflict: the change is not allowed from the memory's state, or the same text is active already.
+            ConflictError: the change is not allowed from the memory's state, or the same text is active already.
         """
         caller.may_write()
         ids = list(dict.fromkeys(ids))

@@ -42,7 +42,7 @@ class Problem(BaseModel):
 
 
 class ItemProblem(Problem):
-    """An item of a batch that is not stored, and why. The invalid value is never repeated."""
+    """An item of a batch that was not stored, with the reason. The reason does not repeat the invalid value."""
 
     index: int = Field(description="Its position in the batch, from 0.")
     field: str = Field(description="The refused field; `body`: the item is not a JSON object.")

@@ -54,7 +54,7 @@ _WORDS = CompiledStatement(
           where m.state = 'active' and lexical_keys(m.user_id, m.namespace, m.words)
               && array[hashtextextended(l.lexeme, uuid_hash_extended(:user, 0))]) d, (
           select count(*)::float8 as documents, (select avg(length)::float8 from (
-              select coalesce(m.word_count, length(m.words)) as length
+              select m.word_count as length
               from memories m where m.user_id = :user order by m.created_at desc limit 200) s) as length
           from memories m where m.user_id = :user) n
         """

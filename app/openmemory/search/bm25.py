@@ -59,10 +59,7 @@ MISSPELT = 3
 """The maximum number of query words that are looked up in other spellings, the longest first."""
 SPELT = 0.5
 """The weight of a similarly spelt word, used if no memory contains the word of the query."""
-FORMS = (
-    "(select form, n = cardinality(forms) as newest from (select former || language as forms from lexicon) x,"
-    " unnest(forms) with ordinality f(form, n) offset 0) form"
-)
+FORMS = "(select unnest(forms) as form from (select former || language as forms from lexicon) x offset 0) form"
 """The languages of the memories' words: the configured one, and former ones during a backfill."""
 
 
@@ -196,7 +193,7 @@ def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False
     # The words of a long memory are compressed: unpacked once per row here rather than once per lexeme.
     plain = "case when pg_column_size(m.words) > 1000 then m.words || ''::tsvector else m.words end as plain"
     keys = "lexical_keys(m.user_id, m.namespace, m.words)"
-    row = {"plain": f"{plain}, coalesce(m.word_count, length(m.words)) as length", "keys": keys}
+    row = {"plain": f"{plain}, m.word_count as length", "keys": keys}
     holding, choosing = ("m.words @@", "every") if shape.listed else (f"{keys} &&", "rare")
     factor = f"(case when f{{i}} then {SPELT * (K1 + 1)} else {K1 + 1} end)" if spelt else f"{K1 + 1}"
     idf = "ln(1 + (greatest(scope.documents - greatest(d{i}, n{i}), 0.0) + 0.5) / (greatest(d{i}, n{i}) + 0.5))"

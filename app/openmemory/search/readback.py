@@ -76,7 +76,7 @@ def _labelled(rows: Sequence[Any], flags: bool) -> list[Any]:
 
 
 async def log_search(context: SearchContext, method: Method | None = None) -> None:
-    """Logs a search that read nothing. A search that read something was logged with the read."""
+    """Logs a search without results. For a search with results, the statement that reads them writes the log."""
     detail = None if method is None else {"method": method}
     async with context.database.statement() as tx:
         await audit_log.record(tx, context.caller, AuditAction.MEMORY_SEARCH, detail=detail)

@@ -55,7 +55,7 @@ async def test_a_long_text_is_found_by_its_last_sentence(folder: Path) -> None:
 
 @pytest.fixture
 async def whole_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder in which every text has one vector, as if chunks had another size; one text is long."""
+    """A data folder that was filled with another chunk size: every text has one vector, even the long one."""
     chunked = LocalEmbedder.documents
 
     async def one_vector(self: LocalEmbedder, texts: list[str]) -> list[TextEmbedding]:

@@ -47,7 +47,8 @@ take a second."""
 
 
 class VectorBackfill:
-    """Finds the stored vectors whose `chunking` differs from that of the model in use, and then those that lack tokens.
+    """Brings stored vectors up to date: first those with another `chunking` than the active model's, then those without
+    token vectors.
 
     The vectors of a text that now has one chunk are valid and only get the new name. Those of longer texts are deleted,
     and outbox entries for their items written, in one transaction: delivery embeds them again. They stay in the index

@@ -45,7 +45,7 @@ class IndexSync:
 
         Raises:
             Forbidden: `who` may not write, may not have everything embedded again (`full`), or is no administrator.
-            Conflict: another sync is running.
+            ConflictError: another sync is running.
             Unavailable: the index or the embedding model does not answer.
         """
         user = None

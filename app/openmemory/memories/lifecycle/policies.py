@@ -113,7 +113,7 @@ class Policies:
         Raises:
             Forbidden: the caller is an app.
             NotFound: the app or the category is not the user's.
-            Conflict: the user has too many policies.
+            ConflictError: the user has too many policies.
         """
         _only_owner(caller)
         caller.may_write()

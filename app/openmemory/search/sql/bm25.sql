@@ -5,7 +5,7 @@ with ${sets}scope as materialized (
   select coalesce(known.documents, (select count(*)::float8 from (
            select from memories m where ${counted} and m.state = 'active' limit 5000) m)) as documents,
          coalesce(known.words / known.documents, (select avg(length)::float8 from (
-           select coalesce(m.word_count, length(m.words)) as length from memories m
+           select m.word_count as length from memories m
            where ${counted} and m.state = 'active' order by m.created_at desc limit 200) m), 1.0::float8) as length
   from (select sum(s.documents)::float8 as documents, sum(s.words)::float8 as words from lexical_statistics s
         where s.user_id = :in_user and s.namespace = any(${scopes}) and s.term = '' offset 0) known
@@ -77,7 +77,7 @@ with ${sets}scope as materialized (
   from scope, choice, (select ${holding_counts} from pool) found
 -- The same as one row for each lexeme.
 ), weighed as materialized (
-  select t.slot, t.lexeme, t.word, t.documents = 0 and w.found = 0 as missing, w.weight
+  select t.lexeme, t.documents = 0 and w.found = 0 as missing, w.weight
   from weight, unnest(array[${weights}], array[${counts}])
        with ordinality w(weight, found, slot) join term t using (slot)
 -- The BM25 score of each candidate.
