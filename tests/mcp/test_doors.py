@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -15,6 +17,7 @@ from tests.mcp.streams import CLIENT, stream_of, tool
 Ask = Callable[..., Awaitable[httpx.Response]]
 Eventually = Callable[..., Awaitable[None]]
 
+HANDSHAKE = CLIENT | {"protocolVersion": "2025-11-25"}
 MODERN = {
     "_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -42,7 +45,7 @@ async def test_a_client_of_2024_connects_over_sse_and_calls_a_tool(
 
 
 @pytest.mark.parametrize("path", ["/mcp/sse", "/mcp/sse/"])
-async def test_an_address_without_names_means_the_configured_user_and_app(
+async def test_an_address_without_names_means_the_configured_user_and_the_client_as_app(
     http: httpx.AsyncClient, services: Services, path: str
 ) -> None:
     async with stream_of(http, path) as stream:
@@ -52,7 +55,7 @@ async def test_an_address_without_names_means_the_configured_user_and_app(
         listed = await stream.answer(tool("list_memories"))
         items = {item["id"]: item for item in json.loads(listed["result"]["content"][0]["text"])}
         assert items[memory_id]["user_id"] == services.settings.access.default_user
-        assert items[memory_id]["app_name"] == services.settings.access.default_app
+        assert items[memory_id]["app_name"] == CLIENT["clientInfo"]["name"]
 
 
 async def test_a_session_is_not_found_under_the_address_of_somebody_else(
@@ -129,7 +132,7 @@ async def test_streamable_http_speaks_every_version_with_a_handshake(
     assert opened.status_code == 200
     assert opened.headers["content-type"] == "application/json"
     assert opened.json()["result"]["protocolVersion"] == version
-    assert "mcp-session-id" not in opened.headers
+    assert ("mcp-session-id" in opened.headers) is (path.strip("/") == "mcp")
     headers = {"MCP-Protocol-Version": version}
     listed = await ask("tools/list", path=path, headers=headers)
     assert "search_memory" in {tool["name"] for tool in listed.json()["result"]["tools"]}
@@ -163,6 +166,41 @@ async def test_the_sessionless_protocol_is_served_at_the_same_address(ask: Ask, 
 async def test_a_stale_session_id_from_before_a_restart_does_no_harm(ask: Ask) -> None:
     answer = await ask("tools/list", headers={"Mcp-Session-Id": "of-another-server"})
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("name", ["claude-code", "Visual Studio Code", "Zoë's assistant", "a.b"])
+async def test_a_client_without_a_name_in_its_address_is_the_app_of_its_own_name(ask: Ask, name: str) -> None:
+    opened = await ask("initialize", HANDSHAKE | {"clientInfo": {"name": f" {name} ", "version": "1"}})
+    session = {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+    assert await app_that_writes(ask, session) == name
+    assert await app_that_writes(ask, session, path="/mcp/cursor/http/zoe") == "cursor"
+
+
+async def test_a_sessionless_message_names_its_app(ask: Ask) -> None:
+    meta = MODERN["_meta"] | {"io.modelcontextprotocol/clientInfo": {"name": "claude-code", "version": "1"}}
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "add_memories"}
+    assert await app_that_writes(ask, headers, _meta=meta) == "claude-code"
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "a\x1b[31mb", "two\nlines", "x" * 10_000, f"om_abcd1234_{'k' * 43}", 7, None]
+)
+async def test_a_name_that_no_app_can_have_means_the_default_app(ask: Ask, services: Services, name: Any) -> None:
+    opened = await ask("initialize", HANDSHAKE | {"clientInfo": {"name": name, "version": "1"}})
+    assert "mcp-session-id" not in opened.headers
+    forged = f"client.{quote(name, safe='')[:5000]}.{'0' * 32}" if isinstance(name, str) else "of-another-server"
+    assert await app_that_writes(ask, {"Mcp-Session-Id": forged}) == services.settings.access.default_app
+
+
+async def app_that_writes(ask: Ask, headers: dict[str, str], path: str = "/mcp", **params: Any) -> str:
+    """The app that a memory belongs to which a client with these headers adds."""
+    call: dict[str, Any] = {"name": "add_memories", "arguments": {"text": f"Likes jazz {uuid4()}"}}
+    added = (await ask("tools/call", call | params, path=path, headers=headers)).json()["result"]["structuredContent"]
+    call = {"name": "list_memories", "arguments": {"limit": 5}}
+    headers = headers | ({"Mcp-Name": "list_memories"} if "Mcp-Name" in headers else {})
+    listed = (await ask("tools/call", call | params, path=path, headers=headers)).json()["result"]["structuredContent"]
+    [app] = [one["app_name"] for one in listed["result"] if one["id"] == added["results"][0]["id"]]
+    return str(app)
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,10 @@ class AccessSettings(Section):
         "default_user", min_length=1, max_length=256, description="The user of a request that names none."
     )
     default_app: str = Field(
-        "openmemory", min_length=1, max_length=256, description="The app of a request that names none."
+        "openmemory",
+        min_length=1,
+        max_length=256,
+        description="The app of a request that names none, unless an MCP client gives its own name.",
     )
 
     @field_validator("api_key")

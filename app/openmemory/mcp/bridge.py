@@ -28,6 +28,7 @@ from openmemory.serialization.exact_json import no_number
 
 # The names below are the protocol's. The SDK has them too, but importing it takes longer than the rest of a start.
 VERSION_HEADER, METHOD_HEADER, NAME_HEADER = "mcp-protocol-version", "mcp-method", "mcp-name"
+SESSION_HEADER = "mcp-session-id"
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 """The key inside `params._meta` that holds the version of a message in the sessionless protocol."""
@@ -96,6 +97,7 @@ class _Bridge:
         self._own = own
         self._out = out
         self._version: str | None = None
+        self._session: dict[str, str] = {}
         self._under_way: dict[str | int, asyncio.Task[None]] = {}
 
     async def run(self, lines: asyncio.Queue[bytes | None]) -> None:
@@ -223,11 +225,17 @@ class _Bridge:
         pause = 0.05
         while True:
             try:
-                request = self._http.build_request("POST", self._url + self._path, content=body, headers=headers)
-                return await self._http.send(request, stream=True)
+                request = self._http.build_request(
+                    "POST", self._url + self._path, content=body, headers=headers | self._session
+                )
+                response = await self._http.send(request, stream=True)
             except httpx.ConnectError:
                 if clock() > deadline:
                     raise
+            else:
+                if session := response.headers.get(SESSION_HEADER):
+                    self._session = {SESSION_HEADER: session}
+                return response
             await asyncio.sleep(pause)
             pause = min(1.0, pause * 2)
             if self._own is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from mcp_types import (
 
 from openmemory.mcp import memories, search, sync
 from openmemory.mcp.backlog import counted
+from openmemory.mcp.client_names import client_name
 from openmemory.mcp.identity import identity_of
 from openmemory.mcp.progress import sending
 from openmemory.mcp.tool import CallOutcome, failure
@@ -57,9 +59,12 @@ def mcp_server(services: Services, traffic: Traffic) -> Server[Any]:
         if tool is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {params.name[:100]}. Known are {', '.join(sorted(TOOLS))}.")
         outcome, started = CallOutcome.CANCELLED, time.perf_counter()
+        identity = identity_of(context.request)
+        if identity.app is None:
+            identity = replace(identity, app=client_name(context, services.settings.limits))
         try:
             with sending(context.session.report_progress):
-                result, outcome = await tool.call(services, identity_of(context.request), params.arguments or {})
+                result, outcome = await tool.call(services, identity, params.arguments or {})
             return result
         except Exception:
             outcome = CallOutcome.FAILED

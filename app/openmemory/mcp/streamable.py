@@ -21,7 +21,9 @@ from openmemory.config.settings import LimitSettings
 from openmemory.errors import TooMany
 from openmemory.identity.request import principal_of
 from openmemory.mcp import envelope, progress
+from openmemory.mcp.client_names import repeating_name
 from openmemory.mcp.http_errors import refused
+from openmemory.mcp.identity import identity_of
 
 BATCHING = "2025-03-26"
 """The only revision of the protocol that has batches, and the default for a request that names none."""
@@ -40,6 +42,7 @@ class Streamable:
     """Answers POSTs without a session: each carries all it needs."""
 
     def __init__(self, server: Server[Any], limits: LimitSettings, rates: RateLimiter) -> None:
+        self._limits = limits
         self._rates = rates
         self._json, self._events = (
             StreamableHTTPSessionManager(server, json_response=json, stateless=True, max_request_body_size=limits.body)
@@ -67,6 +70,8 @@ class Streamable:
             await refusal(scope, receive, send)
         else:
             door = self._events if progress.wanted(scope, body) else self._json
+            if identity_of(Request(scope)).app is None:
+                send = repeating_name(body, self._limits, send)
             await door.handle_request(scope, envelope.again(body, receive), send)
 
     async def _batch(self, scope: Scope, receive: Receive, body: bytes) -> Response:
