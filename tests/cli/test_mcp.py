@@ -54,7 +54,7 @@ def test_an_assistant_that_starts_it_gets_a_service_and_nothing_but_the_protocol
         assert run("stop", **where).returncode == 0
 
 
-OPENING = {
+OPENING: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
@@ -65,8 +65,17 @@ OPENING = {
 def test_it_speaks_for_a_service_elsewhere_and_starts_none(run: Run, served: Path, folder: Path) -> None:
     info = running_service(served)
     assert info is not None
-    told = run("mcp", "--url", f"{info.url}/", "--data-dir", str(folder), stdin=json.dumps(OPENING) + "\n")
-    assert json.loads(told.stdout)["result"]["protocolVersion"] == "2025-11-25", told.stderr
+    call = {"name": "add_memories", "arguments": {"text": "Kept over a bridge to elsewhere"}}
+    lines = [OPENING, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}]
+    told = run(
+        "mcp", "--url", f"{info.url}/", "--data-dir", str(folder), stdin="".join(json.dumps(it) + "\n" for it in lines)
+    )
+    opened, added = map(json.loads, told.stdout.splitlines())
+    assert opened["result"]["protocolVersion"] == "2025-11-25", told.stderr
+    assert added["result"]["structuredContent"]["results"][0]["event"] == "ADD"
+    items = json.loads(run("list", "--json", "--data-dir", str(served)).stdout)["items"]
+    [app] = [it["app_name"] for it in items if it["content"] == "Kept over a bridge to elsewhere"]
+    assert app == OPENING["params"]["clientInfo"]["name"]
     assert not folder.exists()
     wrong = run("mcp", "--url", "localhost:8765", stdin="")
     assert (wrong.returncode, wrong.stderr) == (
