@@ -331,7 +331,7 @@ async def open_services(
                 analyze_after_writes=analyze_after_writes,
                 version=VERSION,
             ),
-            policies=Policies(database),
+            policies=Policies(database, memories.intake),
             upcoming=Upcoming(database),
             archiving=Archiving(database, directory, outbox_delivery),
             categorization=CategoryAssignment(

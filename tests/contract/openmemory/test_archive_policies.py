@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -145,20 +146,45 @@ async def test_what_is_not_the_users_own_is_not_found(
     id_ = theirs["app_id"] if criteria_type == "app" else str(category or uuid4())
     answer = await make(status=404, criteria_type=criteria_type, criteria_id=id_)
     assert answer["error"] == f"{criteria_type}_not_found"
-    if criteria_type == "category":
-        named = await make(status=404, criteria_type=criteria_type, criteria_name="theirs")
-        assert named["error"] == "category_not_found"
     assert (await make(status=404, user="nobody-at-all", criteria_type="user"))["error"] == "user_not_found"
 
 
-@pytest.mark.parametrize("name", ["nobody's", "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"])
-async def test_no_policy_makes_a_category(make: Any, remember: Remember, services: Services, name: str) -> None:
-    """Categories are shared: a name that no memory may be filed under must not get there through a policy either."""
+async def test_a_policy_names_a_category_before_a_memory_has_it(
+    make: Any, remember: Remember, services: Services
+) -> None:
+    await remember("So that there is a user.")
+    name = f"errands-{uuid4().hex}"
+    policy = await make(criteria_type="category", criteria_name=name)
+    assert policy["criteria_name"] == name
+    old = await remember("Buy milk.", categories=[name])
+    await age(services, old, created=40)
+    await services.archiving.run()
+    assert await states(services, old) == ["archived"]
+
+
+async def test_nobody_else_learns_of_a_category_that_only_a_policy_names(
+    make: Any, remember: Remember, api: httpx.AsyncClient, new_user: str
+) -> None:
+    await remember("So that there is a user.")
+    name = f"secretly-{uuid4().hex}"
+    policy = await make(criteria_type="category", criteria_name=name)
+    other = f"other-{uuid4().hex}"
+    await remember("Somebody else's.", user=other)
+    for user in (other, new_user):
+        listed = await api.get("/api/v1/memories/categories", params={"user_id": user})
+        assert name not in listed.text
+    answer = await make(status=404, user=other, criteria_type="category", criteria_id=policy["criteria_id"])
+    assert answer["error"] == "category_not_found"
+
+
+async def test_a_policy_names_no_category_that_no_memory_may_have(
+    make: Any, remember: Remember, services: Services
+) -> None:
     await remember("Mine.")
-    refused = await make(status=404, criteria_type="category", criteria_name=name)
-    assert refused["error"] == "category_not_found"
+    secret = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+    assert secret not in json.dumps(await make(status=422, criteria_type="category", criteria_name=secret))
     async with services.database.statement() as tx:
-        count = await tx.scalar(text("SELECT count(*) FROM categories WHERE name = :name"), {"name": name})
+        count = await tx.scalar(text("SELECT count(*) FROM categories WHERE name = :name"), {"name": secret})
     assert count == 0
 
 

@@ -18,7 +18,10 @@ from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, Invalid, NotFound
 from openmemory.identity.caller import Caller
+from openmemory.memories.changes import category_ids
+from openmemory.memories.intake import Intake
 from openmemory.memories.models import ArchivePolicy, Category, MemoryCategory
+from openmemory.memories.schemas import MemoryUpdate
 from openmemory.memories.validation import MAX_DAYS
 
 MAX_POLICIES = 200
@@ -103,8 +106,9 @@ class Policy(BaseModel):
 class Policies:
     """Creates, lists and removes policies. Only the user may, never an app."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, intake: Intake) -> None:
         self._database = database
+        self._intake = intake
 
     @retry_on_conflict
     async def create(self, caller: Caller, new: PolicyCreate) -> Policy:
@@ -112,7 +116,8 @@ class Policies:
 
         Raises:
             Forbidden: the caller is an app.
-            NotFound: the app or the category is not the user's.
+            Invalid: the category's name holds what `capture` refuses.
+            NotFound: the app, or the category that an id names, is not the user's.
             ConflictError: the user has too many policies.
         """
         _only_owner(caller)
@@ -123,7 +128,7 @@ class Policies:
             await tx.execute(select(User.id).where(User.id == caller.user_id).with_for_update(key_share=True))
             values = {
                 "user_id": caller.user_id, "criteria_type": new.criteria_type, "action": new.action,
-                "days_to_archive": new.days, **await _criterion(tx, caller, new),
+                "days_to_archive": new.days, **await self._criterion(tx, caller, new),
             }  # fmt: skip
             named = "criteria_name" in values
             criterion = ["criteria_name"] if named else ["criteria_type", "criteria_id"]
@@ -169,6 +174,44 @@ class Policies:
                 raise NotFound("Archive policy not found", code="policy_not_found")
             await audit_log.record(tx, caller, AuditAction.POLICY_DELETE, [policy_id])
 
+    async def _criterion(self, tx: Tx, caller: Caller, new: PolicyCreate) -> dict[str, Any]:
+        """The columns that store the criterion of a policy."""
+        match new.criteria_type:
+            case "user":
+                if new.criteria_id not in (None, caller.user_id):
+                    raise Invalid("criteria_id", "must be left out: a policy is about the user who makes it")
+                return {"criteria_id": caller.user_id}
+            case "namespace":
+                return {"criteria_name": new.criteria_name}
+            case "app":
+                which = App.id == new.criteria_id if new.criteria_id is not None else App.name == new.criteria_name
+                found = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, which))
+            case "category":
+                found = await self._category(tx, caller, new)
+        if found is None:
+            what = new.criteria_type
+            raise NotFound(f"{what.capitalize()} not found", code=f"{what}_not_found")
+        return {"criteria_id": found}
+
+    async def _category(self, tx: Tx, caller: Caller, new: PolicyCreate) -> UUID | None:
+        """A category by its name, or by its id if the user has memories in it or a policy about it.
+
+        Categories are shared by name, so an id must not reveal what other users store. A name may come before the first
+        memory with that category: the category is created, and nobody else learns of it.
+        """
+        if new.criteria_name is not None:
+            [name] = self._intake.changed(MemoryUpdate(categories=(new.criteria_name,))).categories or ()
+            return (await category_ids(tx, {name}))[name]
+        assigned = exists().where(MemoryCategory.category_id == Category.id, MemoryCategory.user_id == caller.user_id)
+        known = exists().where(
+            ArchivePolicy.user_id == caller.user_id,
+            ArchivePolicy.criteria_type == "category",
+            ArchivePolicy.criteria_id == Category.id,
+        )
+        which = Category.id == new.criteria_id
+        found: UUID | None = await tx.scalar(select(Category.id).where(which, assigned | known))
+        return found
+
 
 def _only_owner(caller: Caller) -> None:
     caller.must_be_owner("see and make archive policies")
@@ -192,40 +235,3 @@ def _policies() -> Any:
 
 def _days_to(action: Action) -> ColumnElement[int | None]:
     return case((ArchivePolicy.action == action, ArchivePolicy.days_to_archive))
-
-
-async def _criterion(tx: Tx, caller: Caller, new: PolicyCreate) -> dict[str, Any]:
-    """The columns that store the criterion of a policy."""
-    match new.criteria_type:
-        case "user":
-            if new.criteria_id not in (None, caller.user_id):
-                raise Invalid("criteria_id", "must be left out: a policy is about the user who makes it")
-            return {"criteria_id": caller.user_id}
-        case "namespace":
-            return {"criteria_name": new.criteria_name}
-        case "app":
-            which = App.id == new.criteria_id if new.criteria_id is not None else App.name == new.criteria_name
-            found = await tx.scalar(select(App.id).where(App.owner_id == caller.user_id, which))
-        case "category":
-            found = await _category(tx, caller, new)
-    if found is None:
-        what = new.criteria_type
-        raise NotFound(f"{what.capitalize()} not found", code=f"{what}_not_found")
-    return {"criteria_id": found}
-
-
-async def _category(tx: Tx, caller: Caller, new: PolicyCreate) -> UUID | None:
-    """A category by its id or name, if the user has memories in it or a policy about it.
-
-    Categories are shared by name. The existence of a category would reveal what other users store, and a category that
-    only a policy names would be visible to everybody.
-    """
-    which = Category.id == new.criteria_id if new.criteria_id is not None else Category.name == new.criteria_name
-    assigned = exists().where(MemoryCategory.category_id == Category.id, MemoryCategory.user_id == caller.user_id)
-    known = exists().where(
-        ArchivePolicy.user_id == caller.user_id,
-        ArchivePolicy.criteria_type == "category",
-        ArchivePolicy.criteria_id == Category.id,
-    )
-    found: UUID | None = await tx.scalar(select(Category.id).where(which, assigned | known))
-    return found
