@@ -272,6 +272,11 @@ def test_json_with_comments_is_read(text: str, value: Any) -> None:
     assert jsonc.loads(text) == value
 
 
+def test_a_comma_in_a_comment_stays() -> None:
+    text = '{\n  "a": 1 // one, two\n  , "b": 2\n}'
+    assert jsonc.remove(text, ["b"]) == '{\n  "a": 1 // one, two\n  \n}'
+
+
 def test_connecting_again_changes_no_letters(tmp_path: Path) -> None:
     client, file = client_at("cursor", tmp_path)
     file.write_text('{"theme": "dark"}', encoding="utf-8")

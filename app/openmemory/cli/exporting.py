@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 from openmemory.cli.client import Client
 from openmemory.cli.jsonl import STATES
 from openmemory.cli.output import note, progress
 from openmemory.errors import SetupError, Unavailable
+from openmemory.resilience.atomic_files import replacing
 
 _LINE_BREAKS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 """Characters that are legal within a line of JSON Lines, but at which many programs would break the line."""
@@ -29,10 +29,11 @@ async def export_lines(client: Client, name: str, *, user: str, states: Sequence
         NotFound: there is no such user.
     """
     written = 0
-    with drafted(name, binary=False) as file, progress("memories") as show:
+    with _written(name) as file, progress("memories") as show:
         async for page, total in _pages(client, user, states):
             for item in page:
-                file.write(json.dumps(_line(user, item), ensure_ascii=False).translate(_LINE_BREAKS) + "\n")
+                line = json.dumps(_line(user, item), ensure_ascii=False).translate(_LINE_BREAKS)
+                file.write(f"{line}\n".encode())
             written += len(page)
             show(written, total)
     if name != "-":
@@ -48,7 +49,7 @@ async def export_archive(client: Client, name: str, *, user: str, vectors: bool)
         Unavailable: the service does not answer, or the response ended early.
     """
     body = {"user_id": user, "include_vectors": vectors}
-    with drafted(name, binary=True) as file, progress("received", size=True) as show:
+    with _written(name) as file, progress("received", size=True) as show:
         async with client.stream("POST", "/api/v1/backup/export", json=body) as answer:
             total = int(answer.headers.get("content-length", "0"))
             written = 0
@@ -109,29 +110,20 @@ def _line(user: str, item: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def drafted(name: str, *, binary: bool) -> Iterator[IO[Any]]:
+def _written(name: str) -> Iterator[BinaryIO]:
     """Opens a file that appears under its name only when it is complete. `-` is standard output.
 
     Raises:
         SetupError: the file cannot be written.
     """
     if name == "-":
-        yield sys.stdout.buffer if binary else sys.stdout
+        yield sys.stdout.buffer
         return
-    path = Path(name)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        # Readable only by this account, because it holds all memories of a user.
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb" if binary else "w", encoding=None if binary else "utf-8") as file:
+        with replacing(Path(name)) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
     except OSError as error:
         raise SetupError(f"{name}: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _iso(seconds: int) -> str:

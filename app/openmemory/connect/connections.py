@@ -6,13 +6,13 @@ import difflib
 import errno
 import os
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from openmemory.connect.clients import AssistantClient, ServerAddress
 from openmemory.connect.formats import FormatError, edited
 from openmemory.errors import Invalid
+from openmemory.resilience.atomic_files import replacing
 
 _BACKUP = ".before-openmemory"
 _MAX_FILE_BYTES = 50_000_000
@@ -179,19 +179,5 @@ def write_atomically(file: Path, text: str, *, like: Path) -> None:
         OSError: it cannot be written.
     """
     _check_writable(file)
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    draft = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as written:
-            written.write(text.encode())
-            written.flush()
-            os.fsync(written.fileno())
-        if like.exists():
-            found = like.stat()
-            draft.chmod(stat.S_IMODE(found.st_mode))
-            if hasattr(os, "chown") and (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
-                os.chown(draft, found.st_uid, found.st_gid)
-        draft.replace(file)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    with replacing(file, like=like) as written:
+        written.write(text.encode())

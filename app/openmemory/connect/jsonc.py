@@ -5,39 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
-_TOKEN = re.compile(
-    r"""
-    (?P<space>(?:\s|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)+)
-  | (?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")
-  | (?P<mark>[{}\[\],:])
-  | (?P<other>[^\s"{}\[\],:/]+)
-    """,
-    re.VERBOSE,
-)
-_DEEPEST = 100
-_SAME_LINE = re.compile(r"[ \t]*(?:/\*[^\n]*?\*/[ \t]*)*(?://[^\n]*)?")
-"""Matches blanks and comments after a value on its line."""
-
-
-@dataclass(slots=True)
-class _Node:
-    """A value and its place in the text. `members` are those of an object, `comma` the end of a trailing comma."""
-
-    value: Any
-    start: int
-    end: int = 0
-    members: list[_JsoncMember] = field(default_factory=list)
-    comma: int | None = None
-
-
-@dataclass(slots=True)
-class _JsoncMember:
-    key: str
-    start: int
-    node: _Node
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_BLANKS = re.compile(r"\s*")
+_REST_OF_LINE = re.compile(r"[ \t]*(?:/\*[^\n]*?\*/[ \t]*)*(?://[^\r\n]*)?(?=\r?\n)")
+"""Matches blanks and comments after a value, if nothing else follows on its line."""
+_decoded = json.JSONDecoder().raw_decode
 
 
 class JsoncError(ValueError):
@@ -50,7 +26,7 @@ def loads(text: str) -> Any:
     Raises:
         JsoncError: it is not JSON, even with comments and trailing commas allowed.
     """
-    return _JsoncParser(text).document().value
+    return _Document(text).value
 
 
 def insert(text: str, path: Sequence[str], value: Any) -> str:
@@ -59,22 +35,19 @@ def insert(text: str, path: Sequence[str], value: Any) -> str:
     Raises:
         JsoncError: the text is not JSON, or something on the path is not an object.
     """
-    root = _JsoncParser(text).document()
-    if root.end == root.start:
+    document = _Document(text)
+    start = document.root
+    if start == len(text):
         return text + json.dumps(_nested(path, value), indent=2, ensure_ascii=False) + "\n"
-    node, rest = root, list(path)
-    while True:
-        if not isinstance(node.value, dict):
-            where = ".".join(path[: len(path) - len(rest)]) or "the file"
-            raise JsoncError(f"{where} is not an object")
-        found = next((member.node for member in node.members if member.key == rest[0]), None)
+    for depth, key in enumerate(path):
+        if document.strict[start] != "{":
+            raise JsoncError(f"{'.'.join(path[:depth]) or 'the file'} is not an object")
+        found = next((member for member in document.members(start) if member.key == key), None)
         if found is None:
-            return _added(text, root, node, rest[0], _nested(rest[1:], value), depth=len(path) - len(rest))
-        node, rest = found, rest[1:]
-        if not rest:
-            unit, newline = _style(text, root)
-            shown = _shown(value, unit, newline, depth=len(path)) if "\n" in text else _inline(value)
-            return text[: node.start] + shown + text[node.end :]
+            return _added(document, start, key, _nested(path[depth + 1 :], value), depth=depth)
+        start = found.start
+    shown = _shown(value, *document.style, depth=len(path)) if "\n" in text else _inline(value)
+    return text[:start] + shown + text[document.end(start) :]
 
 
 def remove(text: str, path: Sequence[str]) -> str:
@@ -83,43 +56,112 @@ def remove(text: str, path: Sequence[str]) -> str:
     Raises:
         JsoncError: the text is not JSON, or has no such member.
     """
-    node = _JsoncParser(text).document()
-    for key in path[:-1]:
-        node = next((member.node for member in node.members if member.key == key), _Node(None, 0))
-    at = next((n for n, member in enumerate(node.members) if member.key == path[-1]), None)
-    if at is None:
-        raise JsoncError(f"there is no {'.'.join(path)}")
-    member = node.members[at]
-    before = _end_of_line(text, node.members[at - 1].node.end, comma=True) if at else node.start + 1
-    if at == len(node.members) - 1:
-        # The last one: with it goes the comma before it, unless commas trail here.
-        if node.comma is not None:
-            return text[:before] + text[node.comma :]
-        kept = text[:before]
-        if at:
-            previous = node.members[at - 1].node.end
-            kept = text[:previous] + text[previous:before].replace(",", "", 1)
-        return kept + text[member.node.end :]
-    after = text.index(",", _skipped(text, member.node.end)) + 1
-    return text[:before] + text[after:]
+    document = _Document(text)
+    parent = start = document.root
+    members: list[_Member] = []
+    at: int | None = None
+    for key in path:
+        parent, members = start, document.members(start)
+        at = next((number for number, member in enumerate(members) if member.key == key), None)
+        if at is None:
+            raise JsoncError(f"there is no {'.'.join(path)}")
+        start = members[at].start
+    before, after = parent + 1, document.end(start)
+    comma = document.comma(after)
+    if at:
+        separator = document.comma(members[at - 1].end)
+        before = _end_of_line(text, separator + 1)
+        if comma < 0:  # the last one takes the comma before it along
+            return text[:separator] + text[separator + 1 : before] + text[after:]
+    return text[:before] + text[max(comma + 1, after) :]
 
 
-def _added(text: str, root: _Node, node: _Node, key: str, value: Any, *, depth: int) -> str:
-    unit, newline = _style(text, root)
+class _Member(NamedTuple):
+    """A member of an object, with the places of its key and its value."""
+
+    key: str
+    key_start: int
+    start: int
+    end: int
+
+
+class _Document:
+    """A text that is read as strict JSON of the same length, so that the decoder reports places in the text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._plain = _COMMENT.sub(_blanked, text)
+        self.strict = _TRAILING_COMMA.sub(_blanked, self._plain)
+        self.root = self._after_blanks(0)
+        try:
+            self.value = json.loads(self.strict) if self.root < len(text) else {}
+        except json.JSONDecodeError as error:
+            raise JsoncError(f"line {error.lineno} is not JSON") from None
+
+    def members(self, start: int) -> list[_Member]:
+        """The members of the object at a place; none if there is something else."""
+        found: list[_Member] = []
+        if self.strict[start : start + 1] != "{":
+            return found
+        at = self._after_blanks(start + 1)
+        while self.strict[at] != "}":
+            key, end = _decoded(self.strict, at)
+            value = self._after_blanks(self.strict.index(":", end) + 1)
+            found.append(_Member(key, at, value, self.end(value)))
+            at = self._after_blanks(found[-1].end)
+            if self.strict[at] == ",":
+                at = self._after_blanks(at + 1)
+        return found
+
+    def end(self, start: int) -> int:
+        """The end of the value at a place."""
+        return _decoded(self.strict, start)[1]
+
+    def comma(self, end: int) -> int:
+        """The place of the comma after a value, also of a trailing one, or -1."""
+        at = self._after_blanks(end, self._plain)
+        return at if self._plain[at : at + 1] == "," else -1
+
+    @property
+    def style(self) -> tuple[str, str]:
+        """The indentation and the line break that the text uses."""
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        if members := self.members(self.root):
+            start = members[0].key_start
+            blanks = self.text[self.text.rfind("\n", 0, start) + 1 : start]
+            if blanks and not blanks.strip(" \t"):
+                return blanks, newline
+        return "  ", newline
+
+    def _after_blanks(self, at: int, text: str | None = None) -> int:
+        found = _BLANKS.match(self.strict if text is None else text, at)
+        assert found is not None
+        return found.end()
+
+
+def _blanked(found: re.Match[str]) -> str:
+    part = found.group()
+    return part if part.startswith('"') else re.sub(r"\S", " ", part)
+
+
+def _added(document: _Document, start: int, key: str, value: Any, *, depth: int) -> str:
+    text, members = document.text, document.members(start)
+    unit, newline = document.style
     name = json.dumps(key, ensure_ascii=False)
-    inline = "\n" not in text and bool(root.members)
+    inline = "\n" not in text and bool(document.members(document.root))
     if inline:
-        shown, separator = f"{name}: {_inline(value)}", " " if node.members else ""
+        shown, separator = f"{name}: {_inline(value)}", " " if members else ""
     else:
         shown = f"{name}: {_shown(value, unit, newline, depth=depth + 1)}"
         separator = newline + unit * (depth + 1)
-    if not node.members:
-        inside = text[node.start + 1 : node.end - 1]
-        closing = "" if inline else newline + unit * depth
-        return text[: node.start + 1] + inside.rstrip() + separator + shown + closing + text[node.end - 1 :]
-    last = node.members[-1].node.end
-    if node.comma is not None:
-        end = _end_of_line(text, node.comma)
+    if not members:
+        closing = document.end(start) - 1
+        after = ("" if inline else newline + unit * depth) + text[closing:]
+        return text[:closing].rstrip() + separator + shown + after
+    last = members[-1].end
+    comma = document.comma(last)
+    if comma >= 0:
+        end = _end_of_line(text, comma + 1)
         return text[:end] + separator + shown + "," + text[end:]
     end = last if inline else _end_of_line(text, last)
     return text[:last] + "," + text[last:end] + separator + shown + text[end:]
@@ -140,120 +182,7 @@ def _shown(value: Any, unit: str, newline: str, *, depth: int) -> str:
     return (newline + unit * depth).join(lines)
 
 
-def _style(text: str, root: _Node) -> tuple[str, str]:
-    """The indentation and the line break that a text uses."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    if root.members:
-        start = root.members[0].start
-        blanks = text[text.rfind("\n", 0, start) + 1 : start]
-        if blanks and not blanks.strip(" \t"):
-            return blanks, newline
-    return "  ", newline
-
-
-def _skipped(text: str, at: int) -> int:
-    found = _TOKEN.match(text, at)
-    return found.end() if found and found.lastgroup == "space" else at
-
-
-def _end_of_line(text: str, at: int, *, comma: bool = False) -> int:
-    """The end of the comments that follow on the same line, behind a comma if there is one. `at` if anything else
-    follows."""
-    if comma:
-        following = _skipped(text, at)
-        if text[following : following + 1] == ",":
-            at = following + 1
-    found = _SAME_LINE.match(text, at)
-    end = found.end() if found else at
-    if text[end - 1 : end] == "\r":
-        end -= 1
-    return end if text[end : end + 2].startswith(("\n", "\r\n")) else at
-
-
-class _JsoncParser:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-
-    def document(self) -> _Node:
-        self._space()
-        if self._at == len(self._text):
-            return _Node({}, self._at, self._at)
-        node = self._value(0)
-        self._space()
-        if self._at != len(self._text):
-            self._fail()
-        return node
-
-    def _value(self, depth: int) -> _Node:
-        if depth > _DEEPEST:
-            raise JsoncError(f"more than {_DEEPEST} levels")
-        start = self._at
-        kind, part = self._next()
-        if part == "{":
-            return self._object(start, depth)
-        if part == "[":
-            return self._array(start, depth)
-        if kind not in ("string", "other"):
-            self._at = start
-            self._fail()
-        try:
-            return _Node(json.loads(part), start, self._at)
-        except ValueError:
-            self._at = start
-            self._fail()
-
-    def _object(self, start: int, depth: int) -> _Node:
-        node = _Node({}, start)
-        while not self._closed("}", node, bool(node.members)):
-            at = self._at
-            kind, part = self._next()
-            if kind != "string":
-                self._at = at
-                self._fail()
-            self._space()
-            if self._next()[1] != ":":
-                self._fail()
-            self._space()
-            member = _JsoncMember(json.loads(part), at, self._value(depth + 1))
-            node.members.append(member)
-            node.value[member.key] = member.node.value
-        return node
-
-    def _array(self, start: int, depth: int) -> _Node:
-        node = _Node([], start)
-        while not self._closed("]", node, bool(node.value)):
-            node.value.append(self._value(depth + 1).value)
-        return node
-
-    def _closed(self, closing: str, node: _Node, separated: bool) -> bool:
-        """Moves to the next part of an object or array. Returns True if there is none."""
-        self._space()
-        if separated and self._text[self._at : self._at + 1] == ",":
-            self._at += 1
-            node.comma = self._at
-            self._space()
-        elif separated and self._text[self._at : self._at + 1] != closing:
-            self._fail()
-        elif separated:
-            node.comma = None
-        if self._text[self._at : self._at + 1] != closing:
-            node.comma = None
-            return False
-        self._at += 1
-        node.end = self._at
-        return True
-
-    def _space(self) -> None:
-        self._at = _skipped(self._text, self._at)
-
-    def _next(self) -> tuple[str, str]:
-        found = _TOKEN.match(self._text, self._at)
-        if found is None or found.lastgroup is None:
-            self._fail()
-        self._at = found.end()
-        return found.lastgroup, found.group()
-
-    def _fail(self) -> NoReturn:
-        line = self._text.count("\n", 0, self._at) + 1
-        raise JsoncError(f"line {line} is not JSON")
+def _end_of_line(text: str, at: int) -> int:
+    """The end of the comments that follow on the same line. `at` if anything else follows."""
+    found = _REST_OF_LINE.match(text, at)
+    return found.end() if found else at

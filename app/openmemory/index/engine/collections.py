@@ -18,12 +18,12 @@ import qdrant_edge as edge
 
 from openmemory.index.engine.calls import READERS, in_thread, is_panic
 from openmemory.index.engine.disk_space import check_room
-from openmemory.index.engine.durable_files import replace_file
 from openmemory.index.engine.mapped_memory import release_mapped
 from openmemory.index.engine.multi_vector import MultiVectorPoints
 from openmemory.index.engine.rest_format import RequestRefused, wrong
 from openmemory.index.engine.shards import VectorLayout, open_shard, shape_of
 from openmemory.index.port import IndexUnavailable
+from openmemory.resilience.atomic_files import replacing
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ FLUSH_AFTER = 5.0
 _ALIASES = "aliases.json"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 _ASIDE = re.compile(r".*\.broken-\d+")
-_RESERVED = frozenset({"aliases", _ALIASES, f"{_ALIASES}.new", "current", "current.new"})
+_RESERVED = frozenset({"aliases", _ALIASES, "current"})
 
 
 class Shard:
@@ -280,7 +280,8 @@ class OpenCollections:
 
     def _write_aliases(self, aliases: dict[str, str]) -> None:
         if aliases != self._aliases:
-            replace_file(self._folder / _ALIASES, orjson.dumps(aliases, option=orjson.OPT_SORT_KEYS))
+            with replacing(self._folder / _ALIASES) as file:
+                file.write(orjson.dumps(aliases, option=orjson.OPT_SORT_KEYS))
             self._aliases = aliases
 
 

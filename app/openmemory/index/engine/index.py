@@ -35,7 +35,6 @@ from openmemory.index.collections import (
 from openmemory.index.conditions import asked, readable
 from openmemory.index.engine.calls import CHUNK, buffer, guarded, in_thread, with_codes
 from openmemory.index.engine.disk_space import check_room
-from openmemory.index.engine.durable_files import replace_file
 from openmemory.index.engine.mapped_memory import release_mapped
 from openmemory.index.engine.multi_vector import MultiVectorPoints
 from openmemory.index.engine.rest_format import one_condition
@@ -53,6 +52,7 @@ from openmemory.index.port import (
     chunks_of,
 )
 from openmemory.index.sync.entries import IndexEntries
+from openmemory.resilience.atomic_files import replacing
 
 log = logging.getLogger(__name__)
 
@@ -251,7 +251,8 @@ class EdgeIndex:
 
     def _write_current(self) -> None:
         if not self._is_current():
-            replace_file(self._folder / "current", f"{self._name}\n".encode())
+            with replacing(self._folder / "current") as file:
+                file.write(f"{self._name}\n".encode())
 
 
 async def _converted(points: Sequence[Point]) -> list[edge.Point]:
