@@ -135,9 +135,9 @@ def test_the_examples_do_what_they_say(address: str, place: Path, environment: d
 
     activated = "source .venv/bin/activate\n"
     run(activated + hide, address, place, environment)
-    assert "private" in run(activated + "openmemory grants list --user alice", address, place, environment)
+    assert "private" in run(activated + "openmemory grants list", address, place, environment)
     run(activated + export, address, place, environment)
-    assert (place / "alice.zip").stat().st_size > 1000
+    assert (place / "memories.zip").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/start.md"])
@@ -154,8 +154,8 @@ GUIDES = ["programs", "duplicates", "access-rules", "categories", "expiry", "arc
 @pytest.mark.parametrize("name", GUIDES)
 def test_the_commands_of_the_guides_work(address: str, place: Path, environment: dict[str, str], name: str) -> None:
     required("curl", "--version")
-    (place / "notes.jsonl").write_text('{"text": "We meet on Monday.", "user": "alice"}\n', encoding="utf-8")
-    errand = {"user_id": "alice", "text": "Fetch the parcel.", "infer": False, "categories": ["errands"]}
+    (place / "notes.jsonl").write_text('{"text": "We meet on Monday."}\n', encoding="utf-8")
+    errand = {"text": "Fetch the parcel.", "infer": False, "categories": ["errands"]}
     httpx.post(f"{address}/api/v1/memories/", json=errand, timeout=60).raise_for_status()
     page = read(ROOT / "docs" / "guides" / f"{name}.md")
     commands = single([block.text for block in page.blocks if block.language == "sh"])

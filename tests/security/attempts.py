@@ -75,6 +75,7 @@ class Attempts:
             "GET /api/v1/apps/{app_id}/memories": self._of_app("/memories"),
             "GET /api/v1/apps/{app_id}/accessed": self._of_app("/accessed"),
             "PUT /api/v1/apps/{app_id}": self._pause_app,
+            "GET /api/v1/me": self._plain("GET", "/api/v1/me"),
             "GET /api/v1/stats": self._of_user("/api/v1/stats"),
             "GET /api/v1/grants": self._of_user("/api/v1/grants"),
             "POST /api/v1/grants": self._grant,

@@ -6,6 +6,7 @@ import time
 from typing import Literal
 from uuid import UUID
 
+from pydantic import BaseModel, Field
 from sqlalchemy import column, func, select, table
 from sqlalchemy.dialects.postgresql import insert
 
@@ -27,6 +28,17 @@ REMEMBERED = 30.0
 """Seconds that ids are cached: another replica may have erased the user meanwhile."""
 
 
+class Me(BaseModel):
+    """As whom a client asks."""
+
+    user: str = Field(description="The user that is meant where a request names none.")
+    app: str = Field(description="The app that writes where a request names none.")
+    every_user: bool = Field(description="True if the credential speaks for every user that a request names.")
+    every_app: bool = Field(description="True if it speaks for every app that a request names, and the user themself.")
+    namespaces: list[str] | None = Field(description="The namespaces that it reaches; null: all.")
+    scopes: list[Scope] = Field(description="What it allows.")
+
+
 class Directory:
     """Resolves the names in a request to a `Caller`.
 
@@ -38,6 +50,17 @@ class Directory:
         self._database = database
         self._settings = settings
         self._known: dict[tuple[str, str], tuple[tuple[UUID, UUID], float]] = {}
+
+    def me(self, principal: Principal) -> Me:
+        """Returns as whom a principal asks if it names nobody. Creates nothing."""
+        return Me(
+            user=principal.user or self._settings.default_user,
+            app=principal.app or self._settings.default_app,
+            every_user=principal.user is None,
+            every_app=principal.app is None,
+            namespaces=None if principal.namespaces is None else list(principal.namespaces),
+            scopes=[scope for scope in Scope if scope in principal.scopes],
+        )
 
     async def speaking(self, principal: Principal, user: str | None, app: str | None) -> Caller:
         """Returns the app that a principal acts for, as an assistant. User and app are created as by `caller`.

@@ -29,7 +29,7 @@ async def add(
 ) -> CommandAnswer:
     """Remember one text, word for word."""
     body = {
-        "user_id": client.user(user),
+        "user_id": user,
         "text": read_stdin() if text == "-" else text,
         "app": app,
         "namespace": namespace,

@@ -19,7 +19,7 @@ Name = Annotated[str, typer.Argument(metavar="APP", help="The app's name.")]
 @connected
 async def list_apps(client: Client, user: User = None) -> CommandAnswer:
     """List the user's apps."""
-    found = await client.apps(client.user(user))
+    found = await client.apps(user)
     rows = [
         (app["name"], _state(app["is_active"]), app["total_memories_created"], app["total_memories_accessed"])
         for app in found
@@ -42,9 +42,8 @@ async def resume(client: Client, name: Name, user: User = None) -> CommandAnswer
 
 
 async def _switch(client: Client, user: str | None, name: str, *, active: bool) -> CommandAnswer:
-    owner = client.user(user)
-    id_ = await client.app_id(owner, name)
-    await client.call("PUT", f"/api/v1/apps/{id_}", params={"is_active": active, "user_id": owner})
+    id_ = await client.app_id(user, name)
+    await client.call("PUT", f"/api/v1/apps/{id_}", params={"is_active": active, "user_id": user})
     return CommandAnswer({"id": id_, "name": name, "is_active": active}, f"{name} is {_state(active)}.")
 
 

@@ -23,7 +23,7 @@ _FIRST_LOOK, _LOOK_EVERY = 0.1, 1.0
 @connected
 async def list_categories(client: Client, user: User = None) -> CommandAnswer:
     """List the categories of active and paused memories, and those that the user described, by name."""
-    params = {"user_id": client.user(user)}
+    params = {"user_id": user}
     used = await client.call("GET", "/api/v1/memories/categories", params=params)
     described = await client.call("GET", _CATEGORIES, params=params)
     found = _together(used["categories"], described["categories"])
@@ -56,7 +56,7 @@ async def describe(
     The service then assigns it to matching memories, old and new.
     Categories that a client assigned stay.
     """
-    params = {"user_id": client.user(user)}
+    params = {"user_id": user}
     made = await client.call("PUT", _path(name), params=params, body={"description": description})
     return CommandAnswer(made, f"{made['name']}: {made['description']}")
 
@@ -67,7 +67,7 @@ async def forget(
     client: Client, name: Annotated[str, typer.Argument(metavar="NAME", help="The category.")], user: User = None
 ) -> CommandAnswer:
     """Delete the user's description of a category. Categories that a client assigned stay."""
-    await client.call("DELETE", _path(name), params={"user_id": client.user(user)})
+    await client.call("DELETE", _path(name), params={"user_id": user})
     return CommandAnswer({"forgotten": name}, f"Deleted the description of {name}.")
 
 
@@ -98,17 +98,16 @@ async def assign(
     """Assign categories to memories that have none, and wait until this is done."""
     import asyncio
 
-    name = client.user(user)
     if dry_run:
-        params = {"user_id": name, "again": again, "limit": limit}
+        params = {"user_id": user, "again": again, "limit": limit}
         return _preview(await client.call("GET", f"{_PATH}/preview", params=params))
-    begun: dict[str, Any] = await client.call("POST", _PATH, body={"user_id": name, "again": again})
+    begun: dict[str, Any] = await client.call("POST", _PATH, body={"user_id": user, "again": again})
     state, until, pause = begun, time.monotonic() + wait, _FIRST_LOOK
     with progress("memories checked") as show:
         while state["waiting"] and time.monotonic() < until:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LOOK_EVERY)
-            state = await client.call("GET", _PATH, params={"user_id": name})
+            state = await client.call("GET", _PATH, params={"user_id": user})
             show(max(0, begun["waiting"] - state["waiting"]), begun["waiting"])
     report = {"looked_at": max(0, begun["waiting"] - state["waiting"]), **state}
     line = f"{report['looked_at']:,} memories checked, {state['waiting']:,} waiting, {state['failed']:,} failed so far."

@@ -97,11 +97,16 @@ class Client:
         except httpx.TransportError as error:
             raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
 
-    def user(self, name: str | None) -> str:
-        """The user of a command: the given name, or the default."""
-        return name or self.settings.access.default_user
+    async def me(self) -> dict[str, Any]:
+        """As whom the service takes this client: the user and the app that it means where none is named."""
+        found: dict[str, Any] = await self.call("GET", "/api/v1/me")
+        return found
 
-    async def apps(self, user: str) -> list[dict[str, Any]]:
+    async def user(self, name: str | None) -> str:
+        """The user of a command: the given name, or the one that the service means."""
+        return name or str((await self.me())["user"])
+
+    async def apps(self, user: str | None) -> list[dict[str, Any]]:
         """All apps of a user, by name."""
         found: list[dict[str, Any]] = []
         while True:
@@ -111,7 +116,7 @@ class Client:
             if len(answer["apps"]) < 100:
                 return found
 
-    async def app_id(self, user: str, name: str) -> str:
+    async def app_id(self, user: str | None, name: str) -> str:
         """The id of a user's app.
 
         Raises:
@@ -120,7 +125,7 @@ class Client:
         for app in await self.apps(user):
             if app["name"] == name:
                 return str(app["id"])
-        raise NotFound(f"{user} has no app {name!r}", code="app_not_found")
+        raise NotFound(f"{await self.user(user)} has no app {name!r}", code="app_not_found")
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

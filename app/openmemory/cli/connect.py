@@ -98,10 +98,9 @@ async def clients(client: Client, user: User = None) -> CommandAnswer:
     from openmemory.connect.connections import entry
     from openmemory.errors import Invalid
 
-    owner = client.user(user)
     apps: dict[str, dict[str, Any]] = {}
-    for app in await client.apps(owner):
-        detail = await client.call("GET", f"/api/v1/apps/{app['id']}", params={"user_id": owner})
+    for app in await client.apps(user):
+        detail = await client.call("GET", f"/api/v1/apps/{app['id']}", params={"user_id": user})
         apps[app["name"]] = app | {"last_call": detail["last_accessed"]}
     rows: list[dict[str, Any]] = []
     for it in assistants():

@@ -29,8 +29,8 @@ async def erase(
     from urllib.parse import quote
 
     if memory:
-        confirm(f"Erase {len(memory)} memories of {client.user(user)}?", yes)
-        body = {"user_id": client.user(user), "memory_ids": memory}
+        confirm(f"Erase {len(memory)} memories of {await client.user(user)}?", yes)
+        body = {"user_id": user, "memory_ids": memory}
         answer = await client.call("POST", "/api/v1/memories/actions/erase", body=body)
     elif user is not None:
         confirm(f"Erase {user} with all memories, apps, rules and logs?", yes)

@@ -47,11 +47,11 @@ async def export(
     if file.lower().endswith(_SUFFIX):
         if state is not None:
             raise Invalid("--state", "is for JSON Lines; an archive holds memories in every state")
-        await export_archive(client, file, user=client.user(user), vectors=vectors is not False)
+        await export_archive(client, file, user=await client.user(user), vectors=vectors is not False)
         return
     if vectors is not None:
         raise Invalid("--vectors", f"is for archives, whose names end in {_SUFFIX}")
     states = STATES if state == "all" else tuple(part.strip() for part in (state or _STATES).split(","))
     if unknown := [part for part in states if part not in STATES]:
         raise Invalid("--state", f"{unknown[0]!r} must be one of {', '.join(STATES)}, or all")
-    await export_lines(client, file, user=client.user(user), states=states)
+    await export_lines(client, file, user=await client.user(user), states=states)

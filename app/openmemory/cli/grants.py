@@ -21,7 +21,7 @@ AppName = Annotated[
 @connected
 async def list_grants(client: Client, user: User = None, app: AppName = None) -> CommandAnswer:
     """List the rules in force, oldest first."""
-    found = await client.call("GET", "/api/v1/grants", params={"user_id": client.user(user), "app": app})
+    found = await client.call("GET", "/api/v1/grants", params={"user_id": user, "app": app})
     rows = [
         (
             grant["id"],
@@ -50,7 +50,7 @@ async def add(
     user: User = None,
 ) -> CommandAnswer:
     """Add a rule, such as `grants add deny namespace health --app cursor`."""
-    body = {"user_id": client.user(user), "effect": effect, "object_type": object_type, "object": object_, "app": app}
+    body = {"user_id": user, "effect": effect, "object_type": object_type, "object": object_, "app": app}
     made = await client.call("POST", "/api/v1/grants", body=body)
     return CommandAnswer(made, _words(made), made["id"])
 
@@ -61,7 +61,7 @@ async def revoke(
     client: Client, grant: Annotated[str, typer.Argument(metavar="ID", help="The rule's id.")], user: User = None
 ) -> CommandAnswer:
     """Revoke a rule."""
-    await client.call("DELETE", f"/api/v1/grants/{grant}", params={"user_id": client.user(user)})
+    await client.call("DELETE", f"/api/v1/grants/{grant}", params={"user_id": user})
     return CommandAnswer({"revoked": grant}, f"Revoked {grant}.")
 
 
@@ -75,7 +75,7 @@ async def explain(
     user: User = None,
 ) -> CommandAnswer:
     """Show if an app may read a memory, and which rule decides."""
-    params = {"user_id": client.user(user), "app": app, "memory_id": memory}
+    params = {"user_id": user, "app": app, "memory_id": memory}
     answer = await client.call("GET", "/api/v1/grants/explain", params=params)
     considered = (f"  {grant['id']}  {_words(grant)}" for grant in answer["considered"])
     return CommandAnswer(answer, f"{'yes' if answer['allowed'] else 'no'}: {answer['reason']}", *considered)

@@ -87,7 +87,8 @@ async def _lines(
     from openmemory.cli.importing import Import
 
     async with service(settings, url) as client:
-        run = Import(client, user=user, app=app)
+        me = await client.me()
+        run = Import(client, user=user or me["user"], app=app, default_app=me["app"])
         try:
             await run.file(file)
         finally:
@@ -101,7 +102,8 @@ async def _old(settings: Settings, url: str | None, wanted: ImportRequest, *, js
 
     # A dry run needs no service.
     async with nullcontext() if wanted.dry_run else service(settings, url) as client:
-        migration = Migration(wanted, settings.access.default_user, client)
+        default = settings.access.default_user if client is None else await client.user(None)
+        migration = Migration(wanted, default, client)
         try:
             await migration.run()
         except BaseException:
@@ -109,7 +111,7 @@ async def _old(settings: Settings, url: str | None, wanted: ImportRequest, *, js
             if migration.report.users:
                 answer(migration.report).show(json=json)
             raise
-        _tell_default(migration.report, settings.access.default_user)
+        _tell_default(migration.report, default)
         answer(migration.report).show(json=json)
         answer(migration.report).exit()
 

@@ -43,12 +43,13 @@ _OF_THE_LINES = (ConflictError, Forbidden, Invalid, NotFound)
 class Import:
     """One import of a file, and its counts."""
 
-    def __init__(self, client: Client, *, user: str | None, app: str | None) -> None:
-        """`user` and `app` apply to lines that name none."""
+    def __init__(self, client: Client, *, user: str, app: str | None, default_app: str) -> None:
+        """`user` and `app` apply to lines that name none; `default_app` writes where neither names one."""
         self.added = self.already = self.left_out = self.failed = 0
         self._client = client
-        self._user = client.user(user)
+        self._user = user
         self._app = app
+        self._default_app = default_app
 
     async def file(self, name: str) -> None:
         """Stores every line of the file; `-` is standard input.
@@ -147,7 +148,7 @@ class Import:
             "size": 100,
             "page": 1,
         }
-        app = memory.get("app", self._client.settings.access.default_app)
+        app = memory.get("app", self._default_app)
         while True:
             try:
                 found = await self._patiently(line, "GET", "/api/v1/memories", params=params)

@@ -52,7 +52,7 @@ async def create(
     scopes = ["read", "write", "admin"] if admin else scope or ["read", "write"]
     ends = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     body = {
-        "name": name, "user_id": None if all_users else client.user(user), "everyone": all_users, "app": app,
+        "name": name, "user_id": None if all_users else await client.user(user), "everyone": all_users, "app": app,
         "namespaces": namespace or None, "scopes": scopes, "expires_at": ends,
     }  # fmt: skip
     return _shown(await client.call("POST", "/api/v1/keys", body=body))

@@ -27,10 +27,9 @@ async def list_(
     """List memories, newest first."""
     from openmemory.cli.jsonl import STATES
 
-    owner = client.user(user)
     params = {
-        "user_id": owner,
-        "app_id": None if app is None else await client.app_id(owner, app),
+        "user_id": user,
+        "app_id": None if app is None else await client.app_id(user, app),
         "namespace": namespace,
         "state": ",".join(STATES) if state == "all" else state,
         "size": limit,

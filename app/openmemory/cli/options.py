@@ -17,7 +17,7 @@ ConfigFile = Annotated[
 ]
 Url = Annotated[str | None, typer.Option(metavar="URL", help="Use the service at this URL, such as http://host:8765.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-User = Annotated[str | None, typer.Option(metavar="NAME", help="The user; default: access.default_user.")]
+User = Annotated[str | None, typer.Option(metavar="NAME", help="The user; default: the service's (`GET /api/v1/me`).")]
 App = Annotated[str | None, typer.Option(metavar="NAME", help="The app that writes; default: access.default_app.")]
 OnlyApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Only memories that this app wrote.")]
 Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="The namespace: a project of the user.")]

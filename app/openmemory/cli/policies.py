@@ -19,7 +19,7 @@ _PATH = "/api/v1/archive-policies"
 @connected
 async def list_policies(client: Client, user: User = None) -> CommandAnswer:
     """List the policies in force, oldest first."""
-    found = await client.call("GET", _PATH, params={"user_id": client.user(user)})
+    found = await client.call("GET", _PATH, params={"user_id": user})
     rows = [
         (
             policy["id"],
@@ -54,7 +54,7 @@ async def add(
     With --expire, memories expire N days after their creation. Nobody finds an expired memory.
     """
     body = {
-        "user_id": client.user(user), "criteria_type": criteria_type, "criteria_name": criteria,
+        "user_id": user, "criteria_type": criteria_type, "criteria_name": criteria,
         "days_to_expire" if expire else "days_to_archive": days,
     }  # fmt: skip
     made = await client.call("POST", _PATH, body=body)
@@ -72,7 +72,7 @@ async def upcoming(
     user: User = None,
 ) -> CommandAnswer:
     """List the memories that will expire or be archived, soonest first."""
-    params = {"user_id": client.user(user), "within_days": within_days, "size": limit, "page": page}
+    params = {"user_id": user, "within_days": within_days, "size": limit, "page": page}
     found = await client.call("GET", f"{_PATH}/upcoming", params=params)
     rows = [
         (local_time(item["at"]), item["action"], item["policy_id"] or "itself", item["memory_id"], item["content"])
@@ -88,5 +88,5 @@ async def remove(
     client: Client, policy: Annotated[str, typer.Argument(metavar="ID", help="The policy's id.")], user: User = None
 ) -> CommandAnswer:
     """Remove a policy. Memories that it archived stay archived, and expired ones stay expired."""
-    await client.call("DELETE", f"{_PATH}/{policy}", params={"user_id": client.user(user)})
+    await client.call("DELETE", f"{_PATH}/{policy}", params={"user_id": user})
     return CommandAnswer({"removed": policy}, f"Removed {policy}.")

@@ -39,14 +39,13 @@ async def search(
     ] = False,
 ) -> CommandAnswer:
     """Find memories by meaning and by words, best match first."""
-    owner = client.user(user)
     body = {
-        "user_id": owner,
+        "user_id": user,
         "query": query,
         "limit": limit,
         "namespace": namespace,
         "filter": None if filter is None else _conditions(filter),
-        "app_ids": None if app is None else [await client.app_id(owner, app)],
+        "app_ids": None if app is None else [await client.app_id(user, app)],
         "as_of": as_of,
         "explain": explain or None,
     }

@@ -24,7 +24,7 @@ async def usage(
     last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (UTC); default: today.")] = None,
 ) -> CommandAnswer:
     """Show the usage of the language model by day and app."""
-    params = {"user_id": client.user(user), "from": first, "to": last}
+    params = {"user_id": user, "from": first, "to": last}
     found = await client.call("GET", "/api/v1/captures/usage", params=params)
     rows = [(row["day"], row["app_name"], *_shown(row)) for row in found["days"]]
     total = found["total"]

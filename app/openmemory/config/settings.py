@@ -137,7 +137,10 @@ class AccessSettings(Section):
         "cannot be guessed, such as the output of `openssl rand -hex 32`.",
     )
     default_user: str = Field(
-        "default_user", min_length=1, max_length=256, description="The user of a request that names none."
+        "default_user",
+        min_length=1,
+        max_length=256,
+        description="The user of a request or command that names none, unless its key is for one user.",
     )
     default_app: str = Field(
         "openmemory",

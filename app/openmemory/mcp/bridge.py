@@ -67,11 +67,12 @@ async def bridge(
     `url` is the address of the service and `key` a credential for it. `own` means that it is the service of the data
     folder: when nobody listens at the address any more, the folder names the address of its successor. Only the
     protocol is written to standard output.
+
+    Without a `user` it is the one that the service means, and without either the app has the client's own name.
     """
-    app = quote(client or settings.access.default_app, safe="")
-    name = quote(user or settings.access.default_user, safe="")
-    # On other services a credential may be for one user; the address then leaves the user to the service.
-    path = f"/mcp/{app}/http/{name}" if own or client or user else "/mcp"
+    path = "/mcp"
+    if client or user:
+        path += f"/{quote(client or settings.access.default_app, safe='')}/http/{quote(user or '', safe='')}"
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
@@ -91,6 +92,7 @@ async def bridge(
 
 class _Bridge:
     def __init__(self, http: httpx.AsyncClient, url: str, path: str, own: Settings | None, out: BinaryIO) -> None:
+        """`path` ends with a slash until the service has said which user it means."""
         self._http = http
         self._url = url
         self._path = path
@@ -225,6 +227,12 @@ class _Bridge:
         pause = 0.05
         while True:
             try:
+                if self._path.endswith("/"):
+                    answer = await self._http.get(f"{self._url}/api/v1/me")
+                    me = _json(answer)
+                    if not isinstance(me, dict) or "user" not in me:
+                        return answer
+                    self._path += quote(me["user"], safe="")
                 request = self._http.build_request(
                     "POST", self._url + self._path, content=body, headers=headers | self._session
                 )

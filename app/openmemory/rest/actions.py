@@ -8,11 +8,10 @@ from uuid import UUID
 from fastapi import Body, HTTPException, Query
 from pydantic import BaseModel, Discriminator, Field, Tag
 
-from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.memories.models import State
 from openmemory.memories.schemas import MemoryQuery
-from openmemory.rest.caller import TheAsking, TheServices
+from openmemory.rest.caller import LEFT_OUT, BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import MemoriesOfUser, Message
@@ -36,7 +35,7 @@ IdsOrObject = Annotated[
 class PauseBody(BaseModel):
     """The memories of the user whose state changes. The first condition that is given decides."""
 
-    user_id: str
+    user_id: BodyUser = None
     global_pause: bool | None = Field(default=False, description="All memories of the user.")
     app_id: UUID | None = Field(default=None, description="All memories that this app wrote.")
     all_for_app: bool | None = Field(
@@ -56,13 +55,11 @@ async def archive_memories(
         Body(openapi_examples={"ids": {"value": [_ID]}, **_SOME}),
     ],
     user_id: Annotated[
-        str | None, Query(description="The user's name or internal id, if the body is a list of ids.")
+        str | None, Query(description=f"The user's name or internal id, if the body is a list of ids; {LEFT_OUT}")
     ] = None,
 ) -> Message:
     """Archives memories: no app and no search finds them. All or none."""
     ids, user = (which, user_id) if isinstance(which, list) else (which.memory_ids, which.user_id)
-    if user is None:
-        raise Invalid("user_id", "must be given in the query when the body is a list of ids")
     caller = await asking.as_owner_by_either(user)
     count = await services.memories.change_state(caller, ids, State.ARCHIVED)
     return Message(message=f"Successfully archived {count} memories")

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from openmemory.access.apps import AppDetail, AppPage, AppSort
 from openmemory.memories import validation
-from openmemory.rest.caller import AppId, OwnerOfApp, OwnerOrDefault, TheServices
+from openmemory.rest.caller import AppId, Owner, OwnerOfApp, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.stats.schemas import AppAccesses, AppMemories
@@ -31,7 +31,7 @@ class AppUpdated(BaseModel):
 async def list_apps(
     *,
     services: TheServices,
-    caller: OwnerOrDefault,
+    caller: Owner,
     name: Annotated[str | None, Query(description="A part of the name, in any case.")] = None,
     is_active: Annotated[bool | None, Query(description="Only paused apps (false), or only others (true).")] = None,
     sort_by: AppSort = "name",

@@ -21,13 +21,13 @@ from openmemory.backup.format import BadArchive
 from openmemory.backup.report import ImportReport
 from openmemory.backup.service import Mode, Progress, Stage
 from openmemory.backup.spool import Spool
-from openmemory.errors import Forbidden, Invalid, OpenMemoryError, TooLarge
+from openmemory.errors import Forbidden, OpenMemoryError, TooLarge
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.identity.request import request_context_of
 from openmemory.memories.schemas import OnError
 from openmemory.rest import upload
-from openmemory.rest.caller import AuthenticatedRequest, TheAsking, TheServices
+from openmemory.rest.caller import LEFT_OUT, AuthenticatedRequest, BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import Problem, documented, problem
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Seconds, moment
@@ -48,7 +48,7 @@ _MODES = get_args(Mode)
 class ExportBody(BaseModel):
     """What to export; what is left out means everything."""
 
-    user_id: str
+    user_id: BodyUser = None
     app_id: UUID | None = Field(default=None, description="Only what this app wrote.")
     from_date: Seconds | None = None
     to_date: Seconds | None = None
@@ -79,10 +79,13 @@ _FORM = {
             upload.MULTIPART: {
                 "schema": {
                     "type": "object",
-                    "required": ["file", "user_id"],
+                    "required": ["file"],
                     "properties": {
                         "file": {"type": "string", "format": "binary", "description": "The archive; ends in `.zip`."},
-                        "user_id": {"type": "string", "description": "The user into whose memory it goes."},
+                        "user_id": {
+                            "type": "string",
+                            "description": f"The user into whose memory it goes; {LEFT_OUT}",
+                        },
                     },
                 }
             }
@@ -181,10 +184,7 @@ async def _addressed(form: upload.Form, asking: AuthenticatedRequest, *, make_us
         raise HTTPException(400, "Expected a zip file.")
     if form.size > limit:
         raise TooLarge("file", f"has {form.size:,} bytes; the limit is {limit:,} (limits.backup)")
-    if "user_id" not in form.fields:
-        raise Invalid("user_id", "is required")
-    user = form.fields["user_id"]
-    caller = await (asking.as_new_owner(user) if make_user else asking.as_owner(user))
+    caller = await asking.as_owner(form.fields.get("user_id"), make=make_user)
     asking.services.backup.may_import(caller)
     return caller
 

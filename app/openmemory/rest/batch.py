@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from openmemory.errors import Invalid
 from openmemory.memories.schemas import Event, MemoryCreate, OnError
-from openmemory.rest.caller import TheAsking, TheServices
+from openmemory.rest.caller import BodyUser, TheAsking, TheServices
 from openmemory.rest.errors import MEANINGS, BatchProblem, ItemProblem, as_invalid, documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import NewMemory
@@ -30,7 +30,7 @@ class BatchBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    user_id: str = Field(description="The user; made on first use.")
+    user_id: BodyUser = None
     memories: list[Any] = Field(
         description="At most limits.batch of them.",
         json_schema_extra={"items": BatchEntry.model_json_schema(ref_template="#/components/schemas/{model}")},
@@ -104,7 +104,7 @@ async def add_memories(
 
     A batch that is sent again stores nothing twice: its texts are then `NONE`, with the same ids.
     """
-    caller = await asking.as_new_owner(batch.user_id)
+    caller = await asking.as_owner(batch.user_id, make=True)
     # In a thread, because a batch may be large.
     items = await asyncio.to_thread(lambda: [_read(entry) for entry in batch.memories])
     became = await services.memories.add_batch(caller, items, on_error=batch.on_error)

@@ -7,6 +7,7 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Path, Query, Request
+from pydantic import Field
 
 from openmemory.access.directory import Belonging
 from openmemory.errors import Forbidden, NotFound
@@ -40,18 +41,15 @@ class AuthenticatedRequest:
     services: Services
     principal: Principal
 
-    async def as_owner(self, user: str | None, field: str = "user_id") -> Caller:
-        """Returns the user themself, who must exist. None means the credential's user, or the configured default.
+    async def as_owner(self, user: str | None, *, make: bool = False) -> Caller:
+        """Returns the user themself. None means the credential's user, or the configured default. `make`: creates the
+        user on first use if the credential may write.
 
         Raises:
             Forbidden: the credential does not speak for that user.
             NotFound: no such user.
         """
-        if user == "":
-            raise NotFound("User not found", code="user_not_found")
-        if user is not None:
-            validation.name(user, field, self.services.settings.limits)
-        return await self.services.directory.owner(self.principal, user)
+        return await self.services.directory.owner(self.principal, self._checked(user), make=make)
 
     async def as_owner_of(self, what: Belonging, id_: UUID, user: str | None) -> Caller:
         """Returns the user themself for a request about a memory, a capture or an app. Without a user name, the owner
@@ -61,32 +59,33 @@ class AuthenticatedRequest:
             user = await self.services.directory.owner_of(what, id_)
         return await self.as_owner(user or None)
 
-    async def as_new_owner(self, user: str) -> Caller:
-        """Returns the user themself. Creates the user on first use if the credential may write."""
-        validation.name(user, "user_id", self.services.settings.limits)
-        return await self.services.directory.owner(self.principal, user, make=True)
-
-    async def as_owner_by_either(self, user: str) -> Caller:
+    async def as_owner_by_either(self, user: str | None) -> Caller:
         """Returns the user themself, by name or by the internal id, which OpenMemory's archive action accepted."""
         try:
             return await self.as_owner(user)
         except (NotFound, Forbidden):
             try:
-                name = await self.services.directory.name_of(UUID(user))
+                name = await self.services.directory.name_of(UUID(user or ""))
             except ValueError:
                 name = None
             if name is None or self.principal.user not in (None, name):
                 raise
             return await self.services.directory.owner(self.principal, name)
 
-    async def as_app(self, user: str, app: str | None) -> Caller:
-        """Returns an app of a user. Creates both on first use if the credential may write. None means the credential's
-        app, or the configured default app."""
-        limits = self.services.settings.limits
-        validation.name(user, "user_id", limits)
+    async def as_app(self, user: str | None, app: str | None) -> Caller:
+        """Returns an app of a user. Creates both on first use if the credential may write. None means what the
+        credential is for, or the configured default."""
         if app is not None:
-            validation.name(app, "app", limits)
-        return await self.services.directory.speaking(self.principal, user, app)
+            validation.name(app, "app", self.services.settings.limits)
+        return await self.services.directory.speaking(self.principal, self._checked(user), app)
+
+    def _checked(self, user: str | None) -> str | None:
+        if user is None:
+            return None
+        if not user.strip():
+            hint = "user_id must not be blank; leave it out to mean the default user."
+            raise NotFound("User not found", code="user_not_found", hint=hint)
+        return validation.name(user, "user_id", self.services.settings.limits)
 
 
 async def _asking(services: TheServices, principal: ThePrincipal) -> AuthenticatedRequest:
@@ -95,19 +94,15 @@ async def _asking(services: TheServices, principal: ThePrincipal) -> Authenticat
 
 TheAsking = Annotated[AuthenticatedRequest, Depends(_asking)]
 
-_USER = Query(description="The user's name.", examples=["default_user"])
-UserName = Annotated[str, _USER]
+LEFT_OUT = "left out: the credential's user, or the default user."
+BodyUser = Annotated[str | None, Field(description=f"The user's name; {LEFT_OUT}")]
+"""The field `user_id` of a body; its default is None."""
 
 
-async def _owner(asking: TheAsking, user_id: UserName) -> Caller:
-    return await asking.as_owner(user_id)
-
-
-async def _owner_or_default(
-    asking: TheAsking,
-    user_id: Annotated[str | None, Query(description="The user's name; left out: the default user.")] = None,
+async def _owner(
+    asking: TheAsking, user_id: Annotated[str | None, Query(description=f"The user's name; {LEFT_OUT}")] = None
 ) -> Caller:
-    return await asking.as_owner(user_id or None)
+    return await asking.as_owner(user_id)
 
 
 MemoryId = Annotated[UUID, Path(description="The memory's id.")]
@@ -135,10 +130,7 @@ async def _owner_of_capture(
 
 
 Owner = Annotated[Caller, Depends(_owner)]
-"""The user that `?user_id=` names."""
-
-OwnerOrDefault = Annotated[Caller, Depends(_owner_or_default)]
-"""The user that `?user_id=` names, or the default user."""
+"""The user that `?user_id=` names, or the credential's user, or the default user."""
 
 OwnerOfMemory = Annotated[Caller, Depends(_owner_of_memory)]
 """The user that `?user_id=` names, or the owner of the memory in the path."""

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from openmemory.categories.assignment import Waiting
 from openmemory.categories.descriptions import MAX_DESCRIPTION_LENGTH, DescribedCategories, DescribedCategory
 from openmemory.categories.preview import MAX_MEMORIES, Preview
-from openmemory.memories import validation
-from openmemory.rest.caller import OwnerOrDefault, TheAsking, TheServices
+from openmemory.rest.caller import BodyUser, Owner, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Message
@@ -22,7 +21,7 @@ router = Router("/api/v1/categories", "memories")
 class AssignCategories(BaseModel):
     """The user whose memories get categories."""
 
-    user_id: str = Field(description="The user.")
+    user_id: BodyUser = None
     again: bool = Field(
         False, description="Also those that the service has looked at before; what a client has filed stays as it is."
     )
@@ -46,13 +45,12 @@ async def assign_categories(
 
     `GET` of the same path shows the progress.
     """
-    validation.name(wanted.user_id, "user_id", services.settings.limits)
     caller = await asking.as_owner(wanted.user_id)
     return await services.categorization.request(caller, again=wanted.again)
 
 
 @router.get("/assign", responses=documented(403, 404))
-async def categories_waiting(services: TheServices, caller: OwnerOrDefault) -> Waiting:
+async def categories_waiting(services: TheServices, caller: Owner) -> Waiting:
     """Returns how many of a user's memories wait for category assignment."""
     return await services.categorization.waiting(caller)
 
@@ -60,7 +58,7 @@ async def categories_waiting(services: TheServices, caller: OwnerOrDefault) -> W
 @router.get("/assign/preview", responses=documented(403, 404))
 async def preview_categories(
     services: TheServices,
-    caller: OwnerOrDefault,
+    caller: Owner,
     again: Annotated[bool, Query(description="Also what the service has looked at before.")] = False,
     limit: Annotated[int, Query(ge=1, le=MAX_MEMORIES, description="Memories at most, the newest.")] = 100,
 ) -> Preview:
@@ -95,7 +93,7 @@ CategoryName = Annotated[str, Depends(_named)]
 
 
 @router.get("", responses=documented(403, 404))
-async def list_described_categories(services: TheServices, caller: OwnerOrDefault) -> DescribedCategories:
+async def list_described_categories(services: TheServices, caller: Owner) -> DescribedCategories:
     """Lists the categories that the service assigns to a user's memories, and their descriptions: the user's own, and
     OpenMemory's twenty. `/api/v1/memories/categories` lists the assigned categories."""
     return await services.descriptions.list(caller)
@@ -104,7 +102,7 @@ async def list_described_categories(services: TheServices, caller: OwnerOrDefaul
 @router.put("/{name:path}", responses=documented(403, 404, 409))
 async def describe_category(
     services: TheServices,
-    caller: OwnerOrDefault,
+    caller: Owner,
     name: CategoryName,
     wanted: Annotated[
         Description,
@@ -131,7 +129,7 @@ async def describe_category(
 
 
 @router.delete("/{name:path}", responses=documented(403, 404))
-async def forget_category(services: TheServices, caller: OwnerOrDefault, name: CategoryName) -> Message:
+async def forget_category(services: TheServices, caller: Owner, name: CategoryName) -> Message:
     """Removes a user's description of a category. Categories that clients assigned stay; those that the service
     assigned are checked again in the background. For one of OpenMemory's twenty, OpenMemory's description counts again.
     """

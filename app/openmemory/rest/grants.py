@@ -6,11 +6,11 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Body, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from openmemory.access.grants import Grant, GrantCreate, GrantExplanation
 from openmemory.memories import validation
-from openmemory.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
+from openmemory.rest.caller import BodyUser, Owner, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Message
@@ -21,7 +21,7 @@ router = Router("/api/v1/grants", "access")
 class GrantOfUser(GrantCreate):
     """A rule that a user makes for their apps."""
 
-    user_id: str = Field(description="The user; made on first use.")
+    user_id: BodyUser = None
 
 
 class GrantList(BaseModel):
@@ -60,14 +60,14 @@ async def create_grant(
         value = getattr(new, field)
         if value is not None:
             validation.name(value, field, limits)
-    caller = await asking.as_new_owner(new.user_id)
+    caller = await asking.as_owner(new.user_id, make=True)
     return await services.grants.create(caller, GrantCreate.model_validate(new.model_dump(exclude={"user_id"})))
 
 
 @router.get("", responses=documented(403, 404))
 async def list_grants(
     services: TheServices,
-    caller: OwnerOrDefault,
+    caller: Owner,
     app: Annotated[str | None, Query(description="Only the rules for this app.")] = None,
 ) -> GrantList:
     """List the rules of a user."""
@@ -79,7 +79,7 @@ async def list_grants(
 @router.get("/explain", responses=documented(403, 404))
 async def explain_grants(
     services: TheServices,
-    caller: OwnerOrDefault,
+    caller: Owner,
     app: Annotated[str, Query(description="The app that would read.", examples=["cursor"])],
     memory_id: Annotated[
         UUID, Query(description="The memory's id.", examples=["6f1c2d9e-4b7a-4c53-9e0d-2a8f1b3c4d5e"])

@@ -92,7 +92,7 @@ async def add_memory(
         NewMemoryOfUser,
         Body(
             openapi_examples={
-                "shortest": {"value": {"user_id": "alice", "text": "Alice drinks her coffee black."}},
+                "shortest": {"value": {"text": "Alice drinks her coffee black."}},
                 "for two weeks": {
                     "value": {"user_id": "alice", "text": "The lift is out of order.", "infer": False, "ttl_days": 14}
                 },

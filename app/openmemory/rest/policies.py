@@ -6,13 +6,13 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Body, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from openmemory.memories import validation
 from openmemory.memories.lifecycle.policies import Policy, PolicyCreate
 from openmemory.memories.lifecycle.upcoming import MAX_PAGE_SIZE, UpcomingPage, UpcomingQuery
 from openmemory.memories.validation import MAX_DAYS
-from openmemory.rest.caller import Owner, OwnerOrDefault, TheAsking, TheServices
+from openmemory.rest.caller import BodyUser, Owner, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
 from openmemory.rest.schemas import Message
@@ -23,7 +23,7 @@ router = Router("/api/v1/archive-policies", "memories")
 class PolicyOfUser(PolicyCreate):
     """A policy that a user makes."""
 
-    user_id: str = Field(description="The user.")
+    user_id: BodyUser = None
 
 
 class PolicyList(BaseModel):
@@ -70,7 +70,6 @@ async def create_archive_policy(
     expired nobody finds, not even its user in the archive; `actions/restore` brings it back. A memory's own
     `expires_at` takes precedence over a policy.
     """
-    validation.name(new.user_id, "user_id", services.settings.limits)
     if new.criteria_name is not None:
         validation.name(new.criteria_name, "criteria_name", services.settings.limits)
     caller = await asking.as_owner(new.user_id)
@@ -78,7 +77,7 @@ async def create_archive_policy(
 
 
 @router.get("", responses=documented(403, 404))
-async def list_archive_policies(services: TheServices, caller: OwnerOrDefault) -> PolicyList:
+async def list_archive_policies(services: TheServices, caller: Owner) -> PolicyList:
     """List the archive policies of a user."""
     return PolicyList(policies=await services.policies.list(caller))
 
@@ -86,7 +85,7 @@ async def list_archive_policies(services: TheServices, caller: OwnerOrDefault) -
 @router.get("/upcoming", responses=documented(403, 404))
 async def list_upcoming(
     services: TheServices,
-    caller: OwnerOrDefault,
+    caller: Owner,
     within_days: Annotated[int, Query(ge=0, le=MAX_DAYS, description="Of how many days to tell.")] = 7,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     size: Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)] = 50,

@@ -24,6 +24,7 @@ from openmemory.memories.schemas import (
     RecordModel,
 )
 from openmemory.memories.validation import MAX_DAYS
+from openmemory.rest.caller import BodyUser
 from openmemory.serialization.timestamps import EpochSeconds
 
 _YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
@@ -176,7 +177,7 @@ class NewMemoryOfUser(NewMemory):
     messages: list[SaidMessage] | None = Field(
         default=None, description="A conversation, instead of `text`; needs a language model."
     )
-    user_id: str = Field(description="The user; made on first use.")
+    user_id: BodyUser = None
     infer: bool | None = Field(
         default=True,
         description="Let the language model extract facts. If none is configured, a text is stored verbatim.",
@@ -209,7 +210,7 @@ class NewMemoryOfUser(NewMemory):
 class MemoryChange(BaseModel):
     """The fields of a memory to change. Fields that are left out stay as they are."""
 
-    user_id: str
+    user_id: BodyUser = None
     memory_content: str | None = None
     metadata: dict[str, Any] | None = None
     categories: list[str] | None = None
@@ -234,13 +235,13 @@ class MemoriesOfUser(BaseModel):
     """Some memories of a user."""
 
     memory_ids: list[UUID]
-    user_id: str
+    user_id: BodyUser = None
 
 
 class MemoryFilter(BaseModel):
     """Which memories to list, and in what order."""
 
-    user_id: str
+    user_id: BodyUser = None
     page: int = Field(default=1, ge=1, le=1_000_000)
     size: int = Field(default=10, ge=1, le=100)
     search_query: str | None = Field(default=None, description="A part of the text; case is ignored.")
@@ -265,7 +266,7 @@ class SearchBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     query: str
-    user_id: str
+    user_id: BodyUser = None
     app: str | None = Field(
         default=None, description="Search as this app, under its access rules; left out: as the user themself."
     )

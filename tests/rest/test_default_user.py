@@ -1,0 +1,180 @@
+"""A request that names no user means the user of its key, or the default user, whichever operation it is."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from openmemory.access.keys import KeyCreate
+from openmemory.identity.principal import LOCAL
+from tests.backup.archives import Upstream
+
+BY_CHOICE = {"GET /api/v1/keys", "POST /api/v1/keys", "GET /api/v1/audit", "POST /api/v1/sync"}
+"""Without a user these mean all that the credential may see; a key says itself whose it is."""
+
+UNTRIED = {
+    "GET /api/v1/captures/{capture_id}", "POST /api/v1/captures/{capture_id}/undo",
+    "GET /api/v1/categories/assign", "POST /api/v1/categories/assign",
+}  # fmt: skip
+"""They need a language model, or a service that assigns categories."""
+
+M, A, G, P = "/api/v1/memories", "/api/v1/apps/{app}", "/api/v1/grants", "/api/v1/archive-policies"
+C = "/api/v1/categories"
+IDS = {"memory_ids": ["{memory}"]}
+REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
+    f"GET {M}/search": (f"{M}/search?query=coffee", None),
+    f"POST {M}/search": (f"{M}/search", {"query": "coffee"}),
+    f"POST {M}/batch": (f"{M}/batch", {"memories": [{"text": "{fresh}"}]}),
+    f"GET {M}": (M, None),
+    f"POST {M}": (M, {"text": "{fresh}", "infer": False}),
+    f"DELETE {M}": (M, IDS),
+    f"POST {M}/filter": (f"{M}/filter", {}),
+    f"GET {M}/categories": (f"{M}/categories", None),
+    f"GET {M}/{{memory_id}}": (f"{M}/{{memory}}", None),
+    f"PUT {M}/{{memory_id}}": (f"{M}/{{memory}}", {"memory_content": "{fresh}"}),
+    f"GET {M}/{{memory_id}}/history": (f"{M}/{{memory}}/history", None),
+    f"GET {M}/{{memory_id}}/related": (f"{M}/{{memory}}/related", None),
+    f"GET {M}/{{memory_id}}/access-log": (f"{M}/{{memory}}/access-log", None),
+    f"POST {M}/actions/archive": (f"{M}/actions/archive", IDS),
+    f"POST {M}/actions/pause": (f"{M}/actions/pause", IDS),
+    f"POST {M}/actions/restore": (f"{M}/actions/restore", IDS),
+    f"POST {M}/actions/erase": (f"{M}/actions/erase", IDS),
+    "GET /api/v1/captures": ("/api/v1/captures", None),
+    "GET /api/v1/captures/usage": ("/api/v1/captures/usage", None),
+    f"POST {G}": (G, {"effect": "deny", "object_type": "namespace", "object": "{fresh}"}),
+    f"GET {G}": (G, None),
+    f"GET {G}/explain": (f"{G}/explain?app=openmemory&memory_id={{memory}}", None),
+    f"DELETE {G}/{{grant_id}}": (f"{G}/{{grant}}", None),
+    f"POST {P}": (P, {"criteria_type": "category", "criteria_name": "{fresh}", "days_to_archive": 9}),
+    f"GET {P}": (P, None),
+    f"GET {P}/upcoming": (f"{P}/upcoming", None),
+    f"DELETE {P}/{{policy_id}}": (f"{P}/{{policy}}", None),
+    f"GET {C}/assign/preview": (f"{C}/assign/preview", None),
+    f"GET {C}": (C, None),
+    f"PUT {C}/{{name}}": (f"{C}/{{category}}", {"description": "what a test describes"}),
+    f"DELETE {C}/{{name}}": (f"{C}/{{category}}", None),
+    "POST /api/v1/backup/export": ("/api/v1/backup/export", {}),
+    "POST /api/v1/backup/import": ("/api/v1/backup/import", None),
+    "GET /api/v1/apps": ("/api/v1/apps", None),
+    "GET /api/v1/apps/{app_id}": (A, None),
+    "PUT /api/v1/apps/{app_id}": (f"{A}?is_active=true", None),
+    "GET /api/v1/apps/{app_id}/memories": (f"{A}/memories", None),
+    "GET /api/v1/apps/{app_id}/accessed": (f"{A}/accessed", None),
+    "GET /api/v1/stats": ("/api/v1/stats", None),
+}  # fmt: skip
+
+
+async def _takes_a_user(client: Any) -> dict[str, bool]:
+    """The operations with a `user_id` in query or body, and whether it must be given."""
+    schema = (await client.get("/openapi.json")).json()
+    found: dict[str, bool] = {}
+
+    def resolved(part: dict[str, Any]) -> list[dict[str, Any]]:
+        name = part.get("$ref", "").rpartition("/")[2]
+        parts = [schema["components"]["schemas"][name]] if name else [part]
+        return parts + [
+            each for one in parts for any_ in ("anyOf", "oneOf") for o in one.get(any_, ()) for each in resolved(o)
+        ]
+
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            places = [
+                p["required"] for p in operation.get("parameters", ()) if (p["name"], p["in"]) == ("user_id", "query")
+            ]
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                bodies = [b for b in resolved(content["schema"]) if "user_id" in b.get("properties", {})]
+                places += ["user_id" in body.get("required", ()) for body in bodies]
+            if places:
+                found[f"{method.upper()} {path}"] = any(places)
+    return found
+
+
+async def test_no_operation_needs_a_user_and_each_is_tried_here(client):
+    found = await _takes_a_user(client)
+    assert [operation for operation, required in found.items() if required] == []
+    assert found.keys() == REQUESTS.keys() | BY_CHOICE | UNTRIED
+
+
+async def _things(client: Any, headers: dict[str, str]) -> dict[str, str]:
+    """What the requests are about: a memory, its app, a rule, a policy and a category, made without naming a user."""
+    fresh = uuid4().hex
+    memory = await client.post(M, json={"text": f"coffee {fresh}", "infer": False}, headers=headers)
+    grant = {"effect": "deny", "object_type": "namespace", "object": f"ns-{fresh}"}
+    policy = {"criteria_type": "category", "criteria_name": f"cat-{fresh}", "days_to_archive": 7}
+    made = [
+        memory,
+        await client.post(G, json=grant, headers=headers),
+        await client.post(P, json=policy, headers=headers),
+        await client.put(f"{C}/cat-{fresh}", json={"description": "a test's"}, headers=headers),
+    ]
+    assert all(one.is_success for one in made), [one.text for one in made]
+    return {
+        "memory": memory.json()["id"], "app": memory.json()["app_id"], "grant": made[1].json()["id"],
+        "policy": made[2].json()["id"], "category": f"cat-{fresh}", "fresh": uuid4().hex,
+    }  # fmt: skip
+
+
+def _filled(value: Any, things: dict[str, str]) -> Any:
+    if isinstance(value, str):
+        return value.format(**things) if "{" in value else value
+    if isinstance(value, list):
+        return [_filled(each, things) for each in value]
+    return {name: _filled(each, things) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+async def _asked(client: Any, operation: str, headers: dict[str, str]) -> set[str]:
+    """Sends the request without a user and returns the users whom the audit log names for it."""
+    path, body = REQUESTS[operation]
+    things = await _things(client, headers)
+    request = uuid4().hex
+    sent: dict[str, Any] = {"headers": headers | {"X-Request-ID": request}}
+    if operation.endswith("/import"):
+        sent["files"] = {"file": ("archive.zip", Upstream().zip())}
+    elif body is not None:
+        sent["json"] = _filled(body, things)
+    answer = await client.request(operation.partition(" ")[0], _filled(path, things), **sent)
+    assert answer.is_success, (operation, answer.text)
+    events = (await client.get("/api/v1/audit", params={"limit": 200})).json()["events"]
+    return {event["user_name"] for event in events if event["request"] == request}
+
+
+@pytest.mark.parametrize("operation", REQUESTS)
+async def test_without_a_user_the_default_user_is_meant_and_with_a_key_the_keys_user(
+    client, services, new_user, operation
+):
+    assert await _asked(client, operation, {}) == {"default_user"}
+    key = (await services.keys.create(LOCAL, KeyCreate(name="theirs", user_id=new_user))).key
+    assert await _asked(client, operation, {"Authorization": f"Bearer {key}"}) == {new_user}
+
+
+@pytest.mark.parametrize("blank", ["", "  "])
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", M, None), ("GET", "/api/v1/apps", None), ("GET", G, None), ("POST", M, {"text": "t"}),
+        ("POST", f"{M}/batch", {"memories": [{"text": "t"}]}), ("POST", G, {"effect": "deny", "object_type": "all"}),
+        ("POST", f"{M}/actions/archive", {"memory_ids": []}), ("POST", f"{C}/assign", {}),
+        ("POST", P, {"criteria_type": "user", "days_to_archive": 9}), ("POST", "/api/v1/backup/export", {}),
+    ],
+)  # fmt: skip
+async def test_a_blank_user_is_no_user_everywhere(client, method, path, body, blank):
+    params = None if body is not None else {"user_id": blank}
+    answer = await client.request(method, path, params=params, json=None if body is None else body | {"user_id": blank})
+    assert answer.status_code == 404
+    assert answer.json() == {
+        "error": "user_not_found", "detail": "User not found",
+        "hint": "user_id must not be blank; leave it out to mean the default user.",
+    }  # fmt: skip
+
+
+async def test_a_client_is_told_as_whom_it_asks(client, services, new_user):
+    anybody = {"every_user": True, "every_app": True, "namespaces": None, "scopes": ["read", "write", "admin"]}
+    assert (await client.get("/api/v1/me")).json() == {"user": "default_user", "app": "openmemory"} | anybody
+    new = KeyCreate(name="theirs", user_id=new_user, app="claude", namespaces=["webshop"], scopes=["read"])
+    headers = {"Authorization": f"Bearer {(await services.keys.create(LOCAL, new)).key}"}
+    assert (await client.get("/api/v1/me", headers=headers)).json() == {
+        "user": new_user, "app": "claude", "every_user": False, "every_app": False, "namespaces": ["webshop"],
+        "scopes": ["read"],
+    }  # fmt: skip
