@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from openmemory.server.application import create_app
-from openmemory.server.sockets import listen
 from openmemory.server.web import Server, public
 from openmemory.services import Services
+from tests.listening import one_socket
 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
@@ -27,7 +27,7 @@ async def serving(services: Services, listening: socket.socket | None = None) ->
     """The URL of the application over these services, while the block runs; on a socket that is bound already, or
     another."""
     if listening is None:
-        [listening] = listen("127.0.0.1", 0)
+        listening = one_socket()
     server = Server(public(create_app(services), services.settings, patience=1))
     running = asyncio.create_task(server.serve(sockets=[listening]))
     try:

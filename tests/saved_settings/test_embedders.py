@@ -278,7 +278,7 @@ async def test_a_row_that_cannot_be_read_does_not_keep_the_service_from_starting
         for value, part in (
             ('[1]', "all of it"), ('"x"', "all of it"), ('{"mem0": []}', "mem0"), ('{"openmemory": "x"}', "openmemory"),
             ('{"mem0": {"embedder": {"provider": "openai"}}}', "mem0.embedder"),
-            ('{"mem0": {"llm": {"provider": "openai", "config": {"model": "m"}}}}', "mem0.llm"),
+            ('{"mem0": {"llm": {"provider": "openai", "config": {"temperature": 1}}}}', "mem0.llm"),
             ('{"embedder": "x"}', "1 of its fields"), ('{"kept": [{"provider": "sk-secret"}]}', "kept[0]"),
         ):  # fmt: skip
             async with services.database.statement() as tx:

@@ -15,8 +15,8 @@ import uvloop
 
 from openmemory.config.settings import Settings
 from openmemory.server.http_bounds import HEAD, HEADERS, TARGET
-from openmemory.server.sockets import listen
 from openmemory.server.web import Server, public
+from tests.listening import one_socket
 
 DEADLINE = 10.0
 GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -27,7 +27,7 @@ class Wire:
     """A server in a thread, and what its application saw."""
 
     def __init__(self, loop_factory: Any, settings: Settings) -> None:
-        [self._listening] = listen("127.0.0.1", 0)
+        self._listening = one_socket()
         self.port = self._listening.getsockname()[1]
         self.seen: list[str] = []
         self.sent = 0

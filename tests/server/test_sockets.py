@@ -7,6 +7,7 @@ import pytest
 
 from openmemory.errors import SetupError
 from openmemory.server.sockets import PortTaken, listen, url_of
+from tests.listening import one_socket
 
 
 def test_an_unknown_host_is_refused_by_name() -> None:
@@ -20,20 +21,18 @@ def test_an_address_of_another_machine_is_refused() -> None:
 
 
 def test_port_zero_takes_a_free_port_and_the_url_names_it() -> None:
-    [opened] = listen("127.0.0.1", 0)
-    with opened:
+    with one_socket() as opened:
         assert url_of("127.0.0.1", [opened]) == f"http://127.0.0.1:{opened.getsockname()[1]}"
 
 
 def test_a_connection_before_the_service_is_ready_waits_instead_of_being_refused() -> None:
-    [opened] = listen("127.0.0.1", 0)
-    with opened, socket.create_connection(opened.getsockname(), timeout=5):
+    with one_socket() as opened, socket.create_connection(opened.getsockname(), timeout=5):
         opened.setblocking(True)
         opened.accept()[0].close()
 
 
 async def test_what_is_sent_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
-    [opened] = listen("127.0.0.1", 0)
+    opened = one_socket()
     accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -47,10 +46,31 @@ async def test_what_is_sent_in_two_parts_does_not_wait_for_an_acknowledgement() 
 
 
 def test_a_taken_port_is_told_as_such() -> None:
-    [first] = listen("127.0.0.1", 0)
-    port = first.getsockname()[1]
-    with first, pytest.raises(PortTaken, match=f"port {port} of 127.0.0.1 is taken"):
-        listen("127.0.0.1", port)
+    with one_socket() as first:
+        port = first.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"port {port} of 127.0.0.1 is taken"):
+            listen("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_port_that_is_taken_on_one_loopback_address_is_not_used_on_the_other(host: str) -> None:
+    if len(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)) == 1 and host == "localhost":
+        pytest.skip("localhost has one address here")
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"port {port} of {host} is taken"):
+            listen(host, port)
+
+
+def test_loopback_is_reached_over_both_versions_of_ip() -> None:
+    opened = listen("127.0.0.1", 0)
+    try:
+        port = opened[0].getsockname()[1]
+        for address in ("127.0.0.1", "::1"):
+            socket.create_connection((address, port), timeout=5).close()
+    finally:
+        for each in opened:
+            each.close()
 
 
 def test_all_addresses_of_a_host_get_the_same_port() -> None:
@@ -67,6 +87,5 @@ def test_all_addresses_of_a_host_get_the_same_port() -> None:
     [("0.0.0.0", "http://127.0.0.1:"), ("::", "http://[::1]:"), ("localhost", "http://localhost:")],
 )
 def test_the_url_is_one_that_clients_on_this_machine_can_use(host: str, begins: str) -> None:
-    [opened] = listen("127.0.0.1", 0)
-    with opened:
+    with one_socket() as opened:
         assert url_of(host, [opened]).startswith(begins)

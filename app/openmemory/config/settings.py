@@ -231,7 +231,9 @@ class Settings(Section):
 
     data_dir: str = Field("", description="Data folder of the built-in stores; empty: the platform's user data folder.")
     host: str = Field(
-        "127.0.0.1", min_length=1, description="Address to listen on; other than loopback requires a key or oauth."
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on, 127.0.0.1 with ::1; beyond loopback a key or oauth is required.",
     )
     port: int = Field(8765, ge=0, le=65_535, description="Port to listen on; 0 selects a free one.")
     workers: int = Field(

@@ -6,7 +6,7 @@ that was never saved follows the settings. The database therefore overrides no s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from openmemory.saved_settings.providers import (
     EMBEDDERS,
     LLMS,
     OLLAMA,
+    OLLAMA_HERE,
     WITHOUT_KEY,
     address_field,
     canonical,
@@ -50,8 +51,9 @@ class Baseline:
     embedder_settings: EmbedderSettings = field(repr=False)
 
     @classmethod
-    def of(cls, settings: Settings) -> Baseline:
-        """The part of the settings that a saved configuration can override."""
+    def of(cls, settings: Settings, *, here: bool = False) -> Baseline:
+        """The part of the settings that a saved configuration can override. `here`: only this machine can reach the
+        service, so that an Ollama on this machine needs no setting."""
         embedder, llm = settings.embedder, settings.llm
         known = without_secrets(embedder)
         config: dict[str, Any] = {"model": embedder.model or default_model(embedder.provider)}
@@ -68,7 +70,7 @@ class Baseline:
             {"provider": embedder.provider, "config": config},
         )
         named = (*map(address_of, sections), known["base_url"], llm.base_url)
-        return cls(*sections, llm.chosen, tuple(filter(None, named)), embedder)
+        return cls(*sections, llm.chosen, (*filter(None, named), *(OLLAMA_HERE if here else ())), embedder)
 
     def names(self, address: str) -> bool:
         """Returns True if the settings name the origin of an address."""
@@ -140,16 +142,6 @@ def same_place(one: Section, other: Section) -> bool:
     """Returns True if both have the same provider and address, so that a key for one may be sent to the other."""
     same = canonical(one["provider"]) == canonical(other["provider"])
     return same and address_of(one) == address_of(other)
-
-
-def addresses_in(section: Section) -> Iterable[tuple[str, str]]:
-    """All addresses in a section with their field names, also those of other providers. Adds Ollama's default."""
-    for name, value in section["config"].items():
-        if name.endswith("_base_url") and value:
-            yield name, str(value)
-    own = address_field(section["provider"])
-    if own and not section["config"].get(own) and (address := address_of(section)):
-        yield own, address
 
 
 def settled(
@@ -252,7 +244,13 @@ def _unchanged(sent: Section, before: Section, base: Section, field: str) -> dic
 
 
 def _clean(section: Section) -> Section:
-    config = {name: value for name, value in section["config"].items() if value is not None and value != ""}
+    """The section without empty fields, and without the addresses of other providers."""
+    own = address_field(section["provider"])
+    config = {
+        name: value
+        for name, value in section["config"].items()
+        if value is not None and value != "" and (name == own or not name.endswith("_base_url"))
+    }
     return {"provider": section["provider"].strip(), "config": config}
 
 

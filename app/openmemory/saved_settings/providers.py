@@ -10,6 +10,9 @@ from openmemory.errors import Invalid
 OLLAMA = "http://localhost:11434"
 """Ollama's default address."""
 
+OLLAMA_HERE = (OLLAMA, "http://127.0.0.1:11434", "http://[::1]:11434")
+"""The addresses of an Ollama on this machine."""
+
 _SPELT = {
     "azureopenai": "azure_openai", "azureopenaistructured": "azure_openai_structured",
     "openaistructured": "openai_structured", "awsbedrock": "aws_bedrock", "googleai": "gemini", "mistral": "mistralai",

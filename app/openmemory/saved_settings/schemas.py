@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_serializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 MASK = "********"
 """Replaces an API key in answers. If it is sent back, the key stays unchanged."""
@@ -30,8 +30,22 @@ _KEY = Field(default=None, description=f"An API key, or `env:NAME` of a variable
 _OLLAMA = Field(default=None, description="Address of Ollama; left out: http://localhost:11434.")
 
 
+_NOTE = Field(default=None, description="A remark on the configuration that was saved; ignored if sent.")
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class _ModelConfig(_Strict):
+    """Base of the parameters of a model. Ignores fields that only other kinds of models have."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own(cls, sent: Any) -> Any:
+        if not isinstance(sent, dict):
+            return sent
+        return {name: value for name, value in sent.items() if name in cls.model_fields or name not in _ANY_MODEL}
 
 
 class _Extended(_Strict):
@@ -47,14 +61,14 @@ class _Extended(_Strict):
         }
 
 
-class LLMConfig(_Extended):
+class LLMConfig(_Extended, _ModelConfig):
     """The parameters of requests to a language model."""
 
     extensions = frozenset({"openai_base_url", "lmstudio_base_url", "vllm_base_url"})
 
     model: Name
-    temperature: Temperature
-    max_tokens: MaxTokens
+    temperature: Temperature = 0.1
+    max_tokens: MaxTokens = 2000
     api_key: Key | None = _KEY
     ollama_base_url: Address | None = _OLLAMA
     openai_base_url: Address | None = None
@@ -69,7 +83,7 @@ class LLMProvider(_Strict):
     config: LLMConfig
 
 
-class EmbedderConfig(_Extended):
+class EmbedderConfig(_Extended, _ModelConfig):
     """The parameters of requests to an embedding model."""
 
     extensions = frozenset({"openai_base_url", "lmstudio_base_url", "huggingface_base_url", "embedding_dims"})
@@ -111,14 +125,17 @@ class Mem0Config(_Strict):
     vector_store: VectorStoreProvider | None = None
 
 
-class ConfigSchema(_Strict):
+class ConfigSchema(_Extended):
     """The configuration."""
+
+    extensions = frozenset({"note"})
 
     openmemory: OpenMemoryConfig | None = None
     mem0: Mem0Config | None = None
+    note: str | None = _NOTE
 
 
-class LLMConfigPatch(_Strict):
+class LLMConfigPatch(_ModelConfig):
     """Some of the fields of `LLMConfig`."""
 
     model: Name = ""
@@ -138,7 +155,7 @@ class LLMPatch(_Strict):
     config: LLMConfigPatch = LLMConfigPatch()
 
 
-class EmbedderConfigPatch(_Strict):
+class EmbedderConfigPatch(_ModelConfig):
     """Some of the fields of `EmbedderConfig`."""
 
     model: Name = ""
@@ -170,3 +187,7 @@ class ConfigPatch(_Strict):
 
     openmemory: OpenMemoryConfig | None = None
     mem0: Mem0Patch | None = None
+    note: str | None = _NOTE
+
+
+_ANY_MODEL = LLMConfig.model_fields.keys() | EmbedderConfig.model_fields.keys()

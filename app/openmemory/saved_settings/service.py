@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
+from openmemory.access.authentication import credentials_required
 from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.config.addresses import web_url
@@ -26,12 +27,14 @@ from openmemory.identity.principal import Principal, Scope
 from openmemory.llm.port import LanguageModel
 from openmemory.saved_settings import document, row
 from openmemory.saved_settings.document import Baseline, Part, SavedDocument, Section
-from openmemory.saved_settings.providers import canonical, expanded
+from openmemory.saved_settings.providers import address_field, canonical, expanded
 from openmemory.saved_settings.schemas import (
     ConfigPatch,
     ConfigSchema,
     EmbedderProvider,
     LLMProvider,
+    Mem0Config,
+    Mem0Patch,
     OpenMemoryConfig,
     VectorStoreProvider,
 )
@@ -45,6 +48,12 @@ class Effective:
     custom_instructions: str | None
 
 
+NO_LLM = (
+    "No language model is in use: the one shown is a proposal. Change it, or choose it as it is with"
+    " PUT /api/v1/config/mem0/llm."
+)
+
+
 class Configuration:
     """Reads, changes and resets the settings that can be configured over the API."""
 
@@ -53,7 +62,7 @@ class Configuration:
         self._settings = settings
         self._egress = egress
         self._environ = environ
-        self.baseline = Baseline.of(settings)
+        self.baseline = Baseline.of(settings, here=not credentials_required(settings))
 
     async def read(self, principal: Principal) -> ConfigSchema:
         """The effective configuration, with masked keys. Reading stores nothing: unsaved parts follow the settings.
@@ -89,7 +98,7 @@ class Configuration:
                 stored = _with(stored, part, settled)
             return _instructed(stored, sent.openmemory)
 
-        return self._view(await self._save(principal, AuditAction.CONFIG_CHANGE, change))
+        return self._saved(await self._save(principal, AuditAction.CONFIG_CHANGE, change), mem0)
 
     async def merge(self, principal: Principal, sent: ConfigPatch) -> ConfigSchema:
         """Save the fields that were sent and keep the others. A section that is null follows the settings again.
@@ -99,7 +108,8 @@ class Configuration:
             Invalid: a field is invalid.
         """
         principal.must(Scope.ADMIN)
-        return self._view(await self._save(principal, AuditAction.CONFIG_CHANGE, await self._merging(sent)))
+        change = await self._merging(sent)
+        return self._saved(await self._save(principal, AuditAction.CONFIG_CHANGE, change), sent.mem0)
 
     async def reset(self, principal: Principal) -> ConfigSchema:
         """Delete everything that was saved, so that the settings of this service are in force again.
@@ -273,18 +283,17 @@ class Configuration:
             section = whole(stored, part, sent)
             if section is None:
                 continue
-            known = set(document.addresses_in(document.shown(part, stored, self.baseline)))
-            for name, address in document.addresses_in(section):
-                if (name, address) in known:
-                    continue
-                field = f"mem0.{part}.config.{name}"
-                try:
-                    web_url(address)
-                    await self._egress.check(address, self.baseline.addresses)
-                except ValueError as error:
-                    raise Invalid(field, str(error)) from None
-                except EgressRefused as error:
-                    raise Invalid(field, str(error), code="address_not_allowed") from None
+            address = document.address_of(section)
+            if not address or document.same_place(section, document.shown(part, stored, self.baseline)):
+                continue
+            field = f"mem0.{part}.config.{address_field(section['provider'])}"
+            try:
+                web_url(address)
+                await self._egress.check(address, self.baseline.addresses)
+            except ValueError as error:
+                raise Invalid(field, str(error)) from None
+            except EgressRefused as error:
+                raise Invalid(field, str(error), code="address_not_allowed") from None
 
     def _check_vector_store(self, sent: VectorStoreProvider | None) -> None:
         """Raises `Invalid` for any vector store other than the one in use."""
@@ -307,6 +316,12 @@ class Configuration:
                     f"{field}.config.{name[:80]}",
                     f"can be set only in the settings ({setting} in openmemory.toml); leave it out, or send null",
                 )
+
+    def _saved(self, stored: SavedDocument, sent: Mem0Config | Mem0Patch | None) -> ConfigSchema:
+        """The view of what was just saved. A note says so if a language model was sent and none is in use."""
+        none = stored.llm is None and not self.baseline.llm_chosen
+        note = NO_LLM if none and sent is not None and sent.llm is not None else None
+        return self._view(stored).model_copy(update={"note": note})
 
     def _view(self, stored: SavedDocument) -> ConfigSchema:
         return ConfigSchema.model_validate(

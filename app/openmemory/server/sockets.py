@@ -12,6 +12,8 @@ from openmemory.errors import SetupError
 ANOTHER_PORT = "choose another port with --port of `openmemory serve`, or with OPENMEMORY_PORT"
 
 _BACKLOG = 2048
+_LOOPBACK = "127.0.0.1"
+_LOOPBACK_V6 = "::1"
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 _Address = tuple[socket.AddressFamily, str]
 
@@ -23,6 +25,8 @@ class PortTaken(SetupError):
 def listen(host: str, port: int) -> list[socket.socket]:
     """Returns listening sockets on every address of the host, all with the same port; port 0 takes a free one.
 
+    127.0.0.1 includes ::1, because many clients try the IPv6 address of `localhost` first.
+
     Connections that come before the service is ready wait in the backlog instead of being refused.
 
     Raises:
@@ -32,12 +36,15 @@ def listen(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         addresses = _resolve(host)
+        free = port == 0
         for family, address in addresses:
             try:
                 opened = _open(family, address, port, only_v6=len(addresses) > 1)
             except OSError as error:
                 if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) and len(addresses) > 1:
                     continue  # such as ::1 of localhost where IPv6 is switched off
+                if error.errno == errno.EADDRINUSE and free and sockets:
+                    continue  # nobody chose this port, and its first address serves
                 raise _refused(error, host, port) from error
             port = opened.getsockname()[1]
             sockets.append(opened)
@@ -62,6 +69,8 @@ def _resolve(host: str) -> list[_Address]:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise SetupError(f"host: {host!r} cannot be resolved; use an address such as 127.0.0.1") from None
+    if host == _LOOPBACK:
+        return [(socket.AF_INET, _LOOPBACK), (socket.AF_INET6, _LOOPBACK_V6)]
     return list(dict.fromkeys((family, str(where[0])) for family, _, _, _, where in found))
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import httpx
@@ -176,7 +177,9 @@ async def test_the_page_sends_back_what_it_was_shown(
     """As the old settings page does on Save. Nothing that it did not change is stored."""
     page = await shown(http)
     page["openmemory"]["custom_instructions"] = "Only decisions."
-    assert await saved(http, "PUT", "", page) == page
+    answer = await saved(http, "PUT", "", page)
+    assert answer.pop("note")
+    assert answer == page
     async with installation[1].database.statement() as tx:
         [(value,)] = await tx.execute(text("SELECT value FROM configs WHERE key = 'main'"))
     assert value == {"openmemory": {"custom_instructions": "Only decisions."}}
@@ -298,7 +301,7 @@ async def test_a_reference_is_kept_and_shown_as_one(http: httpx.AsyncClient) -> 
 
 @pytest.mark.parametrize(
     "address",
-    ["http://127.0.0.1:11434", "http://localhost:11434", "http://10.0.0.7", "http://[::1]:1", "http://192.168.1.4:8080",
+    ["http://127.0.0.1:11435", "http://localhost:80", "http://10.0.0.7", "http://[::1]:1", "http://192.168.1.4:8080",
      "http://169.254.169.254/latest/meta-data", "http://[::ffff:127.0.0.1]:80", "http://0x7f.1:80", "http://2130706433"],
 )  # fmt: skip
 @pytest.mark.parametrize(("method", "path"), [("PUT", "/mem0/embedder"), ("PUT", ""), ("PATCH", "")])
@@ -314,8 +317,8 @@ async def test_a_private_address_is_refused_by_its_field(
     "address", ["file:///etc/passwd", "ftp://example.com", "example", "http://u:p@example.com", "//x"]
 )
 async def test_what_is_no_address_of_the_web_is_refused(http: httpx.AsyncClient, address: str) -> None:
-    words = await refused(http, "PUT", "/mem0/llm", llm(ollama_base_url=address))
-    assert words.startswith("mem0.llm.config.ollama_base_url: must ")
+    words = await refused(http, "PUT", "/mem0/llm", llm(openai_base_url=address))
+    assert words.startswith("mem0.llm.config.openai_base_url: must ")
     assert "u:p" not in words
 
 
@@ -329,6 +332,58 @@ async def test_an_address_that_the_settings_allow_is_taken_and_metadata_is_not(i
             }
         for address in ("http://127.0.0.1:10", "http://169.254.169.254"):
             await refused(http, "PUT", "/mem0/embedder", embedder("ollama", ollama_base_url=address))
+
+
+@pytest.mark.parametrize("address", [None, "http://localhost:11434", "http://127.0.0.1:11434", "http://[::1]:11434/"])
+async def test_an_ollama_on_this_machine_can_be_chosen_where_only_this_machine_reaches_the_service(
+    http: httpx.AsyncClient, address: str | None
+) -> None:
+    section = {"provider": "ollama", "config": {"model": "llama3.1", "ollama_base_url": address}}
+    assert (await saved(http, "PUT", "/mem0/llm", section))["config"]["model"] == "llama3.1"
+    assert (await shown(http, "/mem0/llm"))["provider"] == "ollama"
+    await saved(http, "PUT", "", {"mem0": {"llm": section, "embedder": embedder("ollama", ollama_base_url=address)}})
+
+
+async def test_an_ollama_on_this_machine_needs_a_setting_where_a_key_is_required(installed: Installed) -> None:
+    key = token_hex(32)
+    async with installed(access={"api_key": key}) as (http, _):
+        http.headers["Authorization"] = f"Bearer {key}"
+        words = await refused(http, "PUT", "/mem0/llm", {"provider": "ollama", "config": {"model": "llama3.1"}})
+        assert 'add "localhost:11434" to egress.allow' in words
+
+
+async def test_fields_of_another_provider_are_ignored(http: httpx.AsyncClient) -> None:
+    """The retired server's page keeps the address of Ollama in its form when another provider is chosen."""
+    sent = llm(api_key="sk-test-0123456789", ollama_base_url="http://10.0.0.7:11434", embedding_dims=3)
+    assert await saved(http, "PUT", "/mem0/llm", sent) == {
+        "provider": "openai",
+        "config": LLM["config"] | {"api_key": MASK, "ollama_base_url": None},
+    }
+    other = embedder("openai", vllm_base_url="http://10.0.0.7", temperature=0.2, max_tokens=9)
+    assert (await saved(http, "PATCH", "", {"mem0": {"embedder": other}}))["mem0"]["embedder"] == {
+        "provider": "openai",
+        "config": {"model": "some-model", "api_key": None, "ollama_base_url": None},
+    }
+
+
+async def test_temperature_and_length_have_defaults(http: httpx.AsyncClient) -> None:
+    sent = {"provider": "openai", "config": {"model": "gpt-4o-mini", "api_key": "sk-test-0123456789"}}
+    config = (await saved(http, "PUT", "/mem0/llm", sent))["config"]
+    assert (config["temperature"], config["max_tokens"]) == (0.1, 2000)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+async def test_saving_the_proposed_language_model_says_that_none_is_in_use(
+    http: httpx.AsyncClient, method: str
+) -> None:
+    proposed = await shown(http)
+    assert "note" not in proposed
+    answer = await saved(http, method, "", proposed)
+    assert answer["note"].startswith("No language model is in use")
+    again = await saved(http, method, "", answer)
+    assert again == answer
+    await saved(http, "PUT", "/mem0/llm", proposed["mem0"]["llm"])
+    assert "note" not in await saved(http, method, "", answer)
 
 
 # Everything else that cannot be used.
@@ -347,7 +402,7 @@ async def test_an_address_that_the_settings_allow_is_taken_and_metadata_is_not(i
         ("PUT", "/mem0/llm", llm(model=5), "config.model: "),
         ("PUT", "/mem0/llm", llm(api_key="two words"), "config.api_key: "),
         ("PUT", "/mem0/llm", {"provider": "openai"}, "config: is required"),
-        ("PUT", "/mem0/llm", {"provider": "openai", "config": {"model": "m"}}, "config.temperature: is required"),
+        ("PUT", "/mem0/llm", {"provider": "openai", "config": {}}, "config.model: is required"),
         ("PUT", "/mem0/llm", llm() | {"provider": "opneai"}, "mem0.llm.provider: must be a known provider:"),
         ("PUT", "/mem0/embedder", embedder("opneai"), "mem0.embedder.provider: must be a known provider: "),
         (

@@ -259,7 +259,7 @@ async def test_the_settings_are_read_saved_and_reset_as_the_form_does_it(page: P
     assert (whole["mem0"]["llm"], whole["mem0"]["embedder"]) == (llm, embedder)
     # The form sends all that it was shown, masked keys too, with what was typed into it.
     whole["openmemory"]["custom_instructions"] = "Only what concerns the garden."
-    assert await page.ask("PUT", "/api/v1/config", json=whole) == whole
+    assert (await page.ask("PUT", "/api/v1/config", json=whole)).items() >= whole.items()
     assert (await page.ask("GET", "/api/v1/config"))["openmemory"] == whole["openmemory"]
     assert await page.ask("PUT", "/api/v1/config/mem0/llm", json=llm) == llm
     assert await page.ask("PUT", "/api/v1/config/mem0/embedder", json=embedder) == embedder
