@@ -5,13 +5,18 @@ from __future__ import annotations
 import io
 import sys
 
-from openmemory.cli.commands import cli
-from openmemory.cli.exits import Exit, exit_of, one_line
-from openmemory.errors import OpenMemoryError
-
 
 def main() -> None:
     """Run the command line. A failure is reported as one line on standard error and an exit code."""
+    if sys.argv[1:2] == ["hook"] and not {"-h", "--help"} & {*sys.argv}:
+        # Importing the other commands takes longer than a hook may take.
+        from openmemory.cli.hook import run
+
+        run(sys.argv[2:])
+    from openmemory.cli.commands import cli
+    from openmemory.cli.exits import Exit, exit_of, one_line
+    from openmemory.errors import OpenMemoryError
+
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A memory may contain characters that the terminal's encoding cannot represent.

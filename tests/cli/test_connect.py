@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -144,3 +145,55 @@ def test_an_unknown_name_is_told_which_are_known(run: Run, home: Path) -> None:
     assert "'emacs' is not known here; valid are claude-code, claude-desktop, cursor" in done.stderr
     none = run("connect", **at(home.parent))
     assert (none.returncode, "no assistant was found" in none.stderr) == (1, True)
+
+
+def test_hooks_are_added_shown_and_removed(run: Run, home: Path, tmp_path: Path) -> None:
+    file = home / ".cursor" / "hooks.json"
+    before = '{\n  "version": 1,\n  "hooks": {\n    "stop": [{"command": "./mine.sh"}] // mine\n  }\n}\n'
+    file.write_text(before)
+    shown = run("hooks", "add", "--dry-run", **at(home))
+    assert (shown.returncode, file.read_text()) == (0, before)
+    assert '+      {\n+        "command": ' in shown.stdout
+    done = run("hooks", "add", "--checkpoint", "--budget", "300", "--data-dir", str(tmp_path / "data"), **at(home))
+    assert done.returncode == 0, done.stderr
+    assert f"Codex: changed {home / '.codex' / 'hooks.json'}. Trust it there: /hooks." in done.stdout
+    command = json.loads((home / ".codex" / "hooks.json").read_text())["hooks"]["SessionStart"][0]["hooks"][0][
+        "command"
+    ]
+    program, *arguments = shlex.split(command)
+    assert Path(program).is_absolute()
+    where = ["--data-dir", str(tmp_path / "data"), "--budget", "300"]
+    assert arguments == ["hook", "session-start", "--client", "codex", *where]
+    status = {row["client"]: row["hooks"] for row in json.loads(run("hooks", "status", "--json", **at(home)).stdout)}
+    assert status == {"codex": ["session-start", "checkpoint"], "cursor": ["session-start"]}
+    gone = run("hooks", "remove", **at(home))
+    assert gone.returncode == 0, gone.stderr
+    assert file.read_text() == before
+    assert not (home / ".codex" / "hooks.json").exists()
+
+
+def test_connecting_with_hooks_and_disconnecting_leaves_nothing(run: Run, home: Path) -> None:
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    done = run("connect", "--hooks", **at(home))
+    assert done.returncode == 0, done.stderr
+    for file in (home / ".cursor" / "hooks.json", home / ".codex" / "hooks.json"):
+        assert "hook session-start --client" in file.read_text()
+    assert run("disconnect", **at(home)).returncode == 0
+    assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == before
+
+
+def test_hooks_without_the_option_and_in_a_project_are_not_written(run: Run, home: Path) -> None:
+    run("connect", **at(home))
+    assert not (home / ".cursor" / "hooks.json").exists()
+    refused = run("connect", "cursor", "--project", "--hooks", **at(home))
+    assert (refused.returncode, "--hooks" in refused.stderr) == (2, True)
+    unknown = run("hooks", "add", "zed", **at(home))
+    assert (unknown.returncode, "valid are claude-code, codex, cursor" in unknown.stderr) == (2, True)
+
+
+def test_the_hooks_of_a_service_elsewhere_name_its_url_and_no_key(run: Run, home: Path) -> None:
+    remote = ("--remote", "https://memory.example.org/", "--key", "om_0123456789")
+    assert run("connect", "cursor", "--hooks", *remote, **at(home)).returncode == 0
+    written = (home / ".cursor" / "hooks.json").read_text()
+    assert "--url https://memory.example.org" in written
+    assert "om_0123456789" not in written

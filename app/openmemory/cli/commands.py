@@ -16,6 +16,7 @@ from openmemory.cli.doctor import doctor
 from openmemory.cli.erase import erase
 from openmemory.cli.export import export
 from openmemory.cli.grants import grants
+from openmemory.cli.hooks import hook, hooks
 from openmemory.cli.import_ import import_
 from openmemory.cli.keys import keys
 from openmemory.cli.list_ import list_
@@ -63,6 +64,8 @@ cli.command()(mcp)
 cli.command()(connect)
 cli.command()(disconnect)
 cli.command()(clients)
+cli.add_typer(hooks, name="hooks")
+cli.command()(hook)
 cli.command()(stop)
 cli.command()(add)
 cli.command()(search)

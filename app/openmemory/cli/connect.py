@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from openmemory.connect.clients import AssistantClient, ServerAddress
     from openmemory.connect.connections import FileChange
 
+    Plan = tuple[AssistantClient, Callable[[], FileChange]]
+
 Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="[CLIENT]...", help="Such as cursor; default: all that are installed.", show_default=False),
@@ -39,6 +41,9 @@ def connect(
     ] = None,
     user: User = None,
     project: Project = False,
+    hooks: Annotated[
+        bool, typer.Option("--hooks", help="Also show them a brief when a session starts: see `openmemory hooks add`.")
+    ] = False,
     links: Annotated[bool, typer.Option("--links", help="Print links that add the server when opened.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -51,44 +56,46 @@ def connect(
     Adds one entry to the configuration file of each assistant. Comments and all other settings stay, and a backup is
     kept beside the file. Each assistant starts `openmemory mcp`, which starts the service if none runs.
     """
+    from openmemory.cli.hooks import adding
     from openmemory.connect import connections
     from openmemory.connect.links import link
     from openmemory.errors import Invalid
 
     if project and remote and key:
         raise Invalid("--key", "does not belong into a project's files, which others read; leave it out")
+    if project and hooks:
+        raise Invalid("--hooks", "belong to the user's own files; leave out --project")
     chosen = _chosen(names, project)
     more = ["--user", user] if user else []
     if remote is None:
         more += location_options(data_dir, config)
     url = None if remote is None else checked_url(remote, "--remote").rstrip("/")
-    program = "openmemory" if project else _program()
-    servers = {it.app: _server(it, [program, "mcp", *more], url, key=key, user=user) for it in chosen}
+    command = ["openmemory" if project else program(), "mcp", *more]
+    servers = {it.app: _server(it, command, url, key=key, user=user) for it in chosen}
     if links:
         found = {it.app: address for it in chosen if (address := link(it, servers[it.app]))}
         CommandAnswer(found, Table(["client", "link"], list(found.items()), wide="link")).show(json=json)
         return
-    _change(
-        [(it, partial(connections.connecting, it, servers[it.app], _file(it, project))) for it in chosen],
-        dry_run=dry_run,
-        yes=yes,
-        json=json,
-    )
+    plans: list[Plan] = [
+        (it, partial(connections.connecting, it, servers[it.app], _file(it, project))) for it in chosen
+    ]
+    if hooks:
+        plans += adding(_with_hooks(chosen), data_dir, config, user=user, url=url)
+    change_files(plans, dry_run=dry_run, yes=yes, json=json)
 
 
 def disconnect(
     names: Names = None, project: Project = False, dry_run: DryRun = False, yes: Yes = False, json: Json = False
 ) -> None:
-    """Take out what `connect` has added, and nothing else."""
+    """Take out what `connect` and `hooks add` have added, and nothing else."""
+    from openmemory.cli.hooks import removing
     from openmemory.connect import connections
 
-    chosen = [it for it in _chosen(names, project) if names or _file(it, project).exists()]
-    _change(
-        [(it, partial(connections.disconnecting, it, _file(it, project))) for it in chosen],
-        dry_run=dry_run,
-        yes=yes,
-        json=json,
-    )
+    chosen = _chosen(names, project)
+    files = [it for it in chosen if names or _file(it, project).exists()]
+    plans: list[Plan] = [(it, partial(connections.disconnecting, it, _file(it, project))) for it in files]
+    plans += [] if project else removing(_with_hooks(chosen))
+    change_files(plans, dry_run=dry_run, yes=yes, json=json)
 
 
 @connected
@@ -141,9 +148,28 @@ def _row(app: str, title: str, file: str, is_connected: bool, found: dict[str, A
 
 def _chosen(names: list[str] | None, project: bool) -> list[AssistantClient]:
     from openmemory.connect.clients import assistants
+
+    return chosen_from([it for it in assistants() if it.project or not project], names)
+
+
+def _with_hooks(chosen: list[AssistantClient]) -> list[AssistantClient]:
+    """The same assistants as the files with their hooks, for those that have hooks."""
+    from openmemory.connect.hooks import hooked
+
+    names = {it.app for it in chosen}
+    return [it for it in hooked() if it.app in names]
+
+
+def chosen_from(clients: list[AssistantClient], names: list[str] | None) -> list[AssistantClient]:
+    """The assistants of these names, or all that are installed.
+
+    Raises:
+        Invalid: a name is unknown.
+        NotFound: none is installed.
+    """
     from openmemory.errors import Invalid, NotFound
 
-    known = {it.app: it for it in assistants() if it.project or not project}
+    known = {it.app: it for it in clients}
     if names:
         for name in names:
             if name not in known:
@@ -161,7 +187,7 @@ def _file(client: AssistantClient, project: bool) -> Path:
     return Path.cwd() / client.project if project else client.file
 
 
-def _program() -> str:
+def program() -> str:
     """The command that assistants start. Those with a window do not have the PATH of a shell."""
     import shutil
     import sys
@@ -187,8 +213,8 @@ def _server(
     return ServerAddress(url=url + path, headers={"Authorization": f"Bearer {key}"} if key else {})
 
 
-def _change(
-    plans: list[tuple[AssistantClient, Callable[[], FileChange]]],
+def change_files(
+    plans: list[Plan],
     *,
     dry_run: bool,
     yes: bool,

@@ -15,6 +15,9 @@ _REST_OF_LINE = re.compile(r"[ \t]*(?:/\*[^\n]*?\*/[ \t]*)*(?://[^\r\n]*)?(?=\r?
 """Matches blanks and comments after a value, if nothing else follows on its line."""
 _decoded = json.JSONDecoder().raw_decode
 
+Key = str | int
+"""The name of a member of an object, or the position of an item of an array."""
+
 
 class JsoncError(ValueError):
     """The text is not JSON, or has something else where an object must be."""
@@ -29,19 +32,21 @@ def loads(text: str) -> Any:
     return _Document(text).value
 
 
-def insert(text: str, path: Sequence[str], value: Any) -> str:
-    """Returns the text with `value` at `path`, which replaces what was there. Missing objects on the path are added.
+def insert(text: str, path: Sequence[Key], value: Any) -> str:
+    """Returns the text with `value` at `path`, which replaces what was there. Missing objects on the path are added. A
+    position behind the last item of an array appends to it.
 
     Raises:
-        JsoncError: the text is not JSON, or something on the path is not an object.
+        JsoncError: the text is not JSON, or something on the path is not an object or array.
     """
     document = _Document(text)
     start = document.root
     if start == len(text):
         return text + json.dumps(_nested(path, value), indent=2, ensure_ascii=False) + "\n"
     for depth, key in enumerate(path):
-        if document.strict[start] != "{":
-            raise JsoncError(f"{'.'.join(path[:depth]) or 'the file'} is not an object")
+        if document.strict[start] != ("{" if isinstance(key, str) else "["):
+            kind = "object" if isinstance(key, str) else "array"
+            raise JsoncError(f"{_dotted(path[:depth]) or 'the file'} is not an {kind}")
         found = next((member for member in document.members(start) if member.key == key), None)
         if found is None:
             return _added(document, start, key, _nested(path[depth + 1 :], value), depth=depth)
@@ -50,8 +55,8 @@ def insert(text: str, path: Sequence[str], value: Any) -> str:
     return text[:start] + shown + text[document.end(start) :]
 
 
-def remove(text: str, path: Sequence[str]) -> str:
-    """Returns the text without the member at `path`.
+def remove(text: str, path: Sequence[Key]) -> str:
+    """Returns the text without the member or item at `path`.
 
     Raises:
         JsoncError: the text is not JSON, or has no such member.
@@ -64,7 +69,7 @@ def remove(text: str, path: Sequence[str]) -> str:
         parent, members = start, document.members(start)
         at = next((number for number, member in enumerate(members) if member.key == key), None)
         if at is None:
-            raise JsoncError(f"there is no {'.'.join(path)}")
+            raise JsoncError(f"there is no {_dotted(path)}")
         start = members[at].start
     before, after = parent + 1, document.end(start)
     comma = document.comma(after)
@@ -77,9 +82,9 @@ def remove(text: str, path: Sequence[str]) -> str:
 
 
 class _Member(NamedTuple):
-    """A member of an object, with the places of its key and its value."""
+    """A member of an object or an item of an array, with the places of its key and its value."""
 
-    key: str
+    key: Key
     key_start: int
     start: int
     end: int
@@ -99,14 +104,17 @@ class _Document:
             raise JsoncError(f"line {error.lineno} is not JSON") from None
 
     def members(self, start: int) -> list[_Member]:
-        """The members of the object at a place; none if there is something else."""
+        """The members of the object or array at a place; none if there is something else."""
         found: list[_Member] = []
-        if self.strict[start : start + 1] != "{":
+        opening = self.strict[start : start + 1]
+        if opening not in ("{", "["):
             return found
         at = self._after_blanks(start + 1)
-        while self.strict[at] != "}":
-            key, end = _decoded(self.strict, at)
-            value = self._after_blanks(self.strict.index(":", end) + 1)
+        while self.strict[at] not in "}]":
+            key, value = len(found), at
+            if opening == "{":
+                key, end = _decoded(self.strict, at)
+                value = self._after_blanks(self.strict.index(":", end) + 1)
             found.append(_Member(key, at, value, self.end(value)))
             at = self._after_blanks(found[-1].end)
             if self.strict[at] == ",":
@@ -144,15 +152,15 @@ def _blanked(found: re.Match[str]) -> str:
     return part if part.startswith('"') else re.sub(r"\S", " ", part)
 
 
-def _added(document: _Document, start: int, key: str, value: Any, *, depth: int) -> str:
+def _added(document: _Document, start: int, key: Key, value: Any, *, depth: int) -> str:
     text, members = document.text, document.members(start)
     unit, newline = document.style
-    name = json.dumps(key, ensure_ascii=False)
+    name = f"{json.dumps(key, ensure_ascii=False)}: " if isinstance(key, str) else ""
     inline = "\n" not in text and bool(document.members(document.root))
     if inline:
-        shown, separator = f"{name}: {_inline(value)}", " " if members else ""
+        shown, separator = f"{name}{_inline(value)}", " " if members else ""
     else:
-        shown = f"{name}: {_shown(value, unit, newline, depth=depth + 1)}"
+        shown = f"{name}{_shown(value, unit, newline, depth=depth + 1)}"
         separator = newline + unit * (depth + 1)
     if not members:
         closing = document.end(start) - 1
@@ -167,10 +175,14 @@ def _added(document: _Document, start: int, key: str, value: Any, *, depth: int)
     return text[:last] + "," + text[last:end] + separator + shown + text[end:]
 
 
-def _nested(path: Sequence[str], value: Any) -> Any:
+def _nested(path: Sequence[Key], value: Any) -> Any:
     for key in reversed(path):
-        value = {key: value}
+        value = {key: value} if isinstance(key, str) else [value]
     return value
+
+
+def _dotted(path: Sequence[Key]) -> str:
+    return ".".join(str(key) for key in path)
 
 
 def _inline(value: Any) -> str:

@@ -1,0 +1,226 @@
+"""`openmemory hook`: what assistants run at the start of a session, with each prompt, and before they forget.
+
+A hook must never fail or delay a session. It ends with exit code 0 within its time whatever happens, and prints nothing
+on any failure. Only a part of the standard library is imported here: typer, httpx and the application take longer to
+import than the hook may take. For the same reason HTTP is spoken over a plain socket.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+from urllib.parse import SplitResult, urlsplit
+
+from openmemory.cli import project, transcript
+
+EVENTS = ("session-start", "prompt", "checkpoint")
+TIMEOUT = 300
+"""Milliseconds from the start of the process to its end."""
+_MARGIN = 0.015
+"""Seconds that are kept for printing and ending."""
+BUDGETS = {"session-start": 600, "prompt": 200}
+"""Tokens that a hook may print, unless an option says otherwise."""
+_QUERY = 1_000
+"""Characters of a prompt that are searched for."""
+_LARGEST = 1_000_000
+_INPUT = 10_000_000
+_EVENT_NAMES = {"session-start": "SessionStart", "prompt": "UserPromptSubmit"}
+
+Options = Mapping[str, str]
+
+
+class HookError(Exception):
+    """The hook has nothing to print. The message says why, for `--verbose`."""
+
+
+def run(arguments: Sequence[str]) -> NoReturn:
+    """Runs a hook and ends the process with exit code 0, in time."""
+    event, *rest = arguments or [""]
+    answer: list[str] = []
+    problem = ["no answer in time"]
+
+    def work() -> None:
+        try:
+            answer.append(_answer(event, dict(_pairs(rest))))
+            problem.clear()
+        except BaseException as error:  # nothing may reach the session
+            problem[:] = [str(error) or type(error).__name__]
+
+    # A thread that can be left behind bounds everything at once: input that never ends, names that are not resolved,
+    # and a service that sends one byte a second.
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    worker.join(max(0.0, _timeout(rest) - _elapsed() - _MARGIN))
+    try:
+        if "--verbose" in arguments and problem:
+            os.write(2, f"openmemory hook: {problem[0]}\n".encode(errors="replace"))
+        if answer and answer[0]:
+            os.write(1, answer[0].encode(errors="replace") + b"\n")
+    finally:
+        os._exit(0)  # also if nobody reads what is printed
+
+
+def _timeout(arguments: Sequence[str]) -> float:
+    try:
+        return float(dict(_pairs(arguments)).get("timeout", TIMEOUT)) / 1_000
+    except (HookError, ValueError):
+        return TIMEOUT / 1_000
+
+
+def _elapsed() -> float:
+    """Seconds since the start of the process: exactly on Linux, elsewhere those in which it ran."""
+    try:
+        ticks = int(_read("/proc/self/stat").rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, ValueError, IndexError):
+        return time.process_time()
+
+
+def _answer(event: str, options: Options) -> str:
+    """Asks the service, and returns the text to print."""
+    if event not in EVENTS:
+        raise HookError(f"{event!r} is no hook; valid are {', '.join(EVENTS)}")
+    given = _given()
+    folder = next((path for path in (given.get("cwd"), *_roots(given)) if isinstance(path, str) and path), os.getcwd())
+    body: dict[str, Any] = {
+        "user_id": options.get("user"),
+        "app": options.get("client"),
+        "namespace": options.get("namespace") or project.namespace(folder),
+    }
+    if event == "checkpoint":
+        return _checkpoint(options, given, body)
+    body["budget"] = int(options.get("budget", BUDGETS[event]))
+    if event == "prompt":
+        body["query"] = str(given.get("prompt") or "").strip()[:_QUERY]
+        if not body["query"]:
+            raise HookError("there is no prompt")
+        if "min-score" in options:
+            body["min_score"] = float(options["min-score"])
+    found = _post(options, "/api/v1/brief", body)
+    text = found.get("text")
+    if not isinstance(text, str):
+        raise HookError("the answer has no text")
+    return _shown(options.get("client", ""), event, text)
+
+
+def _checkpoint(options: Options, given: Mapping[str, Any], body: dict[str, Any]) -> str:
+    """Keeps the last requests of the session, and prints nothing."""
+    session = given.get("session_id") or given.get("conversation_id")
+    path = given.get("transcript_path")
+    if not isinstance(session, str) or not isinstance(path, str):
+        raise HookError("there is no session_id or transcript_path")
+    requests = transcript.last_requests(path)
+    if not requests:
+        raise HookError(f"{path}: there are no requests")
+    _post(options, "/api/v1/checkpoint", body | {"thread_id": session, "requests": requests})
+    return ""
+
+
+def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The options: `--name value` or `--name=value`."""
+    rest = iter(arguments)
+    for argument in rest:
+        name, found, value = argument.removeprefix("--").partition("=")
+        if not argument.startswith("--") or name not in OPTIONS:
+            raise HookError(f"{argument!r} is no option of a hook")
+        yield name, value if found or name == "verbose" else next(rest, "")
+
+
+OPTIONS = ("client", "user", "namespace", "budget", "min-score", "url", "data-dir", "timeout", "verbose")
+
+
+def _given() -> dict[str, Any]:
+    """The JSON that the assistant writes to standard input. A terminal writes none."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return {}
+    read = b""
+    while (chunk := os.read(0, 1 << 16)) and len(read) < _INPUT:
+        read += chunk
+    found = json.loads(read) if read.strip() else {}
+    if not isinstance(found, dict):
+        raise HookError("standard input is no JSON object")
+    return found
+
+
+def _roots(given: Mapping[str, Any]) -> list[Any]:
+    roots = given.get("workspace_roots")
+    return roots if isinstance(roots, list) else []
+
+
+def _shown(client: str, event: str, text: str) -> str:
+    """The text in the form that the assistant reads. Where it can, the person sees the first line, too."""
+    if not text or not client:
+        return text
+    if client == "cursor":
+        return json.dumps({"additional_context": text})
+    own = {"hookEventName": _EVENT_NAMES[event], "additionalContext": text}
+    return json.dumps({"systemMessage": text.partition("\n")[0], "hookSpecificOutput": own})
+
+
+def _post(options: Options, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Posts to the service and returns its JSON object."""
+    url, key = _service(options)
+    content = json.dumps({name: value for name, value in body.items() if value is not None}).encode()
+    head = [f"POST {url.path.rstrip('/')}{path} HTTP/1.0", f"Host: {url.netloc.rpartition('@')[2]}"]
+    head += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
+    head += [f"Authorization: Bearer {key}"] if key else []
+    if any(not line.isprintable() for line in head):
+        raise HookError("the address or the key cannot be sent")
+    received = _exchanged(url, "\r\n".join(head).encode() + b"\r\n\r\n" + content)
+    status, _, answer = received.partition(b"\r\n\r\n")
+    if status.split(b" ", 2)[1:2] != [b"200"]:
+        raise HookError(f"the service answers {status.splitlines()[:1]!r}")
+    found = json.loads(answer)
+    if not isinstance(found, dict):
+        raise HookError("the service does not answer with a JSON object")
+    return found
+
+
+def _exchanged(url: SplitResult, request: bytes) -> bytes:
+    secure = url.scheme == "https"
+    plain = socket.create_connection((url.hostname or "", url.port or (443 if secure else 80)))
+    if secure:
+        import ssl
+
+        plain = ssl.create_default_context().wrap_socket(plain, server_hostname=url.hostname)
+    with plain:
+        plain.sendall(request)
+        received = b""
+        while (chunk := plain.recv(1 << 16)) and len(received) < _LARGEST:
+            received += chunk
+    return received
+
+
+def _service(options: Options) -> tuple[SplitResult, str]:
+    """The address of the service and the key for it."""
+    key = os.environ.get("OPENMEMORY_API_KEY", "")
+    if url := options.get("url"):
+        return urlsplit(url), key
+    named = options.get("data-dir") or os.environ.get("OPENMEMORY_DATA_DIR")
+    for folder in [named] if named else _data_folders():
+        try:
+            info = json.loads(_read(os.path.join(os.path.expanduser(folder), "service.json")))
+        except FileNotFoundError:
+            continue
+        return urlsplit(info["url"]), key or _read(os.path.join(os.path.expanduser(folder), "local.key")).strip()
+    raise HookError("no service is running")
+
+
+def _data_folders() -> list[str]:
+    """Where a service without settings keeps its data: `openmemory.embedded.folder` decides between them."""
+    if sys.platform == "darwin":
+        home = "~/Library/Application Support"
+    else:
+        home = os.environ.get("XDG_DATA_HOME", "").strip() or "~/.local/share"
+    return [os.path.join(home, "openmemory"), "/var/lib/openmemory"]
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()

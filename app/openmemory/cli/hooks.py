@@ -1,0 +1,157 @@
+"""`openmemory hooks`: has assistants run `openmemory hook` by themselves. And the help of `openmemory hook`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from openmemory.cli.connect import DryRun, Names, Yes, change_files, chosen_from, program
+from openmemory.cli.options import ConfigFile, DataDir, Json, Namespace, Url, User
+from openmemory.cli.output import CommandAnswer, Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from openmemory.cli.connect import Plan
+    from openmemory.connect.clients import AssistantClient
+    from openmemory.connect.hooks import Hook
+
+hooks = typer.Typer(
+    help="Have assistants use the memory by themselves: show them a brief when a session starts.", no_args_is_help=True
+)
+
+Budget = Annotated[
+    int | None, typer.Option(metavar="TOKENS", min=100, max=2_000, help="Tokens that a brief may have; default: 600.")
+]
+
+
+@hooks.command()
+def add(
+    names: Names = None,
+    *,
+    prompt: Annotated[
+        bool, typer.Option("--prompt", help="Also search for each prompt, and show the few memories that fit it.")
+    ] = False,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Also keep the last requests of a session when it ends.")
+    ] = False,
+    budget: Budget = None,
+    user: User = None,
+    data_dir: DataDir = None,
+    config: ConfigFile = None,
+    url: Url = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Add the hooks to the files of Claude Code, Codex and Cursor, or renew them.
+
+    When a session starts, the assistant gets a brief: a line for each of the most telling memories of the project, and
+    of the user, within a budget of tokens. No language model is called. If the service does not answer within 300 ms,
+    the session starts without it. For a service elsewhere, set OPENMEMORY_API_KEY where the assistant starts.
+    """
+    chosen: list[Hook] = ["session-start"]
+    if prompt:
+        chosen.append("prompt")
+    if checkpoint:
+        chosen.append("checkpoint")
+    plans = adding(_chosen(names, chosen), data_dir, config, user=user, url=url, budget=budget)
+    change_files(plans, dry_run=dry_run, yes=yes, json=json)
+
+
+@hooks.command()
+def remove(names: Names = None, dry_run: DryRun = False, yes: Yes = False, json: Json = False) -> None:
+    """Take out what `hooks add` has added, and nothing else."""
+    change_files(removing(_chosen(names)), dry_run=dry_run, yes=yes, json=json)
+
+
+@hooks.command()
+def status(json: Json = False) -> None:
+    """List the assistants that have hooks, and which of ours each runs."""
+    from openmemory.connect.connections import entry
+    from openmemory.connect.hooks import hooked, hooks_in
+    from openmemory.errors import Invalid
+
+    rows: list[dict[str, Any]] = []
+    for it in hooked():
+        row: dict[str, Any] = {"client": it.app, "title": it.title, "file": str(it.file), "hooks": []}
+        try:
+            row["hooks"] = hooks_in(entry(it, it.file) or {})
+        except Invalid as error:
+            row["problem"] = error.message
+        if it.installed:
+            rows.append(row)
+    cells = [(row["title"], ", ".join(row["hooks"]) or row.get("problem", "none"), row["file"]) for row in rows]
+    CommandAnswer(rows, Table(["client", "hooks", "file"], cells, wide="file")).show(json=json)
+
+
+def adding(
+    clients: list[AssistantClient],
+    data_dir: str | None,
+    config: Path | None,
+    *,
+    user: str | None = None,
+    url: str | None = None,
+    budget: int | None = None,
+) -> list[Plan]:
+    """The changes that add the hooks of some assistants."""
+    from openmemory.cli.client import checked_url
+    from openmemory.cli.finding import data_folder
+    from openmemory.cli.options import load_settings
+    from openmemory.connect import connections
+    from openmemory.connect.clients import ServerAddress
+
+    if url is not None:
+        where = ["--url", checked_url(url).rstrip("/")]
+    else:
+        # A hook has no time to read settings.
+        where = ["--data-dir", str(data_folder(load_settings(config, here=False, data_dir=data_dir)))]
+    more = [*where, *(["--user", user] if user else []), *(["--budget", str(budget)] if budget else [])]
+    addresses = {it.app: ServerAddress(command=(program(), "hook", "--client", it.app, *more)) for it in clients}
+    return [(it, partial(connections.connecting, it, addresses[it.app], it.file)) for it in clients]
+
+
+def removing(clients: list[AssistantClient]) -> list[Plan]:
+    """The changes that take the hooks of some assistants out."""
+    from openmemory.connect import connections
+
+    return [(it, partial(connections.disconnecting, it, it.file)) for it in clients if it.file.exists()]
+
+
+def _chosen(names: list[str] | None, chosen: list[Hook] | None = None) -> list[AssistantClient]:
+    from openmemory.connect.hooks import BRIEF, hooked
+
+    return chosen_from(hooked(chosen or BRIEF), names)
+
+
+def hook(
+    event: Annotated[Literal["session-start", "prompt", "checkpoint"], typer.Argument(help="The moment it is for.")],
+    *,
+    client: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The assistant: claude-code, codex or cursor.")
+    ] = None,
+    user: User = None,
+    namespace: Namespace = None,
+    budget: Budget = None,
+    min_score: Annotated[
+        float | None, typer.Option("--min-score", metavar="SCORE", help="prompt: only memories of at least this score.")
+    ] = None,
+    url: Url = None,
+    data_dir: DataDir = None,
+    timeout: Annotated[int, typer.Option(metavar="MS", help="Milliseconds until it ends, from its start.")] = 300,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say on standard error why nothing is printed.")] = False,
+) -> None:
+    """Run a hook: assistants do, and write their JSON to its standard input.
+
+    session-start prints a brief, prompt prints the memories that fit the prompt, and checkpoint keeps the last requests
+    of the session. The namespace is that of the project: the first line of .openmemory, otherwise the path of the Git
+    remote (owner/name), otherwise the name of the folder. It ends with exit code 0 and prints nothing on any failure.
+    """
+    # `openmemory.__main__` does the same sooner: importing this module takes longer than a hook may take.
+    from openmemory.cli.hook import OPTIONS, run
+
+    given = dict(zip(OPTIONS, (client, user, namespace, budget, min_score, url, data_dir, timeout), strict=False))
+    options = (f"--{name}={value}" for name, value in given.items() if value is not None)
+    run([event, *options, *(["--verbose"] if verbose else [])])
