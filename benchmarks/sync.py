@@ -109,7 +109,7 @@ def _read_index(services: Services, payload: bool) -> None:
 
 
 def _shard(services: Services) -> qdrant_edge.EdgeShard:
-    return services.index._index._shard  # type: ignore[attr-defined]
+    return services.index._index._shard.engine  # type: ignore[attr-defined]
 
 
 async def changed(services: Services, count: int = 1_000) -> None:
@@ -203,7 +203,7 @@ def _raw(folder: Path, points: list[Point]) -> tuple[float, float]:
     try:
         started = time.perf_counter()
         for start in range(0, len(points), CHUNK):
-            index._shard.update(
+            index._shard.engine.update(
                 qdrant_edge.UpdateOperation.upsert_points(
                     [
                         qdrant_edge.Point(point.id, buffer(point.vectors[0]), payload_of(point))

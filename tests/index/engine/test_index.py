@@ -72,18 +72,6 @@ async def test_an_opening_that_failed_is_tried_again(tmp_path: Path, point: Buil
     await index.close()
 
 
-async def test_an_opening_that_was_cancelled_leaves_the_folder_free(tmp_path: Path, point: Build) -> None:
-    await filled(tmp_path, point)
-    index = index_in(tmp_path)
-    opening = asyncio.create_task(index.open())
-    await asyncio.sleep(0)
-    opening.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await opening
-    assert await index.count() == 300
-    await index.close()
-
-
 async def test_a_second_owner_is_refused_and_the_folder_stays_as_it_is(tmp_path: Path, point: Build) -> None:
     first, second = index_in(tmp_path), index_in(tmp_path)
     await first.upsert([point(1)])

@@ -1,30 +1,21 @@
 """Calls Qdrant's own engine in this process, with limits from measurements.
 
-The engine holds the GIL in every call, so no other Python code runs meanwhile, in any thread. Calls are therefore kept
-short: writes are split, flushes are frequent, and `optimize()`, which takes seconds, is never called. Instead, a shard
-keeps 4-bit codes of its vectors. A search scans the codes and scores the best of them again with the vectors: exact
-scores for a third of the cost of a full scan.
+The engine holds the GIL in every call, so no other Python code runs meanwhile, in any thread, and a thread for the call
+gains nothing. Calls are therefore kept short: writes are split, flushes are frequent, and `optimize()`, which takes
+seconds, is never called. Instead, a shard keeps 4-bit codes of its vectors. A search scans the codes and scores the
+best of them again with the vectors: exact scores for a third of the cost of a full scan.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import cast
 
 import numpy as np
 import qdrant_edge as edge
 
 from openmemory.index.port import IndexUnavailable, Vector
-
-T = TypeVar("T")
-
-READERS = max(2, min(4, os.cpu_count() or 1))
-"""The number of concurrent searches: more than the number of cores gains nothing, and a single one would queue short
-scans behind long ones."""
 
 CHUNK = 250
 """The number of vectors in one engine write, which takes about 6 ms."""
@@ -32,16 +23,6 @@ CHUNK = 250
 _CANDIDATES = 100
 _OVERSAMPLING = 4.0
 """A search scores `max(4 x limit, 100)` candidates again: recall@10 and @50 of 1.0 against an exact scan of 50,000."""
-
-
-async def in_thread(pool: ThreadPoolExecutor, call: Callable[..., T], *args: object) -> T:
-    """Calls the engine in a thread.
-
-    Raises:
-        IndexUnavailable: the engine raised any error.
-    """
-    with guarded():
-        return await asyncio.get_running_loop().run_in_executor(pool, call, *args)
 
 
 @contextmanager

@@ -1,20 +1,14 @@
-"""The embedded index: Qdrant's own engine in this process, one shard in one folder.
-
-Opening, flushing and removing run in a thread. Searching, reading and writing do not: the engine holds the GIL, so
-nothing would run in parallel, and switching threads costs a tenth of the time.
-"""
+"""The embedded index: Qdrant's own engine in this process, one shard in one folder."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import shutil
-from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Sequence
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 from uuid import UUID
 
 import qdrant_edge as edge
@@ -33,12 +27,10 @@ from openmemory.index.collections import (
     watermark_vector,
 )
 from openmemory.index.conditions import asked, readable
-from openmemory.index.engine.calls import CHUNK, buffer, guarded, in_thread, with_codes
-from openmemory.index.engine.disk_space import check_room
+from openmemory.index.engine.calls import CHUNK, buffer, guarded, with_codes
 from openmemory.index.engine.mapped_memory import release_mapped
-from openmemory.index.engine.multi_vector import MultiVectorPoints
 from openmemory.index.engine.rest_format import one_condition
-from openmemory.index.engine.shards import VectorLayout, open_shard
+from openmemory.index.engine.shards import Shard, VectorLayout
 from openmemory.index.multi_vector import MORE, best, chunks, named
 from openmemory.index.port import (
     Connected,
@@ -53,11 +45,6 @@ from openmemory.index.port import (
 )
 from openmemory.index.sync.entries import IndexEntries
 from openmemory.resilience.atomic_files import replacing
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
 
 SLICE = 64
 """The number of points that are converted before the event loop continues, 1 to 3 ms."""
@@ -80,21 +67,23 @@ class EdgeIndex:
         self._folder = folder
         self._name = collection
         self._shape = VectorLayout(dimension, plain=False)
-        self._shard: edge.EdgeShard | None = None
-        self._long: MultiVectorPoints | None = None
+        self._shard: Shard | None = None
         self._closed = False
         self._unreleased = 0
         self._unflushed = 0
-        self._closing = asyncio.Lock()
-        self._thread = ThreadPoolExecutor(1, "index")
 
     async def open(self) -> None:
         """Loads the shard, or creates it. A shard that cannot be loaded is moved aside, and an empty one replaces
         it."""
-        if await self._run(self._open) and self._on_connected is not None:
-            beginning = await self._on_connected(await self.watermark())
-            if beginning is not None:
-                await self.set_watermark(beginning)
+        if self._closed:
+            raise IndexUnavailable("the index is closed")
+        if self._shard is not None:
+            return
+        self._shard = Shard(self._folder / self._name, self._shape)
+        if not (self._folder / "current").exists():
+            self._write_current()
+        if self._on_connected is not None and (beginning := await self._on_connected(await self.watermark())):
+            await self.set_watermark(beginning)
 
     async def keeps_documents(self) -> bool:
         return False
@@ -104,27 +93,28 @@ class EdgeIndex:
         for chunk in chunks(points, chunks_of, CHUNK):
             update = edge.UpdateOperation.upsert_points(await _converted(chunk))
             shard = await self._opened()
-            with guarded():
-                _update(self._folder, shard, update, sum(point.vectors.nbytes for point in chunk))
-                if self._long is not None and any(chunks_of(point) > 1 for point in chunk):
-                    self._long.written()
+            size = sum(point.vectors.nbytes for point in chunk)
+            shard.write(update, size=size, long=any(chunks_of(point) > 1 for point in chunk))
             await asyncio.sleep(0)
-        await self._tidy(sum(map(chunks_of, points)))
+        self._tidy(sum(map(chunks_of, points)))
 
-    async def _tidy(self, written: int) -> None:
+    def _tidy(self, written: int) -> None:
         """Limits the work of the next flush, and the memory for written data."""
         self._unreleased += written
         self._unflushed += written
+        if self._shard is None:
+            return
         if self._unflushed >= FLUSH_AFTER:
-            await self.flush()
+            self._flush(self._shard)
         elif self._unreleased >= RELEASE_AFTER:
             self._unreleased = 0
-            await self._run(release_mapped, self._folder / self._name)
+            release_mapped(self._folder / self._name)
 
     async def delete(self, ids: Sequence[UUID]) -> None:
         shard = await self._opened()
         if ids:
-            await self._run(_delete, self._folder, shard, ids)
+            points = cast("list[edge.PointId]", points_of(ids))
+            shard.write(edge.UpdateOperation.delete_points(points), long=False)
 
     async def search(self, vector: Vector, where: Filter, limit: int) -> list[Hit]:
         check_query(vector, self._shape.dimension)
@@ -133,7 +123,7 @@ class EdgeIndex:
             return []
         with guarded():
             first = _search(shard, vector, _filter(where), limit)
-            if self._long is None or (only := self._long.conditions()) is None:
+            if (only := shard.long_texts()) is None:
                 return first
             return best(first, _search(shard, vector, _filter(where, only), limit, using=MORE), limit)
 
@@ -152,25 +142,23 @@ class EdgeIndex:
     async def count(self, user: UUID | None = None) -> int:
         shard = await self._opened()
         with guarded():
-            counted = shard.count(edge.CountRequest(exact=True, filter=_owned_by(user)))
-            return counted - (len(shard.retrieve([WATERMARK], False, False)) if user is None else 0)
+            counted = shard.engine.count(edge.CountRequest(exact=True, filter=_owned_by(user)))
+            return counted - (len(shard.engine.retrieve([WATERMARK], False, False)) if user is None else 0)
 
     async def watermark(self) -> Watermark | None:
         shard = await self._opened()
         with guarded():
-            found = shard.retrieve([WATERMARK], True, False)
+            found = shard.engine.retrieve([WATERMARK], True, False)
         return watermark_of(found[0].payload) if found else None
 
     async def set_watermark(self, watermark: Watermark) -> None:
         shard = await self._opened()
         vector = buffer(watermark_vector(self._shape.dimension))
         point = edge.Point(WATERMARK, vector, watermark_payload(watermark))
-        with guarded():
-            _update(self._folder, shard, edge.UpdateOperation.upsert_points([point]))
+        shard.write(edge.UpdateOperation.upsert_points([point]), long=False)
 
     async def flush(self) -> None:
-        shard = await self._opened()
-        await self._run(self._flush, shard)
+        self._flush(await self._opened())
 
     async def status(self) -> IndexStatus:
         return IndexStatus(
@@ -184,75 +172,38 @@ class EdgeIndex:
     async def activate(self) -> None:
         """Makes this the collection that `current` names."""
         await self._opened()
-        await self._run(self._write_current)
+        if not self._is_current():
+            self._write_current()
 
     async def drop(self) -> None:
-        if await self._run(self._is_current):
+        if self._is_current():
             raise IndexUnavailable(f"{self._name} is the collection in use")
         await self.close()
         await asyncio.to_thread(shutil.rmtree, self._folder / self._name, ignore_errors=True)
 
     async def close(self) -> None:
-        async with self._closing:
-            if self._closed:
-                return
-            self._closed = True
-            try:
-                await self._run(self._flush_and_close)
-            except IndexUnavailable as error:
-                # Not a reason to fail a shutdown: the next sync finds and repairs what is not on disk.
-                log.warning("the index could not be flushed: %s", error)
-            finally:
-                await asyncio.to_thread(self._thread.shutdown)
+        shard, self._shard, self._closed = self._shard, None, True
+        if shard is not None:
+            shard.close()
 
-    async def _opened(self) -> edge.EdgeShard:
-        if self._shard is None and not self._closed:
+    async def _opened(self) -> Shard:
+        if self._shard is None:
             await self.open()
         if self._shard is None:
             raise IndexUnavailable("the index is closed")
         return self._shard
 
-    async def _run(self, call: Callable[..., T], *args: object) -> T:
-        return await in_thread(self._thread, call, *args)
-
-    def _open(self) -> bool:
-        """Opens the shard. Returns False if it was open."""
-        # This runs to its end even if the caller was cancelled, so the shard is stored here and not where it is
-        # awaited.
-        if self._closed:
-            raise IndexUnavailable("the index is closed")
-        if self._shard is not None:
-            return False
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shard = open_shard(self._folder / self._name, self._shape)
-        if not (self._folder / "current").exists():
-            self._write_current()
-        release_mapped(self._folder / self._name)
-        self._long = MultiVectorPoints(shard)
-        self._shard = shard
-        return True
-
-    def _flush(self, shard: edge.EdgeShard) -> None:
+    def _flush(self, shard: Shard) -> None:
         self._unreleased = self._unflushed = 0
         shard.flush()
-        release_mapped(self._folder / self._name)
-
-    def _flush_and_close(self) -> None:
-        shard, self._shard = self._shard, None
-        if shard is not None:
-            try:
-                shard.flush()
-            finally:
-                shard.close()
 
     def _is_current(self) -> bool:
         current = self._folder / "current"
         return current.exists() and current.read_text(encoding="utf-8").strip() == self._name
 
     def _write_current(self) -> None:
-        if not self._is_current():
-            with replacing(self._folder / "current") as file:
-                file.write(f"{self._name}\n".encode())
+        with guarded(), replacing(self._folder / "current") as file:
+            file.write(f"{self._name}\n".encode())
 
 
 async def _converted(points: Sequence[Point]) -> list[edge.Point]:
@@ -276,16 +227,7 @@ def _vectors(point: Point) -> Any:
     return named(point.vectors)
 
 
-def _update(folder: Path, shard: edge.EdgeShard, update: edge.UpdateOperation, size: int = 0) -> None:
-    check_room(folder, size)
-    shard.update(update)
-
-
-def _delete(folder: Path, shard: edge.EdgeShard, ids: Sequence[UUID]) -> None:
-    _update(folder, shard, edge.UpdateOperation.delete_points(cast("list[edge.PointId]", points_of(ids))))
-
-
-def _search(shard: edge.EdgeShard, vector: Vector, where: edge.Filter, limit: int, using: str = "") -> list[Hit]:
+def _search(shard: Shard, vector: Vector, where: edge.Filter, limit: int, using: str = "") -> list[Hit]:
     request = edge.SearchRequest(
         query=edge.Query.Nearest(buffer(vector), using=using),
         filter=where,
@@ -295,16 +237,16 @@ def _search(shard: edge.EdgeShard, vector: Vector, where: edge.Filter, limit: in
         with_payload=False,
         with_vector=False,
     )
-    return [Hit(cast(UUID, hit.id), min(1.0, max(-1.0, hit.score))) for hit in shard.search(request)]
+    return [Hit(cast(UUID, hit.id), min(1.0, max(-1.0, hit.score))) for hit in shard.engine.search(request)]
 
 
 def _page(
-    shard: edge.EdgeShard, user: UUID | None, after: edge.PointId | None, limit: int
+    shard: Shard, user: UUID | None, after: edge.PointId | None, limit: int
 ) -> tuple[IndexEntries, edge.PointId | None]:
     request = edge.ScrollRequest(
         offset=after, limit=limit, filter=_owned_by(user), with_payload=list(RECONCILED), with_vector=False
     )
-    records, following = shard.scroll(request)
+    records, following = shard.engine.scroll(request)
     # Every access to a record's id creates it anew.
     found = cast(list[tuple[UUID | int, Any]], [(record.id, record.payload) for record in records])
     return IndexEntries(b"".join([entry_of(*one) for one in found if one[0] != WATERMARK])), following

@@ -5,11 +5,10 @@ A plain ASGI application, for processes that share one index that only one of th
 
 from __future__ import annotations
 
-import hmac
+import asyncio
 import logging
 import time
-from asyncio import to_thread
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -19,10 +18,10 @@ import orjson
 import qdrant_edge as edge
 
 from openmemory.index.engine import rest_format
-from openmemory.index.engine.calls import CHUNK
-from openmemory.index.engine.collections import OpenCollections, Shard
+from openmemory.index.engine.calls import CHUNK, guarded
+from openmemory.index.engine.collections import OpenCollections
 from openmemory.index.engine.rest_format import RequestRefused, wrong
-from openmemory.index.engine.shards import VectorLayout
+from openmemory.index.engine.shards import Shard, VectorLayout
 from openmemory.index.multi_vector import MORE, chunks
 from openmemory.index.port import IndexUnavailable
 
@@ -41,21 +40,17 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
 class QdrantRestApi:
-    """Serves the collections below `folder`, which no other process may have open. With `api_key`, requests must send
-    it."""
+    """Serves the collections below `folder`, which no other process may have open."""
 
-    def __init__(self, folder: Path, *, api_key: str = "") -> None:
+    def __init__(self, folder: Path) -> None:
         self._served = OpenCollections(folder)
-        self._key = api_key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request, or the lifespan of the server."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
-        elif scope["type"] == "http":
-            await self._answer(scope, receive, send)
         else:
-            await send({"type": "websocket.close", "code": 1008})
+            await self._answer(scope, receive, send)
 
     async def close(self) -> None:
         """Flushes and releases the collections. May be called twice."""
@@ -75,7 +70,6 @@ class QdrantRestApi:
         started = time.perf_counter()
         status, answer = 200, dict[str, Any]()
         try:
-            self._check_key(scope)
             body = await _read(receive)
             if body is None:
                 return
@@ -88,7 +82,7 @@ class QdrantRestApi:
             status, answer = refusal.status, {"status": {"error": str(refusal)}}
         except (RecursionError, ValueError, TypeError) as error:
             status, answer = 400, {"status": {"error": f"Wrong input: {error}"}}
-        except IndexUnavailable as error:
+        except (IndexUnavailable, OSError) as error:
             log.warning("%s %s: %s", scope["method"], scope["path"], error)
             status, answer = 500, {"status": {"error": f"Service internal error: {error}"}}
         answer["time"] = time.perf_counter() - started
@@ -99,56 +93,33 @@ class QdrantRestApi:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
 
-    def _check_key(self, scope: Scope) -> None:
-        if not self._key:
-            return
-        headers = dict(scope["headers"])
-        scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-        given = headers.get(b"api-key") or (bearer.strip() if scheme.lower() == b"bearer" else b"")
-        if not given:
-            raise RequestRefused(401, "Must provide an API key or an Authorization bearer token")
-        if not hmac.compare_digest(given, self._key):
-            raise RequestRefused(401, "Invalid API key or JWT")
-
     async def _result(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
+        served = self._served
+        if served.closed:
+            raise IndexUnavailable("the service is stopping")
+        result: Any = True
         match method, path.strip("/").split("/"):
             case "GET", ["collections"]:
-                return {"collections": [{"name": name} for name in await self._served.names()]}
+                result = {"collections": [{"name": name} for name in served.names()]}
             case "GET", ["aliases"]:
-                return _aliases(await self._served.aliases())
+                named = sorted(served.aliases.items())
+                result = {"aliases": [{"alias_name": alias, "collection_name": name} for alias, name in named]}
             case "POST", ["collections", "aliases"]:
                 actions = rest_format.array(body.get("actions"), "actions")
-                await self._served.realias([rest_format.mapping(action, "action") for action in actions])
-                return True
-            case _, ["collections", name]:
-                return await self._collection(method, name, body)
+                served.realias([rest_format.mapping(action, "action") for action in actions])
+            case "GET", ["collections", name]:
+                result = _info(served.shard(name))
+            case "PUT", ["collections", name]:
+                served.create(name, partial(_new_shape, body))
+            case "DELETE", ["collections", name]:
+                result = served.drop(name)
             case "GET", ["collections", name, "exists"]:
-                return {"exists": await self._exists(name)}
-            case _, ["collections", name, *rest]:
-                call = _CALLS.get((method, "/".join(rest)))
-                if call is not None:
-                    return await call(self._served, await self._served.shard(name), body)
-        raise RequestRefused(404, f"Not found: {method} {path} is not served here")
-
-    async def _collection(self, method: str, name: str, body: Mapping[str, Any]) -> Any:
-        if method == "DELETE":
-            return await self._served.drop(name)
-        if method == "PUT":
-            await self._served.create(name, partial(_new_shape, body))
-            return True
-        if method == "GET":
-            shard = await self._served.shard(name)
-            return _info(shard, await self._served.read(shard, edge.EdgeShard.info))
-        raise RequestRefused(404, f"Not found: {method} of a collection is not served here")
-
-    async def _exists(self, name: str) -> bool:
-        try:
-            await self._served.shard(name)
-        except RequestRefused as refusal:
-            if refusal.status != 404:
-                raise
-            return False
-        return True
+                result = {"exists": served.exists(name)}
+            case _, ["collections", name, *rest] if (call := _CALLS.get((method, "/".join(rest)))) is not None:
+                result = await call(served, served.shard(name), body)
+            case _:
+                raise RequestRefused(404, f"Not found: {method} {path} is not served here")
+        return result
 
 
 def _new_shape(body: Mapping[str, Any]) -> VectorLayout:
@@ -177,82 +148,63 @@ async def _index(served: OpenCollections, shard: Shard, body: Mapping[str, Any])
 async def _upsert(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"points"}, "upsert")
     # In threads, because a large request takes a while to convert to points.
-    written = await to_thread(rest_format.points, body.get("points"), shard.shape)
-    size = len(await to_thread(orjson.dumps, body["points"]))
-    done: Any = {"operation_id": shard.operations, "status": "completed"}
+    written = await asyncio.to_thread(rest_format.points, body.get("points"), shard.shape)
+    size = len(await asyncio.to_thread(orjson.dumps, body["points"]))
+    done = {"operation_id": served.operations, "status": "completed"}
     for some in chunks(written, lambda one: one[1], CHUNK):
-        operation = edge.UpdateOperation.upsert_points([point for point, _ in some])
-        done = await _update(served, shard, operation, size=size)
+        done = await _update(served, shard, edge.UpdateOperation.upsert_points([point for point, _ in some]), size=size)
+        await asyncio.sleep(0)
     return done
 
 
-async def _retrieve(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _retrieve(_: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"ids", "with_payload", "with_vector"}, "retrieve")
     ids = rest_format.identifiers(body.get("ids"))
     payload = rest_format.selector(body.get("with_payload", True))
     vector = rest_format.flag(body.get("with_vector", False), "with_vector")
-    records = await served.read(shard, lambda engine: engine.retrieve(ids, payload, vector))
-    return [rest_format.record(record) for record in records]
+    with guarded():
+        return [rest_format.record(record) for record in shard.engine.retrieve(ids, payload, vector)]
 
 
 async def _delete(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
-    rest_format.only(body, {"points", "filter"}, "delete")
-    if body.get("points") is not None:
-        if body.get("filter") is not None:
-            raise wrong("delete: points and filter together are not supported here")
-        return await _update(served, shard, edge.UpdateOperation.delete_points(rest_format.identifiers(body["points"])))
-    where = rest_format.condition(rest_format.mapping(body.get("filter"), "points or filter"))
-    if where is None or not (where.must or where.must_not or where.should):
-        raise wrong("delete: a filter must have a condition")
-    return await _update(served, shard, edge.UpdateOperation.delete_points_by_filter(where))
+    rest_format.only(body, {"points"}, "delete")
+    ids = rest_format.identifiers(body.get("points"))
+    return await _update(served, shard, edge.UpdateOperation.delete_points(ids))
 
 
 async def _query(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
-    return (await _found(served, shard, [body]))[0]
+    return (await _batch(served, shard, {"searches": [body]}))[0]
 
 
-async def _batch(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _batch(_: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"searches"}, "query")
     searches = rest_format.array(body.get("searches"), "searches")
     if len(searches) > MAX_SEARCHES:
         raise wrong(f"searches: has {len(searches)} entries; the limit here is {MAX_SEARCHES}")
-    return await _found(served, shard, [rest_format.mapping(one, "search") for one in searches])
+    asked = [rest_format.query(rest_format.mapping(one, "search"), shard) for one in searches]
+    with guarded():
+        found = [[] if one is None else shard.engine.search(one) for one in asked]
+    return [{"points": [rest_format.record(hit) for hit in hits]} for hits in found]
 
 
-async def _found(served: OpenCollections, shard: Shard, searches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The results of each search, all within one call of the engine."""
-    asked = [rest_format.query(one, shard.shape) for one in searches]
-
-    def find(engine: edge.EdgeShard) -> list[list[edge.ScoredPoint]]:
-        hits: list[list[edge.ScoredPoint]] = []
-        for one in asked:
-            only = shard.long.conditions() if one.using else []
-            # None: no point is multi-vector.
-            hits.append([] if only is None else engine.search(one.among(only)))
-        return hits
-
-    return [{"points": [rest_format.record(hit) for hit in hits]} for hits in await served.read(shard, find)]
-
-
-async def _scroll(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _scroll(_: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     page = rest_format.scroll(body)
-    records, following = await served.read(shard, lambda engine: engine.scroll(page))
-    return {
-        "points": [rest_format.record(record) for record in records],
-        "next_page_offset": rest_format.plain(following),
-    }
+    with guarded():
+        records, following = shard.engine.scroll(page)
+    return {"points": [rest_format.record(it) for it in records], "next_page_offset": rest_format.plain(following)}
 
 
-async def _count(served: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
+async def _count(_: OpenCollections, shard: Shard, body: Mapping[str, Any]) -> Any:
     rest_format.only(body, {"filter", "exact"}, "count")
-    request = edge.CountRequest(exact=True, filter=rest_format.condition(body.get("filter")))
-    return {"count": await served.read(shard, lambda engine: engine.count(request))}
+    where = rest_format.condition(body.get("filter"))
+    with guarded():
+        return {"count": shard.engine.count(edge.CountRequest(exact=True, filter=where))}
 
 
 async def _update(
     served: OpenCollections, shard: Shard, operation: edge.UpdateOperation, *, size: int = 0
 ) -> dict[str, Any]:
-    return {"operation_id": await served.write(shard, operation, size=size), "status": "completed"}
+    return {"operation_id": served.write(shard, operation, size=size), "status": "completed"}
 
 
 _CALLS: Mapping[tuple[str, str], Callable[[OpenCollections, Shard, Mapping[str, Any]], Awaitable[Any]]] = {
@@ -295,12 +247,10 @@ def _parsed(body: bytes) -> Mapping[str, Any]:
         raise RequestRefused(400, f"Format error in JSON body: {error}") from error
 
 
-def _aliases(aliases: Mapping[str, str]) -> dict[str, Any]:
-    return {"aliases": [{"alias_name": alias, "collection_name": name} for alias, name in sorted(aliases.items())]}
-
-
-def _info(shard: Shard, info: edge.ShardInfo) -> dict[str, Any]:
+def _info(shard: Shard) -> dict[str, Any]:
     """A collection in Qdrant's description format. There is no graph, so there is never anything left to optimise."""
+    with guarded():
+        info = shard.engine.info()
     return {
         "status": "green",
         "optimizer_status": "ok",

@@ -6,21 +6,19 @@ Unknown input is rejected rather than ignored: a dropped condition would widen a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 import qdrant_edge as edge
 
 from openmemory.index.collections import check_query, check_vectors
-from openmemory.index.engine.calls import buffer, with_codes
-from openmemory.index.engine.shards import VectorLayout
+from openmemory.index.engine.calls import buffer, guarded, with_codes
+from openmemory.index.engine.shards import Shard, VectorLayout
 from openmemory.index.multi_vector import MORE
 from openmemory.index.port import Vectors
 
-_OF_A_QUERY = frozenset(
-    {"query", "using", "filter", "params", "limit", "offset", "with_payload", "with_vector", "score_threshold"}
-)
+_OF_A_QUERY = frozenset({"query", "using", "filter", "limit", "with_payload", "with_vector"})
 
 
 class RequestRefused(Exception):
@@ -89,55 +87,35 @@ def points(values: Any, of: VectorLayout) -> list[tuple[edge.Point, int]]:
     return made
 
 
-class PointQuery(NamedTuple):
-    """A request for the points nearest to a vector. `using`: the vectors to search, "" or `more`."""
-
-    using: str
-    request: edge.SearchRequest
-    where: edge.Filter | None
-    besides: dict[str, Any]
-
-    def among(self, conditions: Sequence[edge.ConditionType]) -> edge.SearchRequest:
-        """The same request, limited to points that meet some further conditions."""
-        if not conditions:
-            return self.request
-        where = edge.Filter(must=[*conditions, *([self.where] if self.where is not None else ())])
-        return edge.SearchRequest(filter=where, **self.besides)
-
-
-def query(body: Mapping[str, Any], of: VectorLayout) -> PointQuery:
-    """Parses a query. Only `exact` of `params` has an effect, since there is no graph."""
+def query(body: Mapping[str, Any], of: Shard) -> edge.SearchRequest | None:
+    """A request for the points nearest to a vector. None if no point has such vectors."""
     only(body, _OF_A_QUERY, "query")
-    asked = body.get("query")
+    asked, using = body.get("query"), body.get("using") or ""
+    if using != "" and (using != MORE or of.shape.plain):
+        raise wrong(f"Not existing vector name error: {using}")
     if isinstance(asked, Mapping):
         only(asked, {"nearest"}, "query")
         asked = asked.get("nearest")
-    limit = number(body.get("limit"), "limit", 10, least=1)
-    threshold = body.get("score_threshold")
-    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
-        raise wrong("score_threshold must be a number")
-    exact = body.get("params") is not None and bool(mapping(body["params"], "params").get("exact"))
-    using = _using(body, of)
-    if using == MORE and isinstance(asked, list) and len(asked) == 1 and of.dimension > 1:
+    if using == MORE and isinstance(asked, list) and len(asked) == 1 and of.shape.dimension > 1:
         [asked] = asked  # a multi-vector of one
+    vector = _vector(asked, of.shape.dimension)
+    limit = number(body.get("limit"), "limit", 10, least=1)
     where = condition(body.get("filter"))
-    besides: dict[str, Any] = {
-        "query": edge.Query.Nearest(_vector(asked, of.dimension), using=using),
-        "limit": limit,
-        "offset": number(body.get("offset"), "offset", 0),
-        "params": _exactly() if exact else with_codes(limit),
-        "with_payload": selector(body.get("with_payload", False)),
-        "with_vector": flag(body.get("with_vector", False), "with_vector"),
-        "score_threshold": threshold,
-    }
-    return PointQuery(using, edge.SearchRequest(filter=where, **besides), where, besides)
-
-
-def _using(body: Mapping[str, Any], of: VectorLayout) -> str:
-    name = body.get("using") or ""
-    if name != "" and (name != MORE or of.plain):
-        raise wrong(f"Not existing vector name error: {name}")
-    return str(name)
+    if using == MORE:
+        with guarded():
+            long = of.long_texts()
+        if long is None:
+            return None
+        where = edge.Filter(must=[*long, *([where] if where is not None else ())]) if long else where
+    return edge.SearchRequest(
+        query=edge.Query.Nearest(vector, using=using),
+        filter=where,
+        limit=limit,
+        offset=0,
+        params=with_codes(limit),
+        with_payload=selector(body.get("with_payload", False)),
+        with_vector=flag(body.get("with_vector", False), "with_vector"),
+    )
 
 
 def scroll(body: Mapping[str, Any]) -> edge.ScrollRequest:
@@ -176,12 +154,9 @@ def selector(value: Any) -> edge.WithPayloadType:
     """The part of a payload to return: all, none, or the named keys."""
     if value is None or isinstance(value, bool):
         return bool(value)
-    if isinstance(value, Mapping):
-        only(value, {"include", "exclude"}, "with_payload")
-        if value.get("exclude") is not None:
-            return edge.PayloadSelector.Exclude(_strings(value["exclude"], "with_payload"))
-        value = value.get("include") or []
-    return _strings(value, "with_payload")
+    if not all(isinstance(one, str) for one in array(value, "with_payload")):
+        raise wrong("with_payload must be a list of keys")
+    return value  # type: ignore[no-any-return]
 
 
 def record(found: edge.Record | edge.ScoredPoint) -> dict[str, Any]:
@@ -277,7 +252,7 @@ def _condition(given: Mapping[str, Any]) -> edge.ConditionType:
     if kinds != {"key", "match"} or not isinstance(given["key"], str):
         raise wrong(f"condition: {', '.join(sorted(kinds)) or 'nothing'} is not supported here")
     match = {key: value for key, value in mapping(given["match"], "match").items() if value is not None}
-    makers = {"value": edge.MatchValue, "any": edge.MatchAny, "except": edge.MatchExcept}
+    makers = {"value": edge.MatchValue, "any": edge.MatchAny}
     if len(match) != 1 or (how := next(iter(match))) not in makers:
         raise wrong(f"match: {', '.join(sorted(match)) or 'nothing'} is not supported here")
     compared = match[how] if isinstance(match[how], list) else [match[how]]
@@ -287,13 +262,3 @@ def _condition(given: Mapping[str, Any]) -> edge.ConditionType:
         return edge.FieldCondition(key=given["key"], match=makers[how](match[how]))
     except (TypeError, ValueError, OverflowError) as error:
         raise wrong(f"match of {given['key']}: {match[how]!r} cannot be compared") from error
-
-
-def _strings(value: Any, name: str) -> list[str]:
-    if not all(isinstance(one, str) for one in array(value, name)):
-        raise wrong(f"{name} must be a list of keys")
-    return value  # type: ignore[no-any-return]
-
-
-def _exactly() -> edge.SearchParams:
-    return edge.SearchParams(exact=True, quantization=edge.QuantizationSearchParams(ignore=True))

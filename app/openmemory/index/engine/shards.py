@@ -1,4 +1,4 @@
-"""The folder of one embedded shard: creates it, loads it, detects damage, and moves it aside."""
+"""One embedded shard in a folder: creates it, loads it, detects damage, moves it aside; writes and flushes it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import orjson
 import qdrant_edge as edge
 
 from openmemory.index.conditions import HAS_CHUNKS, LABELS, TENANT
-from openmemory.index.engine.calls import is_panic
+from openmemory.index.engine.calls import guarded, is_panic
 from openmemory.index.engine.disk_space import check_room
+from openmemory.index.engine.mapped_memory import release_mapped
 from openmemory.index.multi_vector import MORE
 from openmemory.index.port import IndexUnavailable
 
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 
 KEPT_BROKEN = 2
 """The number of damaged folders that are kept for inspection. Older ones are removed."""
+
+MAX_LONG_SHARE = 0.01
+"""The share of long texts up to which starting with them is faster than a scan that skips the others."""
 
 _MACHINE = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
@@ -38,28 +42,68 @@ class VectorLayout(NamedTuple):
     plain: bool
 
 
-def open_shard(home: Path, shape: VectorLayout, *, shared: bool = False) -> edge.EdgeShard:
-    """Loads the shard, or creates it. A shard that cannot be loaded is moved aside, and an empty one replaces it.
+class Shard:
+    """An open shard. Call its `engine` within `guarded`."""
 
-    `shared`: other programs write to it too, so points without our payload are not a sign of damage.
+    def __init__(self, home: Path, shape: VectorLayout, *, shared: bool = False) -> None:
+        """Loads the shard, or creates it. A shard that cannot be loaded is moved aside, and an empty one replaces it.
 
-    Raises:
-        IndexUnavailable: the folder is intact but cannot be used; see `_load`. Or the disk is full.
-    """
-    check_room(home.parent)
-    shard = _load(home, shape, shared) if holds_a_shard(home) else None
-    if shard is None:
-        if home.exists():
-            _move_aside(home)
-        home.mkdir(mode=0o700)
-        shard = edge.EdgeShard.create(str(home), _configuration(shape))
-        _index_payload(shard)
-    return shard
+        `shared`: other programs write to it too, so points without our payload are not a sign of damage.
 
+        Raises:
+            IndexUnavailable: the folder is intact but cannot be used; see `_load`. Or the disk is full.
+        """
+        self.home = home
+        self.shape = shape
+        self._long: list[edge.ConditionType] | None = None
+        self._long_known = False
+        with guarded():
+            home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            check_room(home.parent)
+            self.engine = _load(home, shape, shared) or _created(home, shape)
+            release_mapped(home)
 
-def holds_a_shard(home: Path) -> bool:
-    """Returns True if there is a shard, intact or not."""
-    return (home / "edge_config.json").exists() or (home / "segments").exists()
+    def write(self, operation: edge.UpdateOperation, *, size: int = 0, long: bool = True) -> None:
+        """Applies an operation of about `size` bytes. `long`: it may concern points with several vectors."""
+        with guarded():
+            check_room(self.home.parent, size)
+            self.engine.update(operation)
+        self._long_known = self._long_known and not long
+
+    def flush(self) -> None:
+        """Writes everything to disk."""
+        with guarded():
+            self.engine.flush()
+            release_mapped(self.home)
+
+    def close(self) -> None:
+        """Flushes if that is possible, and releases the files."""
+        try:
+            with guarded():
+                try:
+                    self.engine.flush()
+                finally:
+                    self.engine.close()
+        except IndexUnavailable as error:
+            # Not a reason to fail a shutdown: the next sync finds and repairs what is not on disk.
+            log.warning("%s could not be flushed: %s", self.home.name, error)
+
+    def long_texts(self) -> list[edge.ConditionType] | None:
+        """The conditions for a search of `more`: only the points with the label of several vectors, if they are few.
+
+        None: there are none. The result is kept until the next write.
+        """
+        if not self._long_known:
+            self._long, self._long_known = self._long_texts(), True
+        return self._long
+
+    def _long_texts(self) -> list[edge.ConditionType] | None:
+        label = edge.FieldCondition(key=LABELS, match=edge.MatchValue(HAS_CHUNKS))
+        found = self.engine.count(edge.CountRequest(exact=False, filter=edge.Filter(must=[label])))
+        # This is an estimate: only an exact count proves that there are none.
+        if not found and not _counted(self.engine, label):
+            return None
+        return [label] if found <= MAX_LONG_SHARE * self.engine.info().points_count else []
 
 
 def shape_of(home: Path) -> VectorLayout | None:
@@ -90,13 +134,24 @@ def _configuration(shape: VectorLayout) -> edge.EdgeConfig:
     )
 
 
+def _created(home: Path, shape: VectorLayout) -> edge.EdgeShard:
+    if home.exists():
+        _move_aside(home)
+    home.mkdir(mode=0o700)
+    shard = edge.EdgeShard.create(str(home), _configuration(shape))
+    _index_payload(shard)
+    return shard
+
+
 def _load(home: Path, shape: VectorLayout, shared: bool) -> edge.EdgeShard | None:
-    """Loads the shard of a folder. Returns None if it is damaged.
+    """Loads the shard of a folder. Returns None if there is none, or it is damaged.
 
     Raises:
         IndexUnavailable: it is intact but cannot be used: another process has it, it contains vectors of another
             dimension, or the machine has no room, rights or file handles.
     """
+    if not (home / "edge_config.json").exists() and not (home / "segments").exists():
+        return None
     shard = None
     try:
         shard = edge.EdgeShard.load(str(home), _configuration(shape))
