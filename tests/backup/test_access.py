@@ -212,7 +212,7 @@ async def test_the_boundary_must_be_named(api: httpx.AsyncClient) -> None:
             'q"uote',
             "attachment; filename=\"memories_export_q_uote.zip\"; filename*=UTF-8''memories_export_q%22uote.zip",
         ),
-        ("a/b\r\nX: y", "filename*=UTF-8''memories_export_a%2Fb%0D%0AX%3A%20y.zip"),
+        ("a/b; X: y", "filename*=UTF-8''memories_export_a%2Fb%3B%20X%3A%20y.zip"),
         ("Zoë", "filename*=UTF-8''memories_export_Zo%C3%AB.zip"),
     ],
 )

@@ -108,13 +108,13 @@ async def test_redacted_means_that_the_rest_is_stored_and_answered(owner: Caller
     assert added.content == record.content == f"CI uses {label}."
     assert record.hash == text_hash(record.content)
     assert (record.namespace, record.thread_id, record.kind, record.key) == (label,) * 4
-    assert record.categories == [label, "work"]
+    assert record.categories == [label.casefold(), "work"]
     assert record.metadata_ == {"api_key": "[redacted: API key]", label: [label], "n": 1}
     assert TOKEN not in repr(record)
     again = await memories.add(owner, new)
     assert (again.event, again.id, again.content) == (Event.NONE, added.id, record.content)
     updated = await memories.update(owner, added.id, MemoryUpdate(text=f"Now {TOKEN}", categories=(TOKEN,)))
-    assert (updated.memory.content, updated.memory.categories) == (f"Now {label}", [label])
+    assert (updated.memory.content, updated.memory.categories) == (f"Now {label}", [label.casefold()])
     assert TOKEN not in (await memories.history(owner, added.id)).model_dump_json()
 
 

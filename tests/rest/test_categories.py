@@ -73,7 +73,7 @@ async def test_a_user_describes_lists_and_forgets(client: httpx.AsyncClient, use
 
 
 @pytest.mark.parametrize(
-    "name", ["a/b", "a/", "/", "..", "ai, ml & technology", "Bücher 📚", "assign", "assign/preview", "50 %"]
+    "name", ["a/b", "a/", "/", "..", "ai, ml & technology", "bücher 📚", "assign", "assign/preview", "50 %"]
 )
 @pytest.mark.parametrize("slash", ["", "/"])
 async def test_any_name_can_stand_in_the_path(client: httpx.AsyncClient, user: str, name: str, slash: str) -> None:

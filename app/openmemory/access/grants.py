@@ -24,6 +24,7 @@ from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
+from openmemory.identity.names import category_name
 
 Effect = Literal["allow", "deny"]
 ObjectType = Literal["memory", "app", "namespace", "category", "all"]
@@ -288,5 +289,6 @@ async def _object(tx: Tx, caller: Caller, new: GrantCreate) -> dict[str, Any]:
 async def _by_name(tx: Tx, caller: Caller, new: GrantCreate) -> UUID:
     if new.object_type == "app":
         return await _app_id(tx, caller, new.object or "")
-    await tx.execute(_MAKE_CATEGORY, {"name": new.object})
-    return UUID(str(await tx.scalar(_CATEGORY, {"name": new.object})))
+    category = {"name": category_name(new.object or "")}
+    await tx.execute(_MAKE_CATEGORY, category)
+    return UUID(str(await tx.scalar(_CATEGORY, category)))

@@ -67,8 +67,10 @@ class CaptureRecords:
         for name, text in (("error", error), ("model", model)):
             if text is not None:
                 validation.part(text, name, self.limits.text, "limits.text")
-        for namespace in principal["namespaces"] or ():
-            validation.name(namespace, "namespaces", self.limits)
+        if principal["namespaces"]:
+            principal["namespaces"] = [
+                validation.name(each, "namespaces", self.limits) for each in principal["namespaces"]
+            ]
         if seconds is not None and seconds < 0:
             raise Invalid("seconds", "must not be negative")
         columns = rows.columns_of(taken)

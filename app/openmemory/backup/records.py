@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -134,9 +134,7 @@ class Records:
             email = None
         taken = IncomingUser(None if name == handle else name, email, metadata, created)
         try:
-            for each in (taken.name, taken.email):
-                if each is not None:
-                    validation.name(each, "name", self.limits)
+            taken = replace(taken, **validation.names(taken, ("name", "email"), self.limits))
             validation.metadata(metadata, self.limits)
         except Invalid as error:
             self.left_out.add("user", self._user_id, error.message)
@@ -149,7 +147,7 @@ class Records:
         fields.optional_id("owner_id")
         created = fields.moment("created_at", self.now)
         active, updated = fields.flag("is_active", True), fields.moment("updated_at", created)
-        validation.name(name, "name", self.limits)
+        name = validation.name(name, "name", self.limits)
         validation.metadata(metadata, self.limits)
         description = self._described(description)
         return "incoming_apps", (number, id_, name, description, metadata, active, created, updated)
@@ -233,7 +231,7 @@ class Records:
         if sort not in (*_NAMED, "namespace", "all"):
             raise Invalid("object_type", "must be memory, app, category, namespace or all")
         if sort == "namespace":
-            validation.name(name or "", "object_name", self.limits)
+            name = validation.name(name or "", "object_name", self.limits)
         about, name = about if sort in _NAMED else None, name if sort == "namespace" else None
         return "incoming_rules", (number, id_, subject, sort, about, name, effect, created)
 
@@ -250,7 +248,7 @@ class Records:
         if sort in _NAMED and about is None:
             raise Invalid("criteria_id", f"is missing; it must be the id of the {sort}")
         if sort == "namespace":
-            validation.name(name or "", "criteria_name", self.limits)
+            name = validation.name(name or "", "criteria_name", self.limits)
         validation.between(days, "days_to_archive", 1, validation.MAX_DAYS)
         name = name if sort == "namespace" else None
         return "incoming_policies", (number, id_, sort, about, name, action, days, created)
@@ -275,7 +273,7 @@ class Records:
         memory, app = fields.id("memory_id"), fields.optional_id("app_id")
         at, sort = fields.moment("accessed_at", self.now), fields.text("access_type")
         metadata = fields.mapping("metadata")
-        validation.name(sort, "access_type", self.limits)
+        sort = validation.name(sort, "access_type", self.limits)
         validation.metadata(metadata, self.limits)
         return "incoming_accesses", (number, id_, memory, app, at, sort, _redacted(metadata))
 

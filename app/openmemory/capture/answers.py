@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from openmemory.identity.names import category_name
 from openmemory.llm.port import Reply
 
 MAX_OPERATIONS = 50
@@ -116,7 +117,7 @@ def _operation(value: Any) -> Operation:
         op=_OPS.get(value.get("op", value.get("event")).strip().upper(), ""),
         number=_whole(value.get("id")),
         text=_text(value.get("text")),
-        categories=tuple(dict.fromkeys(name for each in names[:5] if (name := _text(each).lower()))),
+        categories=tuple(dict.fromkeys(name for each in names[:5] if (name := category_name(_text(each))))),
         kind=_text(value.get("kind")).lower() or None,
         importance=_whole(value.get("importance")),
         since=_moment(value.get("from")),

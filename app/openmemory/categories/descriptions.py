@@ -22,6 +22,7 @@ from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import ConflictError, NotFound, TooLarge
 from openmemory.identity.caller import Caller
+from openmemory.identity.names import category_name
 from openmemory.memories import changes, validation
 from openmemory.memories.intake import Intake
 from openmemory.memories.models import Category, CategoryDescription
@@ -99,7 +100,6 @@ class Descriptions:
         caller.must_be_owner("describe categories")
         caller.may_write()
         caller.may_read()  # the answer shows stored data
-        validation.name(name, "name", self._limits)
         return await self._describe(caller, self._clean_name(name), checked(description, self._intake))
 
     async def list(self, caller: Caller) -> DescribedCategories:
@@ -125,7 +125,7 @@ class Descriptions:
         """
         caller.must_be_owner("forget what categories are about")
         caller.may_write()
-        validation.name(name, "name", self._limits)
+        name = category_name(validation.name(name, "name", self._limits))
         named = select(Category.id).where(Category.name == name).scalar_subquery()
         mine = delete(CategoryDescription).where(
             CategoryDescription.user_id == caller.user_id, CategoryDescription.category_id == named
@@ -170,6 +170,7 @@ class Descriptions:
         )  # fmt: skip
 
     def _clean_name(self, name: str) -> str:
+        name = validation.name(name, "name", self._limits)
         [cleaned] = self._intake.changed(MemoryUpdate(categories=(name,))).categories or ()
         return cleaned
 

@@ -30,18 +30,16 @@ class Intake:
         """
         limits = self._limits
         validation.text(new.text, "text", limits.text, "limits.text")
-        for field in ("namespace", "thread_id", "kind", "key", "app"):
-            value = getattr(new, field)
-            if value is not None:
-                validation.name(value, field, limits)
-        validation.categories(new.categories, limits)
+        names = validation.names(new, ("namespace", "thread_id", "kind", "key", "app"), limits)
+        new = replace(new, categories=validation.categories(new.categories, limits), **names)
         if new.importance is not None and not 0 <= new.importance <= 1:
             raise Invalid("importance", f"must be from 0 to 1, not {new.importance}")
         for field in ("created_at", "expires_at", "valid_from", "valid_until"):
             validation.moment(getattr(new, field), field)
         validation.ttl(new.ttl_days, new.expires_at)
         validation.metadata(new.metadata, limits)
-        return self._content.created(new)
+        checked = self._content.created(new)
+        return replace(checked, categories=validation.one_form(checked.categories))
 
     def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
         """The change as it will be made. `field`: the name of the text field in the request.
@@ -53,10 +51,13 @@ class Intake:
             validation.text(change.text, field, self._limits.text, "limits.text")
         if change.metadata is not None:
             validation.metadata(change.metadata, self._limits)
-        validation.categories(change.categories or (), self._limits)
         if change.expiry is not None:
             _expires_later(change.expiry)
-        return self._content.changed(change, field)
+        if change.categories is None:
+            return self._content.changed(change, field)
+        change = replace(change, categories=validation.categories(change.categories, self._limits))
+        change = self._content.changed(change, field)
+        return replace(change, categories=validation.one_form(change.categories or ()))
 
     def spoken(self, text: str) -> str:
         """A conversation text as it may be stored. Secrets are redacted unless `capture.secrets` is `store`."""
@@ -70,7 +71,7 @@ class Intake:
         """
         if query.text:
             validation.part(query.text, "search_query", self._limits.query, "limits.query")
-        validation.narrowing(query, self._limits)
+        query = validation.narrowing(query, self._limits)
         return query if caller.owner else replace(query, states=(State.ACTIVE,))
 
     def labels(self, text: str, metadata: dict[str, Any]) -> tuple[str, ...]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid, TooLarge
+from openmemory.identity.names import category_name, checked_name, storable
 from openmemory.serialization import exact_json
+
+QueryT = TypeVar("QueryT", bound=Any)
 
 MAX_CATEGORIES = 100
 MAX_DAYS = 36_500
@@ -35,26 +39,28 @@ def part(value: str, field: str, limit: int, setting: str) -> str:
 
 
 def name(value: str, field: str, limits: LimitSettings) -> str:
-    """Checks the name of a user, app, namespace, thread, kind, key or category."""
-    return text(value, field, limits.name, "limits.name")
+    """Checks the name of a user, app, namespace, thread, kind, key or category. Returns it without surrounding
+    blanks."""
+    return checked_name(value, field, limits.name)
 
 
-def categories(names: Sequence[str], limits: LimitSettings) -> None:
-    """Checks the categories of one memory."""
-    if len(names) > MAX_CATEGORIES:
-        raise Invalid("categories", f"has {len(names)} entries; the limit is {MAX_CATEGORIES}")
-    for category in names:
-        name(category, "categories", limits)
+def names(values: Any, fields: Sequence[str], limits: LimitSettings) -> dict[str, Any]:
+    """Checks those `fields` of an object that hold a name. Returns the names without surrounding blanks."""
+    given = ((field, getattr(values, field)) for field in fields)
+    return {field: name(value, field, limits) for field, value in given if value is not None}
 
 
-def storable(value: str, field: str) -> None:
-    """Rejects what PostgreSQL and JSON cannot store: NUL and lone surrogates."""
-    if "\x00" in value:
-        raise Invalid(field, "must not contain the NUL character (U+0000)")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise Invalid(field, f"has half of a surrogate pair at position {error.start}; send valid Unicode") from None
+def categories(given: Sequence[str], limits: LimitSettings) -> tuple[str, ...]:
+    """Checks the categories of one memory. Returns them without surrounding blanks; `one_form` comes last, because
+    secrets are found by their case."""
+    if len(given) > MAX_CATEGORIES:
+        raise Invalid("categories", f"has {len(given)} entries; the limit is {MAX_CATEGORIES}")
+    return tuple(name(category, "categories", limits) for category in given)
+
+
+def one_form(given: Sequence[str]) -> tuple[str, ...]:
+    """Returns the categories in their one form, each once."""
+    return tuple(dict.fromkeys(map(category_name, given)))
 
 
 def metadata(value: dict[str, Any], limits: LimitSettings) -> dict[str, Any]:
@@ -123,15 +129,18 @@ def _filters(values: Sequence[object], field: str) -> None:
         raise TooLarge(field, f"has {len(values):,} entries; the limit is {MAX_FILTERS}")
 
 
-def narrowing(query: Any, limits: LimitSettings) -> None:
-    """Checks the filters of a search or a list: their number, their names and their times."""
+def narrowing(query: QueryT, limits: LimitSettings) -> QueryT:
+    """Checks the filters of a search or a list: their number, their names and their times. Returns the query with its
+    names in the form in which they are stored."""
     for field in ("app_ids", "category_ids", "namespaces", "threads", "kinds", "categories"):
         _filters(getattr(query, field, ()), field)
-    for field in ("namespaces", "threads", "kinds", "categories"):
-        for value in getattr(query, field):
-            name(value, field, limits)
+    given: dict[str, Any] = {
+        field: tuple(name(value, field, limits) for value in getattr(query, field))
+        for field in ("namespaces", "threads", "kinds", "categories")
+    }
     for field in ("created_from", "created_to"):
         moment(getattr(query, field), field)
+    return replace(query, **given | {"categories": one_form(given["categories"])})
 
 
 def moment(value: datetime | None, field: str) -> None:

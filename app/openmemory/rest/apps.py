@@ -41,7 +41,7 @@ async def list_apps(
 ) -> AppPage:
     """Lists a user's apps with the number of memories they wrote and read."""
     if name:
-        validation.name(name, "name", services.settings.limits)
+        name = validation.name(name, "name", services.settings.limits)
     return await services.apps.list(
         caller,
         name=name,

@@ -76,7 +76,7 @@ class AuthenticatedRequest:
         """Returns an app of a user. Creates both on first use if the credential may write. None means what the
         credential is for, or the configured default."""
         if app is not None:
-            validation.name(app, "app", self.services.settings.limits)
+            app = validation.name(app, "app", self.services.settings.limits)
         return await self.services.directory.speaking(self.principal, self._checked(user), app)
 
     def _checked(self, user: str | None) -> str | None:

@@ -55,13 +55,10 @@ async def create_grant(
     ],
 ) -> Grant:
     """Allow or deny apps to read. The same rule again is answered with the one that is in force."""
-    limits = services.settings.limits
-    for field in ("app", "object"):
-        value = getattr(new, field)
-        if value is not None:
-            validation.name(value, field, limits)
+    names = validation.names(new, ("app", "object"), services.settings.limits)
     caller = await asking.as_owner(new.user_id, make=True)
-    return await services.grants.create(caller, GrantCreate.model_validate(new.model_dump(exclude={"user_id"})))
+    given = new.model_dump(exclude={"user_id"}) | names
+    return await services.grants.create(caller, GrantCreate.model_validate(given))
 
 
 @router.get("", responses=documented(403, 404))
@@ -72,7 +69,7 @@ async def list_grants(
 ) -> GrantList:
     """List the rules of a user."""
     if app is not None:
-        validation.name(app, "app", services.settings.limits)
+        app = validation.name(app, "app", services.settings.limits)
     return GrantList(grants=await services.grants.list(caller, app=app))
 
 
@@ -86,7 +83,7 @@ async def explain_grants(
     ],
 ) -> GrantExplanation:
     """Tell whether an app may read a memory, and by which rule."""
-    validation.name(app, "app", services.settings.limits)
+    app = validation.name(app, "app", services.settings.limits)
     return await services.grants.explain(caller, app, memory_id)
 
 

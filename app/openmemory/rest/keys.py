@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Body, Query
@@ -51,13 +51,10 @@ async def create_key(
 ) -> KeyCreated:
     """Make a key. The answer shows it this once. Needs the scope `admin`."""
     limits = services.settings.limits
-    for field in ("name", "user_id", "app"):
-        value = getattr(new, field)
-        if value is not None:
-            validation.name(value, field, limits)
-    for namespace in new.namespaces or ():
-        validation.name(namespace, "namespaces", limits)
-    return await services.keys.create(principal, new)
+    given: dict[str, Any] = dict(validation.names(new, ("name", "user_id", "app"), limits))
+    if new.namespaces is not None:
+        given["namespaces"] = [validation.name(each, "namespaces", limits) for each in new.namespaces]
+    return await services.keys.create(principal, new.model_copy(update=given))
 
 
 @router.get("", responses=documented(403))
@@ -69,7 +66,7 @@ async def list_keys(
 ) -> KeyList:
     """List the keys, without the keys themselves. Needs the scope `admin`."""
     if user_id is not None:
-        validation.name(user_id, "user_id", services.settings.limits)
+        user_id = validation.name(user_id, "user_id", services.settings.limits)
     return KeyList(keys=await services.keys.list(principal, user=user_id, ended=ended))
 
 

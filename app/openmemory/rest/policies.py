@@ -70,10 +70,10 @@ async def create_archive_policy(
     expired nobody finds, not even its user in the archive; `actions/restore` brings it back. A memory's own
     `expires_at` takes precedence over a policy.
     """
-    if new.criteria_name is not None:
-        validation.name(new.criteria_name, "criteria_name", services.settings.limits)
+    names = validation.names(new, ("criteria_name",), services.settings.limits)
     caller = await asking.as_owner(new.user_id)
-    return await services.policies.create(caller, PolicyCreate.model_validate(new.model_dump(exclude={"user_id"})))
+    given = new.model_dump(exclude={"user_id"}) | names
+    return await services.policies.create(caller, PolicyCreate.model_validate(given))
 
 
 @router.get("", responses=documented(403, 404))

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Any
 
 from openmemory.errors import Invalid
-from openmemory.memories import validation
+from openmemory.identity.names import category_name, storable
 from openmemory.search.filter_values import ALIASES, METADATA, OWN, RANGED, TEXTS, FieldKind, Scalar
 from openmemory.serialization import exact_json
 
@@ -113,7 +113,7 @@ def read(text: str | None, field: str = "filter") -> Node | None:
     """
     if text is None or not text.strip():
         return None
-    validation.storable(text, field)
+    storable(text, field)
     try:
         value = exact_json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -159,7 +159,7 @@ class _Parser:
         name = ALIASES.get(name, name)
         path: tuple[str, ...] = ()
         if name.startswith("metadata."):
-            validation.storable(name, where)
+            storable(name, where)
             path = tuple(name.split(".")[1:])
             if not all(path) or len(path) > MAX_PARTS:
                 raise Invalid(where, f"must name what to look at, such as metadata.project; {MAX_PARTS} names at most")
@@ -212,6 +212,8 @@ def _compared(about: _About, operator: str, operand: Any, where: str) -> Node:
             raise Invalid(where, "must be true or false")
         there = about.test(Operator.EXISTS)
         return there if operand else Not(there)
+    if about.field == "category":
+        operand = _folded(operand)
     if operator == "in":
         if not isinstance(operand, list) or not 1 <= len(operand) <= MAX_VALUES:
             raise Invalid(where, f"must be a list of 1 to {MAX_VALUES} values")
@@ -220,6 +222,13 @@ def _compared(about: _About, operator: str, operand: Any, where: str) -> Node:
     if operand == "" and operator in ("contains", "icontains"):
         raise Invalid(where, "must not be empty")
     return about.test(Operator(operator), _checked(_of(about, operator), operand, where))
+
+
+def _folded(operand: Any) -> Any:
+    """The names of categories in the form in which they are stored."""
+    if isinstance(operand, list):
+        return [category_name(one) if isinstance(one, str) else one for one in operand]
+    return category_name(operand) if isinstance(operand, str) else operand
 
 
 _NEGATED = {"ne": "eq", "nin": "in"}
@@ -241,7 +250,7 @@ def _checked(kind: FieldKind, value: Any, where: str) -> Scalar:
     if checked is None:
         raise Invalid(where, f"must be {kind.values}")
     if isinstance(checked, str):
-        validation.storable(checked, where)
+        storable(checked, where)
         if len(checked) > MAX_TEXT:
             raise Invalid(where, f"has {len(checked):,} characters; the limit is {MAX_TEXT:,}")
     return checked

@@ -85,6 +85,7 @@ class Search:
             Unavailable: PostgreSQL does not answer.
         """
         caller.may_read()
+        query = validation.narrowing(query, self._settings.limits)
         reached = caller.reached(query.namespaces)
         query = self._checked(query, query.namespaces if reached is None else reached)
         pace = asyncio.ensure_future(self._rates.search(caller))
@@ -162,7 +163,6 @@ class Search:
         created until then."""
         limits, search = self._settings.limits, self._settings.search
         validation.text(query.text, "query", limits.query, "limits.query")
-        validation.narrowing(query, limits)
         limit, as_of, until = search.limit, query.as_of, query.created_to
         if query.limit is not None:
             limit = validation.between(query.limit, "limit", 1, search.max_limit)

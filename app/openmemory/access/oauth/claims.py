@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from openmemory.config.settings import LimitSettings, OAuthSettings
-from openmemory.errors import Unauthenticated
+from openmemory.errors import Invalid, Unauthenticated
+from openmemory.identity.names import checked_name
 
 SCOPES = frozenset({"read", "write", "admin"})
 
@@ -111,11 +112,10 @@ class ClaimsValidator:
             if claim == "azp":
                 hint = f"The token names no client; oauth.app_claim ({self._settings.app_claim}) may be another claim."
             raise refused(f"{claim}: must be a string that is not blank", hint=hint)
-        if len(value) > self._longest:
-            raise refused(f"{claim}: is longer than {self._longest} characters (limits.name)")
-        if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise refused(f"{claim}: holds a character that cannot be stored")
-        return value
+        try:
+            return checked_name(value, claim, self._longest)
+        except Invalid as error:
+            raise refused(error.message) from None
 
     def _scopes(self, claims: Mapping[str, Any], user: str) -> frozenset[str]:
         """Returns the scopes that we know. Entra and Okta name the claim `scp`; only administrators keep `admin`."""

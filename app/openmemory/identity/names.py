@@ -1,0 +1,44 @@
+"""The form of names: users, apps, namespaces, threads, kinds, keys and categories."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from openmemory.errors import Invalid, TooLarge
+
+# The C0 and C1 controls, the separators that end a line, and the characters that reverse the direction of a text.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def checked_name(value: str, field: str, limit: int) -> str:
+    """Returns a name without surrounding blanks.
+
+    Raises:
+        Invalid: it is blank, longer than `limit` characters, or has a control character or half of a surrogate pair.
+    """
+    name = value.strip()
+    if not name:
+        raise Invalid(field, "must not be empty or blank")
+    if len(value) > limit:
+        raise TooLarge(field, f"has {len(value):,} characters; the limit is {limit:,} (limits.name)")
+    if found := _CONTROLS.search(name):
+        raise Invalid(field, f"must not contain control characters, such as U+{ord(found[0]):04X}")
+    storable(name, field)
+    return name
+
+
+def storable(value: str, field: str) -> None:
+    """Rejects what PostgreSQL and JSON cannot store: NUL and lone surrogates."""
+    if "\x00" in value:
+        raise Invalid(field, "must not contain the NUL character (U+0000)")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(field, f"has half of a surrogate pair at position {error.start}; send valid Unicode") from None
+
+
+def category_name(name: str) -> str:
+    """Returns the one form of a category's name: case folded, blanks trimmed and single."""
+    folded = unicodedata.normalize("NFC", name).casefold()
+    return " ".join(unicodedata.normalize("NFC", folded).split())
