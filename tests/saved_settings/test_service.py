@@ -14,8 +14,9 @@ from openmemory.egress.clients import Egress
 from openmemory.embeddings.providers import ProviderEmbedder
 from openmemory.errors import Invalid
 from openmemory.identity.principal import LOCAL
-from openmemory.saved_settings.document import Baseline, SavedDocument, settled, shown
+from openmemory.saved_settings.document import Baseline, shown, to_store
 from openmemory.saved_settings.providers import canonical, expanded
+from openmemory.saved_settings.saved import SavedDocument
 from openmemory.saved_settings.schemas import LLMProvider, OpenMemoryConfig
 from openmemory.saved_settings.service import Configuration
 from openmemory.services import Services
@@ -116,7 +117,7 @@ def test_the_settings_key_is_shown_only_for_the_place_that_it_was_given_for() ->
     before = Baseline.of(Settings.model_validate({"embedder": embedder}))
     section = shown("embedder", SavedDocument(), before)
     section["config"]["model"] = "other"
-    stored = SavedDocument(embedder=settled("embedder", section, SavedDocument(), before))
+    stored = SavedDocument(embedder=to_store("embedder", section, SavedDocument(), before))
     assert shown("embedder", stored, before)["config"]["api_key"] == "********"
     moved = embedder | {"base_url": "https://two.example/v1"}
     after = Baseline.of(Settings.model_validate({"embedder": moved}))

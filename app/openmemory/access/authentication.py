@@ -20,10 +20,9 @@ from openmemory.config.addresses import is_loopback, network_of
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database
 from openmemory.errors import TooMany, Unauthenticated
-from openmemory.identity.principal import LOCAL, Principal, Scope
+from openmemory.identity.principal import LOCAL, Principal
 
 if TYPE_CHECKING:
-    from openmemory.access.oauth.claims import TokenClaims
     from openmemory.access.oauth.tokens import Tokens
 
 SETTINGS_ID = "settings"
@@ -68,7 +67,6 @@ class Authenticator:
         self._keys = keys
         self._tokens = tokens
         self._rates = rates
-        self._leeway = settings.oauth.leeway
         self._shut_out: dict[str, float] = {}
         self._looking_up = asyncio.Semaphore(_LOOKED_UP_AT_ONCE)
 
@@ -100,7 +98,7 @@ class Authenticator:
         wrong = Unauthenticated("The API key is invalid, revoked or expired.", code="invalid_credential", hint=_HOW)
         if self._tokens is not None and not credential.startswith("om_"):
             try:
-                return self._of_token(await self._tokens.verify(credential))
+                return await self._tokens.verify(credential)
             except Unauthenticated as error:
                 wrong = error
         if shut > 0:
@@ -122,19 +120,9 @@ class Authenticator:
             return LOCAL
         if self._static and hmac.compare_digest(as_bytes, self._static.encode()):
             return Principal(SETTINGS_ID, "access.api_key")
-        if self._tokens is not None and (claims := self._tokens.remembered(credential)) is not None:
-            return self._of_token(claims)
+        if self._tokens is not None and (known := self._tokens.remembered(credential)) is not None:
+            return known
         return self._keys.remembered(credential)
-
-    def _of_token(self, claims: TokenClaims) -> Principal:
-        return Principal(
-            id=f"token:{claims.issuer} {claims.subject} {claims.client}",
-            name=f"token of {claims.client}",
-            user=claims.user,
-            app=None if claims.owner else claims.app,
-            scopes=frozenset(Scope(scope) for scope in claims.scopes),
-            ends=claims.expires_at.timestamp() + self._leeway,
-        )
 
     async def _note_wrong(self, given: PresentedCredentials, code: str) -> None:
         try:

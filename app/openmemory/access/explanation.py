@@ -2,61 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
-from openmemory.identity.caller import Default
-
-
-@dataclass(frozen=True, slots=True)
-class DecidingRule:
-    """The rule that decides about a memory; `name` is the readable name of its object."""
-
-    effect: str
-    app: str | None
-    object_type: str
-    name: str | None
+from openmemory.identity.caller import Caller
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Facts that decide whether an app may read a memory. `own`: the app wrote it; `listed`: it has allow rules."""
-
-    app: str
-    app_is_active: bool
-    state: str
-    expired: bool
-    outdated: bool
-    own: bool
-    listed: bool
-    default: Default
-
-
-def hindrance(facts: Facts) -> str | None:
-    """Returns the reason why rules do not matter at all; None if rules decide."""
+def hindrance(facts: Any) -> str | None:
+    """Returns the reason why rules do not matter at all; None if rules decide. `facts`: see `reason`."""
     if facts.state != "active":
         return f"the memory is {facts.state}"
     if facts.expired:
         return "the memory has expired"
     if facts.outdated:
         return "the memory is no longer valid"
-    return None if facts.app_is_active else "the app is paused"
+    return None if facts.is_active else "the app is paused"
 
 
-def reason(facts: Facts, rule: DecidingRule | None) -> str:
-    """Returns why an app may or may not read a memory. `rule` is the applicable rule with the highest precedence."""
+def reason(app: Caller, facts: Any, rule: Any) -> str:
+    """Returns why an app may or may not read a memory.
+
+    `facts` is a row: `state`, `expired` and `outdated` of the memory, `is_active` of the app, `own` if the app wrote
+    it, `listed` if the app has allow rules. `rule` is the applicable rule with the highest precedence, or None.
+    """
     if (hindered := hindrance(facts)) is not None:
         return hindered
     if rule is not None:
         return _decided(rule)
-    if facts.default == "own_app":
+    if app.default == "own_app":
         wrote = "wrote it" if facts.own else "did not write it"
-        return f"no rule speaks of it; access.default is own_app, and {facts.app} {wrote}"
+        return f"no rule speaks of it; access.default is own_app, and {app.app} {wrote}"
     if facts.listed:
-        return f"no rule speaks of it, and {facts.app} has allow rules, which list all that it may read"
+        return f"no rule speaks of it, and {app.app} has allow rules, which list all that it may read"
     return "no rule speaks of it; access.default is user"
 
 
-def _decided(rule: DecidingRule) -> str:
+def _decided(rule: Any) -> str:
     what = {"all": "everything", "memory": "this memory"}.get(rule.object_type) or f"{rule.object_type} {rule.name!r}"
     subject = rule.app or "every app"
     if rule.effect == "deny":

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import aliased
 
 from openmemory.access import rule_cache
-from openmemory.access.explanation import DecidingRule, Facts, hindrance, reason
+from openmemory.access.explanation import hindrance, reason
 from openmemory.access.models import AccessControl, App
 from openmemory.access.readable import counts, keys_of, readable_by
 from openmemory.audit import audit_log
@@ -111,21 +111,16 @@ class Grants:
         async with self._database.transaction() as tx:
             await rule_cache.hold(tx, [caller.user_id])
             subject = None if new.app is None else await _app_id(tx, caller, new.app)
-            values: dict[str, Any] = {"user_id": caller.user_id, "subject_id": subject, "effect": new.effect}
+            values: dict[str, Any] = {
+                "user_id": caller.user_id, "subject_id": subject, "effect": new.effect, "object_type": new.object_type,
+                "object_id": None, "object_name": None,
+            }  # fmt: skip
             values |= await _object(tx, caller, new)
-            made = insert(AccessControl).values(values | {"object_type": new.object_type}).on_conflict_do_nothing()
-            if (await tx.execute(made)).rowcount:
+            if (await tx.execute(insert(AccessControl).values(values).on_conflict_do_nothing())).rowcount:
                 await rule_cache.changed(tx, [caller.user_id])
-            same = [
-                AccessControl.user_id == caller.user_id,
-                AccessControl.subject_id.is_not_distinct_from(subject),
-                AccessControl.object_type == new.object_type,
-                AccessControl.object_id.is_not_distinct_from(values.get("object_id")),
-                AccessControl.object_name.is_not_distinct_from(values.get("object_name")),
-                AccessControl.effect == new.effect,
-            ]
+            same = [getattr(AccessControl, name).is_not_distinct_from(value) for name, value in values.items()]
             grant = Grant.model_validate((await tx.execute(_grants().where(*same))).one())
-            await audit_log.record(tx, caller, AuditAction.GRANT_CREATE, [grant.id], detail=_detail(new))
+            await audit_log.record(tx, caller, AuditAction.GRANT_CREATE, [grant.id], detail=new.model_dump())
         return grant
 
     async def list(self, caller: Caller, *, app: str | None = None) -> list[Grant]:
@@ -172,20 +167,19 @@ class Grants:
             if app_id is None:
                 raise NotFound("App not found", code="app_not_found")
             asking = replace(caller, app_id=app_id, app=app, owner=False)
-            allowed, facts = await self._facts(tx, asking, memory_id)
+            facts = await self._facts(tx, asking, memory_id)
             speaking = await self._speaking(tx, asking, memory_id)
             await audit_log.record(tx, caller, AuditAction.GRANT_EXPLAIN, [memory_id], detail={"app": app})
-        decides = bool(speaking) and hindrance(facts) is None
         considered = [Grant.model_validate(row) for row in speaking]
-        first = DecidingRule(*(getattr(speaking[0], name) for name in _DECIDING)) if speaking else None
         return GrantExplanation(
-            allowed=allowed,
-            reason=reason(facts, first),
-            rule=considered[0] if decides else None,
+            allowed=facts.allowed,
+            reason=reason(asking, facts, next(iter(speaking), None)),
+            rule=considered[0] if considered and hindrance(facts) is None else None,
             considered=considered,
         )
 
-    async def _facts(self, tx: Tx, app: Caller, memory_id: UUID) -> tuple[bool, Facts]:
+    async def _facts(self, tx: Tx, app: Caller, memory_id: UUID) -> Any:
+        """Returns a memory's row of facts for `reason`, with the decision of `readable_by`."""
         rows = self._memories
         listed = exists().where(AccessControl.subject_id == app.app_id, AccessControl.effect == "allow")
         found = await tx.execute(
@@ -202,12 +196,9 @@ class Grants:
             .where(rows.id == memory_id, rows.user_id == app.user_id),
             app.parameters,
         )
-        row = found.one_or_none()
-        if row is None:
+        if (row := found.one_or_none()) is None:
             raise NotFound("Memory not found", code="memory_not_found")
-        state = str(row.state)
-        facts = Facts(app.app, row.is_active, state, row.expired, row.outdated, row.own, row.listed, app.default)
-        return row.allowed, facts
+        return row
 
     async def _speaking(self, tx: Tx, app: Caller, memory_id: UUID) -> Sequence[Any]:
         """Returns the rules for an app that apply to a memory, in the order of precedence."""
@@ -234,16 +225,8 @@ class Grants:
         return (await tx.execute(query)).all()
 
 
-_DECIDING = ("effect", "app", "object_type", "name")
-
-
 def _only_owner(caller: Caller) -> None:
     caller.must_be_owner("see and change the rules of their apps")
-
-
-def _detail(new: GrantCreate) -> dict[str, Any]:
-    """Returns the audit log's description of a new rule."""
-    return {"effect": new.effect, "app": new.app, "object_type": new.object_type, "object": new.object}
 
 
 def _grants() -> Any:

@@ -6,17 +6,18 @@ import math
 import time
 from typing import Any, NamedTuple
 
-from sqlalchemy import Integer, String, bindparam, text
+from sqlalchemy import Integer
 
 from openmemory.config.addresses import network_of
 from openmemory.config.settings import RateSettings
-from openmemory.database.compiled import CompiledStatement
+from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Database
 from openmemory.errors import TooMany
 from openmemory.identity.caller import Caller
 
 _TAKE = CompiledStatement(
-    text("""
+    bound(
+        """
 INSERT INTO rate_limits AS r (bucket, period, used, before)
 SELECT :bucket, floor(extract(epoch FROM now()) / :window), :cost, 0 WHERE :cost <= :limit
 ON CONFLICT (bucket) DO UPDATE SET
@@ -27,26 +28,26 @@ WHERE CASE WHEN r.period = excluded.period THEN r.used ELSE 0 END + :cost
     + CASE r.period WHEN excluded.period THEN r.before WHEN excluded.period - 1 THEN r.used ELSE 0 END
     * (1 - (extract(epoch FROM now()) / :window - excluded.period)) <= :limit
 RETURNING used
-""").bindparams(
-        bindparam("bucket", type_=String),
-        bindparam("window", type_=Integer),
-        bindparam("cost", type_=Integer),
-        bindparam("limit", type_=Integer),
+""",
+        {"window": Integer(), "cost": Integer(), "limit": Integer()},
     ),
     plain=True,
 )
 
-_LOOK = text("""
+_LOOK = bound(
+    """
 SELECT CASE WHEN period = this THEN used ELSE 0 END,
        CASE period WHEN this THEN before WHEN this - 1 THEN used ELSE 0 END,
        at - this
 FROM rate_limits, (SELECT extract(epoch FROM now()) / :window AS at, floor(extract(epoch FROM now()) / :window) AS this)
 WHERE bucket = :bucket
-""").bindparams(bindparam("bucket", type_=String), bindparam("window", type_=Integer))
+""",
+    {"window": Integer()},
+)
 
-_PRUNE = text(
-    "DELETE FROM rate_limits WHERE period < floor(extract(epoch FROM now()) / :window) - 1"
-).bindparams(bindparam("window", type_=Integer))  # fmt: skip
+_PRUNE = bound(
+    "DELETE FROM rate_limits WHERE period < floor(extract(epoch FROM now()) / :window) - 1", {"window": Integer()}
+)
 
 _MAX_BUCKETS = 10_000
 """The maximum number of buckets with units reserved by this process."""

@@ -48,14 +48,6 @@ class Applied:
         return sum(each["event"] != Event.NONE for each in self.operations)
 
 
-class _RefusedOperation(Exception):
-    """One operation is refused; everything it did is rolled back."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
-
-
 @dataclass(frozen=True, slots=True)
 class Applying:
     """Carries out the decisions of one capture for its caller. `like`: the fields that all new memories share."""
@@ -77,8 +69,10 @@ class Applying:
             try:
                 async with self.tx.begin_nested():
                     applied.operations.append(await self._one(decision))
-            except (_RefusedOperation, Invalid, NotFound, ConflictError) as error:
-                applied.refused.append(_refusal(decision, error))
+            except (Invalid, NotFound, ConflictError) as error:
+                reason = {"secret_refused": "secret", "injection_refused": "injection"}.get(error.code, error.code)
+                told = refusal(reason, decision.text, decision.memory)
+                applied.refused.append(told.model_copy(update={"detail": error.message}))
         return applied
 
     async def _one(self, decision: Decision) -> dict[str, Any]:
@@ -105,11 +99,10 @@ class Applying:
         )  # fmt: skip
         row = (await self.tx.execute(query, self.caller.parameters)).one_or_none()
         if row is None:
-            raise _RefusedOperation("not_allowed", "The memory is gone, or not the app's to change any more.")
+            raise ConflictError("The memory is gone, or not the app's to change any more.", code="not_allowed")
         if row.revision != memory.revision:
-            raise _RefusedOperation(
-                "changed_meanwhile", "The memory was changed while the language model thought about it."
-            )
+            words = "The memory was changed while the language model thought about it."
+            raise ConflictError(words, code="changed_meanwhile")
         return {
             "content": row.content, "revision": row.revision, "state": row.state.value, "metadata": row.metadata,
             "categories": row.categories, "valid_until": _iso(row.valid_until),
@@ -204,19 +197,6 @@ def _with_emotion(metadata: dict[str, Any], decision: Decision) -> dict[str, Any
 
 def _operation(event: Event, id_: UUID, text: str, *, revision: int | None = None) -> dict[str, Any]:
     return {"event": event.value, "id": str(id_), "memory": text, "revision": revision}
-
-
-def _refusal(decision: Decision, error: Exception) -> Refusal:
-    if isinstance(error, _RefusedOperation):
-        return _because(decision, error.reason, str(error))
-    assert isinstance(error, Invalid | NotFound | ConflictError)
-    reason = {"secret_refused": "secret", "injection_refused": "injection"}.get(error.code, error.code)
-    return _because(decision, reason, error.message)
-
-
-def _because(decision: Decision, reason: str, words: str) -> Refusal:
-    made = refusal(reason, decision.text, decision.memory)
-    return made.model_copy(update={"detail": words})
 
 
 def _iso(value: datetime | None) -> str | None:

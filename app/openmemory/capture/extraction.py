@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -18,8 +18,8 @@ from openmemory.database.engine import Database
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
-from openmemory.llm.port import Llm, LlmUnavailable, Message, Reply
-from openmemory.llm.providers import Llms
+from openmemory.llm.port import LlmUnavailable, Message, Reply
+from openmemory.llm.providers import Llms, ProviderLlm
 from openmemory.saved_settings.service import Configuration
 from openmemory.search.schemas import SearchQuery
 from openmemory.search.service import Search
@@ -53,15 +53,9 @@ class Cost:
     completion_tokens: int = 0
     seconds: float = 0.0
 
-    def add(self, reply: Reply) -> None:
-        """Adds the cost of a reply."""
-        self.prompt_tokens += reply.prompt_tokens
-        self.completion_tokens += reply.completion_tokens
-        self.seconds += reply.seconds
-
-    def also(self, other: Cost) -> None:
-        """Adds another cost to this one."""
-        self.calls += other.calls
+    def add(self, other: Cost | Reply) -> None:
+        """Adds another cost, or that of a reply, whose call was counted when it began."""
+        self.calls += other.calls if isinstance(other, Cost) else 0
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
         self.seconds += other.seconds
@@ -79,14 +73,6 @@ class CaptureInput:
     def texts(self) -> list[str]:
         """The texts of the input."""
         return [self.what] if isinstance(self.what, str) else [turn.content for turn in self.what]
-
-
-@dataclass(slots=True)
-class Extraction:
-    """One attempt. `cost` is set even if the attempt fails."""
-
-    cost: Cost = field(default_factory=Cost)
-    decided: ModelDecisions = field(default_factory=ModelDecisions)
 
 
 class Extractor:
@@ -112,8 +98,8 @@ class Extractor:
         except Invalid:  # the key is missing; the error is reported on use
             return True
 
-    async def extract(self, caller: Caller, said: CaptureInput, into: Extraction) -> None:
-        """Decides which changes to make for an input and stores them in `into`.
+    async def extract(self, caller: Caller, said: CaptureInput, cost: Cost) -> ModelDecisions:
+        """Decides which changes to make for an input. Adds to `cost` even if it fails.
 
         Raises:
             LlmUnavailable: no language model is configured, or it does not answer.
@@ -130,13 +116,13 @@ class Extractor:
         now = said.at or datetime.now(UTC)
         feels = self._settings.capture.emotion
         messages = prompt.first(said.what, near, now, effective.custom_instructions, emotion=feels)
-        into.cost.model = effective.llm.name
-        operations = await self._asked(self._llms.of(effective.llm), messages, into.cost)
+        cost.model = effective.llm.name
+        operations = await self._asked(self._llms.of(effective.llm), messages, cost)
         policy = self._settings.capture.injection
         orders = policy != "store" and any(map(injection.instructs, said.texts))
-        into.decided = decided(operations, near, datetime.now(UTC), orders=orders, emotion=feels)
+        return decided(operations, near, datetime.now(UTC), orders=orders, emotion=feels)
 
-    async def _asked(self, llm: Llm, messages: list[Message], cost: Cost) -> list[Operation]:
+    async def _asked(self, llm: ProviderLlm, messages: list[Message], cost: Cost) -> list[Operation]:
         for attempt in (1, 2):
             cost.calls += 1
             reply = await llm.ask(messages, prompt.schema(emotion=self._settings.capture.emotion))

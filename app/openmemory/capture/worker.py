@@ -17,9 +17,10 @@ from openmemory.audit import audit_log
 from openmemory.audit.audit_log import AuditAction
 from openmemory.capture import queue, rows, usage
 from openmemory.capture.applying import Applied, Applying
-from openmemory.capture.extraction import BadAnswer, Cost, Extraction, Extractor
+from openmemory.capture.extraction import BadAnswer, Cost, Extractor
 from openmemory.capture.models import Capture, Status
 from openmemory.capture.queue import ClaimedCapture
+from openmemory.capture.schemas import ModelDecisions
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database
 from openmemory.database.retry import retry_on_conflict
@@ -182,33 +183,33 @@ class Worker:
             self._step(claimed.id, None)
 
     async def _attempt(self, claimed: ClaimedCapture) -> None:
-        extraction = Extraction()
+        cost = Cost()
         ended = "error"
         try:
             async with self._holding(claimed):
                 caller = self._caller(claimed)
-                await self.extractor.extract(caller, rows.input_of(claimed), extraction)
-            await self._apply(claimed, caller, extraction)
+                decided = await self.extractor.extract(caller, rows.input_of(claimed), cost)
+            await self._apply(claimed, caller, decided, cost)
             self._away, ended = 0.0, "done"
         except LlmUnavailable as error:
             ended = "unavailable"
             self._pause(error)
-            await self._postponed(claimed, extraction, str(error), wait=error.retry_after or 0.0)
+            await self._postponed(claimed, cost, str(error), wait=error.retry_after or 0.0)
             self._give_up_waiting()
         except BadAnswer as error:
             self._away, ended = 0.0, "bad_answer"
-            await self._postponed(claimed, extraction, str(error), bad=True)
+            await self._postponed(claimed, cost, str(error), bad=True)
         except Forbidden as error:
             ended = "forbidden"
-            await self._postponed(claimed, extraction, error.message, over=True)
+            await self._postponed(claimed, cost, error.message, over=True)
         except Unavailable as error:
             log.debug("capture %s is retried: %s", claimed.id, error)  # retried when its lease ends
         except Exception as error:
             log.exception("capture %s failed; retried", claimed.id)
-            await self._postponed(claimed, extraction, f"{type(error).__name__}, which the log tells of", bad=True)
+            await self._postponed(claimed, cost, f"{type(error).__name__}, which the log tells of", bad=True)
         finally:
             self.attempts[ended] += 1
-            self.spent.also(extraction.cost)
+            self.spent.add(cost)
 
     def _caller(self, claimed: ClaimedCapture) -> Caller:
         """The caller who sent the capture, with the rights of the credential that it came with."""
@@ -226,29 +227,26 @@ class Worker:
         )  # fmt: skip
 
     @retry_on_conflict
-    async def _apply(self, claimed: ClaimedCapture, caller: Caller, extraction: Extraction) -> None:
+    async def _apply(self, claimed: ClaimedCapture, caller: Caller, decided: ModelDecisions, cost: Cost) -> None:
         async with self._database.transaction() as tx:
             if not await queue.held(tx, claimed):
                 log.warning("a capture was taken over by another process; nothing is done twice")
-                await usage.record(tx, claimed.app_id, claimed.namespace, extraction.cost)
+                await usage.record(tx, claimed.app_id, claimed.namespace, cost)
                 return
             like = rows.options(claimed.options)
-            applied = await Applying(tx, caller, self._intake, like).all(extraction.decided)
-            await tx.execute(
-                update(Capture)
-                .where(Capture.id == claimed.id)
-                .values(_finished(applied) | _spent(extraction))
-            )  # fmt: skip
+            applied = await Applying(tx, caller, self._intake, like).all(decided)
+            values = _finished(applied) | _spent(cost)
+            await tx.execute(update(Capture).where(Capture.id == claimed.id).values(values))
             detail = {"capture": str(claimed.id), "refused": len(applied.refused)}
             await audit_log.record(tx, caller, AuditAction.CAPTURE_APPLY, applied.memory_ids, detail=detail)
-            await usage.record(tx, claimed.app_id, claimed.namespace, extraction.cost, became=Status.DONE)
+            await usage.record(tx, claimed.app_id, claimed.namespace, cost, became=Status.DONE)
         self._delivery.wake()
         self._analyze_after_writes.wrote(applied.written)
 
     async def _postponed(
         self,
         claimed: ClaimedCapture,
-        extraction: Extraction,
+        cost: Cost,
         error: str,
         *,
         wait: float = 0.0,
@@ -276,11 +274,9 @@ class Worker:
             async with self._database.transaction() as tx:
                 held = await queue.held(tx, claimed)
                 if held:
-                    await tx.execute(
-                        update(Capture).where(Capture.id == claimed.id).values(values | _spent(extraction))
-                    )
+                    await tx.execute(update(Capture).where(Capture.id == claimed.id).values(values | _spent(cost)))
                 became = Status.FAILED if held and over else None
-                await usage.record(tx, claimed.app_id, claimed.namespace, extraction.cost, became=became)
+                await usage.record(tx, claimed.app_id, claimed.namespace, cost, became=became)
         except Unavailable as away:
             log.debug("a capture is retried: %s", away)  # retried when its lease ends
 
@@ -334,8 +330,7 @@ def _finished(applied: Applied) -> dict[str, Any]:
     }
 
 
-def _spent(extraction: Extraction) -> dict[str, Any]:
-    cost = extraction.cost
+def _spent(cost: Cost) -> dict[str, Any]:
     return {
         "model": cost.model,
         "calls": Capture.calls + cost.calls,

@@ -59,15 +59,15 @@ _TERMS = samples.words(
 """Technical terms with digits."""
 
 
-class AssignedValue(NamedTuple):
-    """A value that looks like a real secret: its kind by its name, with an article, and its position."""
+class Finding(NamedTuple):
+    """The position of a secret in a text. `kind` describes it in words, with an article, and never contains it."""
 
     kind: str
     start: int
     end: int
 
 
-def find(text: str, lowered: str) -> Iterator[AssignedValue]:
+def find(text: str, lowered: str) -> Iterator[Finding]:
     """The values of a text that are named as a secret and look like one. `lowered`: the text in lower case, with the
     same length."""
     if not any(part in lowered for part in _IN_NAMES):
@@ -94,7 +94,7 @@ def find(text: str, lowered: str) -> Iterator[AssignedValue]:
         real = _real(text[start:end], kind, firm=firm, within=stated or (goes_on and not firm))
         if real and not _in_example(text, start, end, kind, stated=stated):
             at = end if end - start < MAX_VALUE_LENGTH else _end_of_run(text, end)
-            yield AssignedValue(kind, start, at)
+            yield Finding(kind, start, at)
 
 
 def _end_of_run(text: str, at: int) -> int:

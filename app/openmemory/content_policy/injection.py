@@ -92,7 +92,7 @@ def _strings(value: Any) -> Iterator[str]:
         for name, item in value.items():
             yield name
             yield from _strings(item)
-    elif isinstance(value, list):
+    elif isinstance(value, list | tuple):
         for item in value:
             yield from _strings(item)
 

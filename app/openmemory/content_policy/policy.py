@@ -26,17 +26,8 @@ class ContentPolicy:
             Invalid: `secret_refused` or `injection_refused`. It names the field, never the content.
         """
         given = {name: getattr(new, name) for name in _FIELDS}
-        if self._capture.secrets != "store":
-            given["text"] = self._clean(new.text, "text")
-            for name in _NAMES:
-                if given[name]:
-                    given[name] = self._clean(given[name], name)
-            if new.categories:
-                given["categories"] = tuple(self._clean(one, "categories") for one in new.categories)
-            if new.metadata:
-                given["metadata"] = self._clean_tree(new.metadata, "metadata")
-        named = {name: given[name] for name in _NAMES if given[name]} | {"categories": list(given["categories"])}
-        self._refuse_injection({"text": given["text"], "metadata": given["metadata"]} | named)
+        given |= self._cleaned({name: given[name] for name in ("text", *_NAMES, "categories", "metadata")})
+        self._refuse_injection({name: given[name] for name in ("text", "metadata", *_NAMES, "categories")})
         return CheckedMemory(**given, labels=self.labels(given["text"], given["metadata"]))
 
     def changed(self, change: MemoryUpdate, field: str = "text") -> MemoryUpdate:
@@ -45,17 +36,19 @@ class ContentPolicy:
         Raises:
             Invalid: as `created` does.
         """
-        if self._capture.secrets != "store":
-            if change.text is not None:
-                change = replace(change, text=self._clean(change.text, field))
-            if change.metadata:
-                change = replace(change, metadata=self._clean_tree(change.metadata, "metadata"))
-            if change.categories:
-                change = replace(change, categories=tuple(self._clean(one, "categories") for one in change.categories))
-        self._refuse_injection(
-            {"text": change.text, "metadata": change.metadata, "categories": list(change.categories or ())}
-        )
-        return change
+        given = {"text": change.text, "metadata": change.metadata, "categories": change.categories}
+        cleaned = self._cleaned(given, field)
+        self._refuse_injection(cleaned)
+        return replace(change, **cleaned)
+
+    def _cleaned(self, given: dict[str, Any], text_field: str = "text") -> dict[str, Any]:
+        """The fields without their secrets."""
+        if self._capture.secrets == "store":
+            return given
+        return {
+            name: self._clean_tree(value, text_field if name == "text" else name) if value else value
+            for name, value in given.items()
+        }
 
     def spoken(self, text: str) -> str:
         """A conversation text as it may be stored. Secrets are redacted; they never cause a rejection."""
@@ -96,8 +89,8 @@ class ContentPolicy:
     def _clean_tree(self, value: Any, field: str, name: str = "") -> Any:
         if isinstance(value, str):
             return self._clean(value, field, name)
-        if isinstance(value, list):
-            return [self._clean_tree(item, field, name) for item in value]
+        if isinstance(value, list | tuple):
+            return type(value)(self._clean_tree(item, field, name) for item in value)
         if not isinstance(value, dict):
             return value
         cleaned: dict[str, Any] = {}

@@ -9,32 +9,19 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from openmemory.content_policy import assignments, samples
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The position of a secret in a text. `kind` describes it in words, with an article, and never contains it."""
-
-    kind: str
-    start: int
-    end: int
+from openmemory.content_policy.assignments import Finding
 
 
 class _Form(NamedTuple):
-    """The format of a secret with a constant prefix. `true` decides if a token of this format is a secret."""
+    """The format of a secret with a constant prefix. `true` decides if a token of this format is one; None: it is."""
 
     kind: str
     begins: str
     match: Callable[[str, int], re.Match[str] | None]
-    true: Callable[[str], bool]
-
-
-def _any(_: str) -> bool:
-    return True
+    true: Callable[[str], bool] | None = None
 
 
 def _telling(token: str) -> bool:
@@ -59,34 +46,34 @@ _WEB_TOKEN = r"(?<![A-Za-z0-9_-])e[yw][A-Za-z0-9_-]{12,}+\.[A-Za-z0-9_-]++(?:\.[
 
 
 def _forms() -> Iterator[_Form]:
-    for kind, starts, rest, true in (
-        ("a GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{30,}", _any),
-        ("a GitHub token", "github_pat_", r"[A-Za-z0-9_]{30,}", _any),
-        ("a GitLab token", "glpat- gldt- glrt- glcbt- glptt-", r"[A-Za-z0-9_.-]{18,}", _any),
-        ("a Slack token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", r"[A-Za-z0-9-]{15,}", _any),
-        ("a Slack token", "xoxe.", r"xox[bp]-[A-Za-z0-9-]{10,}", _any),
-        ("a Slack webhook", "hooks.slack.com/", r"(?:services|workflows|triggers)/[A-Za-z0-9/+_-]{20,}", _any),
-        ("a Discord webhook", "discord.com/api/webhooks/ discordapp.com/api/webhooks/", r"\d+/[\w-]{30,}", _any),
-        ("a Stripe key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[A-Za-z0-9]{12,}", _any),
-        ("a Stripe secret", "whsec_", r"[A-Za-z0-9+/=]{24,}", _any),
-        ("an Anthropic key", "sk-ant-", r"[A-Za-z0-9_-]{16,}", _any),
-        ("an OpenAI key", "sk-proj- sk-svcacct- sk-admin-", r"[A-Za-z0-9_-]{16,}", _any),
+    for kind, starts, rest, *true in (
+        ("a GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"[A-Za-z0-9]{30,}"),
+        ("a GitHub token", "github_pat_", r"[A-Za-z0-9_]{30,}"),
+        ("a GitLab token", "glpat- gldt- glrt- glcbt- glptt-", r"[A-Za-z0-9_.-]{18,}"),
+        ("a Slack token", "xoxa- xoxb- xoxe- xoxo- xoxp- xoxr- xoxs- xapp-", r"[A-Za-z0-9-]{15,}"),
+        ("a Slack token", "xoxe.", r"xox[bp]-[A-Za-z0-9-]{10,}"),
+        ("a Slack webhook", "hooks.slack.com/", r"(?:services|workflows|triggers)/[A-Za-z0-9/+_-]{20,}"),
+        ("a Discord webhook", "discord.com/api/webhooks/ discordapp.com/api/webhooks/", r"\d+/[\w-]{30,}"),
+        ("a Stripe key", "sk_live_ rk_live_ sk_test_ rk_test_", r"[A-Za-z0-9]{12,}"),
+        ("a Stripe secret", "whsec_", r"[A-Za-z0-9+/=]{24,}"),
+        ("an Anthropic key", "sk-ant-", r"[A-Za-z0-9_-]{16,}"),
+        ("an OpenAI key", "sk-proj- sk-svcacct- sk-admin-", r"[A-Za-z0-9_-]{16,}"),
         ("an OpenAI key", "sk-", r"[A-Za-z0-9_-]{20,}", _telling),
-        ("a Google API key", "AIza", r"[A-Za-z0-9_-]{35,}", _any),
-        ("a Google client secret", "GOCSPX-", r"[A-Za-z0-9_-]{20,}", _any),
-        ("a Google access token", "ya29.", r"[A-Za-z0-9_-]{20,}", _any),
-        ("an npm token", "npm_", r"[A-Za-z0-9]{30,}", _any),
-        ("a PyPI token", "pypi-AgE", r"[A-Za-z0-9_-]{30,}", _any),
-        ("a Hugging Face token", "hf_", r"[A-Za-z0-9]{30,}", _any),
-        ("a SendGrid key", "SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}", _any),
-        ("a Twilio key", "SK", r"[0-9a-f]{32}(?![A-Za-z0-9])", _any),
-        ("a DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", r"[0-9a-f]{40,}", _any),
-        ("an AWS access key", "AKIA ASIA ABIA ACCA", r"[A-Z0-9]{16}(?![A-Za-z0-9])", _any),
-        ("an age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{40,}", _any),
-        ("an OpenMemory key", "om_", r"[a-z0-9]{8}_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])", _any),
+        ("a Google API key", "AIza", r"[A-Za-z0-9_-]{35,}"),
+        ("a Google client secret", "GOCSPX-", r"[A-Za-z0-9_-]{20,}"),
+        ("a Google access token", "ya29.", r"[A-Za-z0-9_-]{20,}"),
+        ("an npm token", "npm_", r"[A-Za-z0-9]{30,}"),
+        ("a PyPI token", "pypi-AgE", r"[A-Za-z0-9_-]{30,}"),
+        ("a Hugging Face token", "hf_", r"[A-Za-z0-9]{30,}"),
+        ("a SendGrid key", "SG.", r"[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+        ("a Twilio key", "SK", r"[0-9a-f]{32}(?![A-Za-z0-9])"),
+        ("a DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", r"[0-9a-f]{40,}"),
+        ("an AWS access key", "AKIA ASIA ABIA ACCA", r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+        ("an age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{40,}"),
+        ("an OpenMemory key", "om_", r"[a-z0-9]{8}_[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-])"),
     ):
         for begins in starts.split():
-            yield _Form(kind, begins, re.compile(_ALONE + re.escape(begins) + rest).match, true)
+            yield _Form(kind, begins, re.compile(_ALONE + re.escape(begins) + rest).match, *true)
     for begins in ("eyJ", "eyAi", "ewog", "ewoJ"):  # a JSON object in base64
         yield _Form("a JSON Web Token", begins, re.compile(_WEB_TOKEN).match, _web_token)
 
@@ -132,7 +119,7 @@ def find(text: str) -> list[Finding]:
             lowered = text.translate(_LOWER)
         if "bearer" in lowered or "basic" in lowered:
             found += _headers(text)
-        found += [Finding(*one) for one in assignments.find(text, lowered)]
+        found += assignments.find(text, lowered)
     return _apart(found) if len(found) > 1 else found
 
 
@@ -175,7 +162,7 @@ def _of_form(text: str, form: _Form) -> Iterator[Finding]:
         if match := form.match(text, at):
             end = match.end()
             token = match[0]
-            if form.true(token) and not samples.sample_of_vendor(token[len(form.begins) :]):
+            if (form.true is None or form.true(token)) and not samples.sample_of_vendor(token[len(form.begins) :]):
                 yield Finding(form.kind, at, end)
         at = text.find(form.begins, end)
 

@@ -17,15 +17,14 @@ from sqlalchemy import ColumnElement, String, Text, and_, bindparam, column, fun
 from sqlalchemy import Uuid as SqlUuid
 
 from openmemory.access.models import App
-from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.config.settings import CaptureSettings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
-from openmemory.dedup.key_values import Pairs, ValueChange, merged, parsed
+from openmemory.dedup.key_values import Pairs, merged, parsed
 from openmemory.dedup.port import Dedup
-from openmemory.dedup.rewriting import complete
+from openmemory.dedup.rewriting import complete, rewritable
 from openmemory.identity.caller import Caller, Default
 from openmemory.identity.principal import Scope
 from openmemory.memories import changes
@@ -87,19 +86,23 @@ class KeyValueMerge:
             if best is None or best.hash == changes.text_hash(new.text):
                 return None
             row = await _locked(tx, caller, new, app_id, best.id)
-            if row is not None and _shared(row, _pairs(new)):
+            if row is not None and _shared(row, new):
                 return await self._merge(tx, caller, new, row, apps)
         return await _apart(tx, caller, new, apps)
 
     async def _merge(self, tx: Tx, caller: Caller, new: CheckedMemory, row: Any, apps: dict[str, UUID]) -> MemoryAdded:
-        older, newer = _pairs(row), _pairs(new)
-        union = merged(older, newer)
+        newer = parsed(new.text) or {}
+        union = merged(parsed(row.content) or {}, newer)
         if not (union.added or union.changed or _brings_more(row, new)):
             await access_log.record(tx, caller, AccessType.SEARCH, [row.id], {"part": "pairs"})
             return MemoryAdded(id=row.id, memory=row.content, event=Event.NONE, note=HELD)
         joint = replace(new, text=union.text if union.added or union.changed else row.content)
+        revisions = await _revisions(tx, row.id) if union.changed else []
         known = PairSource(app=new.app or caller.app, at=row.updated_at)
-        changed = await _sources(tx, row.id, union.changed, known)
+        changed = [
+            PairChange(key=key, old=old, new=newer[key], was=_source(key, old, revisions) or known)
+            for key, old in union.changed.items()
+        ]
         labels = self._intake.labels(joint.text, {**row.metadata, **new.metadata})
         operation = {"operation": "pairs"}
         if labels or parsed(joint.text) is None or not await complete(
@@ -112,14 +115,9 @@ class KeyValueMerge:
         )
 
 
-def _pairs(said: Any) -> Pairs:
-    """The key-value facts of a new text or of a row. Empty if the text is not of this form any more."""
-    return parsed(said.text if isinstance(said, CheckedMemory) else said.content) or {}
-
-
-def _shared(row: Any, newer: Pairs) -> int:
-    """The number of keys that a memory shares with newer facts."""
-    return len(_pairs(row).keys() & newer.keys())
+def _shared(row: Any, new: CheckedMemory) -> int:
+    """The number of keys that a memory shares with a new text. Neither need be of this form any more."""
+    return len((parsed(row.content) or {}).keys() & (parsed(new.text) or {}).keys())
 
 
 def _brings_more(row: Any, new: CheckedMemory) -> bool:
@@ -141,9 +139,8 @@ async def _best(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID) -> Any
     rows = await candidates(caller.owner, caller.default).rows(tx, values(caller, new, app_id))
     if rows and rows[0].hash == changes.text_hash(new.text):
         return rows[0]
-    newer = _pairs(new)
-    most, best = max(((_shared(row, newer), row) for row in rows), key=lambda each: each[0], default=(0, None))
-    return best if most else None
+    best = max(rows, key=lambda row: _shared(row, new), default=None)
+    return best if best is not None and _shared(best, new) else None
 
 
 async def _locked(tx: Tx, caller: Caller, new: CheckedMemory, app_id: UUID, memory_id: UUID) -> Any:
@@ -173,15 +170,8 @@ def values(caller: Caller, new: CheckedMemory, app_id: UUID) -> dict[str, Any]:
 def _mergeable(caller: Caller) -> ColumnElement[bool]:
     """The memories that key-value facts may be merged into. Execute with `values`."""
     return and_(
-        readable_by(caller, Memory),
+        rewritable(caller, *(bindparam(f"pairs_{name}", type_=String) for name in ("namespace", "kind", "name"))),
         Memory.app_id == bindparam("pairs_app", type_=SqlUuid),
-        Memory.namespace == bindparam("pairs_namespace", type_=String),
-        Memory.kind == bindparam("pairs_kind", type_=String),
-        Memory.key.is_not_distinct_from(bindparam("pairs_name", type_=String)),
-        Memory.expires_at.is_(None),
-        Memory.valid_from.is_(None),
-        Memory.valid_until.is_(None),
-        func.cardinality(Memory.labels) == literal_column("0"),
     )
 
 
@@ -209,10 +199,8 @@ def candidates(owner: bool, default: Default) -> CompiledStatement:
     return CompiledStatement(query)
 
 
-async def _sources(tx: Tx, memory_id: UUID, changed: Sequence[ValueChange], known: PairSource) -> list[PairChange]:
-    """The origin of each old value: app and time. Taken from the last revisions; for older values it is `known`."""
-    if not changed:
-        return []
+async def _revisions(tx: Tx, memory_id: UUID) -> list[tuple[Pairs, Any]]:
+    """The last revisions of a memory, newest first, with their facts."""
     query = (
         select(MemoryRevision.new_text, MemoryRevision.changed_at, App.name)
         .outerjoin(App, App.id == MemoryRevision.app_id)
@@ -220,15 +208,14 @@ async def _sources(tx: Tx, memory_id: UUID, changed: Sequence[ValueChange], know
         .order_by(MemoryRevision.revision.desc())
         .limit(REVISIONS)
     )
-    revisions = [(parsed(row.new_text) or {}, row) for row in await tx.execute(query)]
-    return [PairChange(key=one.key, old=one.old, new=one.new, was=_source(one, revisions) or known) for one in changed]
+    return [(parsed(row.new_text) or {}, row) for row in await tx.execute(query)]
 
 
-def _source(change: ValueChange, revisions: Sequence[tuple[Pairs, Any]]) -> PairSource | None:
-    """The revision that set an old value, searched from the newest on. None if it was set before all of them."""
+def _source(key: str, old: str, revisions: Sequence[tuple[Pairs, Any]]) -> PairSource | None:
+    """The app and time of the revision that set an old value, searched from the newest on. None if none of them did."""
     first = None
     for pairs, row in revisions:
-        if pairs.get(change.key) != change.old:
+        if pairs.get(key) != old:
             break
         first = row
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from openmemory.content_policy.injection import instructs
 from openmemory.memories.schemas import PairChange
@@ -34,23 +34,12 @@ Pairs = dict[str, str]
 """Maps keys to values, in the order of the text. Keys are in lower case."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValueChange:
-    """A key whose value changed."""
-
-    key: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True)
-class MergedFacts:
-    """The merged key-value facts of two texts, and the result for each key of the newer one."""
+class MergedFacts(NamedTuple):
+    """The merged key-value facts of two texts, the added keys, and the changed ones with their old values."""
 
     text: str
     added: tuple[str, ...]
-    changed: tuple[ValueChange, ...]
-    unchanged: tuple[str, ...]
+    changed: Pairs
 
 
 def parsed(text: str) -> Pairs | None:
@@ -95,8 +84,7 @@ def merged(older: Pairs, newer: Pairs) -> MergedFacts:
     return MergedFacts(
         text=" | ".join(f"{key}={value}" for key, value in (older | newer).items()),
         added=tuple(key for key in newer if key not in older),
-        changed=tuple(ValueChange(key, older[key], new) for key, new in newer.items() if older.get(key, new) != new),
-        unchanged=tuple(key for key, value in newer.items() if older.get(key) == value),
+        changed={key: older[key] for key, new in newer.items() if older.get(key, new) != new},
     )
 
 

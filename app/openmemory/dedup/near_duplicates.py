@@ -18,7 +18,6 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, exists, func, select
 
-from openmemory.access.readable import readable_by
 from openmemory.access.rule_cache import RuleCache
 from openmemory.access.rules import ALL
 from openmemory.audit import access_log
@@ -27,7 +26,7 @@ from openmemory.config.settings import CaptureSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, MIN_SIMILARITY, Relation, compare
 from openmemory.dedup.port import Dedup
-from openmemory.dedup.rewriting import complete
+from openmemory.dedup.rewriting import complete, rewritable
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
@@ -111,12 +110,9 @@ class Duplicates:
         where = Filter(caller.user_id, namespaces=(new.namespace,), kinds=(new.kind,), rules=rules)
         try:
             hits = await space.search((await space.query(new.text)).vector, where, NEAREST)
-        except EmbedderUnavailable as error:
+        except (EmbedderUnavailable, IndexUnavailable) as error:
             log.debug("not compared: %s", error)
-            return NearDuplicates(note=NO_EMBEDDER)
-        except IndexUnavailable as error:
-            log.debug("not compared: %s", error)
-            return NearDuplicates(note=NO_INDEX)
+            return NearDuplicates(note=NO_EMBEDDER if isinstance(error, EmbedderUnavailable) else NO_INDEX)
         hits = [hit for hit in hits if hit.score >= least]
         return NearDuplicates(await self._alike(caller, new, hits) if hits else [])
 
@@ -144,15 +140,17 @@ class Duplicates:
         if self._capture.duplicates == "ask":
             return await self._ask(tx, caller, new, near, apps)
         for alike in near.alike:
-            if (row := await _locked(tx, caller, new, alike)) is not None:
-                put = self._supersede if self._capture.duplicates == "supersede" else self._merge
-                if (added := await put(tx, caller, new, (alike, row), apps)) is not None:
-                    return added
+            if (row := await _locked(tx, caller, new, alike)) is None:
+                continue
+            if self._capture.duplicates == "supersede":
+                return await _supersede(tx, caller, new, alike, apps)
+            if (added := await self._merge(tx, caller, new, alike, row)) is not None:
+                return added
         return None
 
     async def _ask(
         self, tx: Tx, caller: Caller, new: CheckedMemory, near: NearDuplicates, apps: dict[str, UUID]
-    ) -> MemoryAdded | None:
+    ) -> MemoryAdded:
         [added] = await changes.add(tx, caller, [new], apps)
         query = select(Memory.id, Memory.revision).where(_candidates(caller, new, [each.id for each in near.alike]))
         rows = {row.id: row.revision for row in await tx.execute(query, caller.parameters)}
@@ -163,21 +161,9 @@ class Duplicates:
         possible = [PossibleDuplicate(id=each.id, memory=each.memory, likeness=each.likeness) for each in there]
         return added.model_copy(update={"possible_duplicates": possible, "note": ASKED})
 
-    async def _supersede(
-        self, tx: Tx, caller: Caller, new: CheckedMemory, old: tuple[NearDuplicate, Any], apps: dict[str, UUID]
-    ) -> MemoryAdded | None:
-        alike, _ = old
-        [added] = await changes.add(tx, caller, [new], apps)
-        if added.event is not Event.ADD:
-            return added
-        await superseding.supersede(tx, caller, alike.id, added.id)
-        more = {"event": Event.SUPERSEDE, "previous_memory": alike.memory, "note": SUPERSEDED}
-        return added.model_copy(update=more)
-
     async def _merge(
-        self, tx: Tx, caller: Caller, new: CheckedMemory, old: tuple[NearDuplicate, Any], _: dict[str, UUID]
+        self, tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate, row: Any
     ) -> MemoryAdded | None:
-        alike, row = old
         if alike.relation is Relation.SAME:
             await _shown(tx, caller, [alike.id])
             return MemoryAdded(id=alike.id, memory=alike.memory, event=Event.NONE, note=MERGED)
@@ -185,6 +171,16 @@ class Duplicates:
             return None
         more = {"previous_memory": alike.memory, "note": COMPLETED}
         return MemoryAdded(id=alike.id, memory=new.text, event=Event.UPDATE, **more)
+
+
+async def _supersede(
+    tx: Tx, caller: Caller, new: CheckedMemory, alike: NearDuplicate, apps: dict[str, UUID]
+) -> MemoryAdded:
+    [added] = await changes.add(tx, caller, [new], apps)
+    if added.event is not Event.ADD:
+        return added
+    await superseding.supersede(tx, caller, alike.id, added.id)
+    return added.model_copy(update={"event": Event.SUPERSEDE, "previous_memory": alike.memory, "note": SUPERSEDED})
 
 
 def _judged(text: str, near: Sequence[tuple[Hit, Any]]) -> list[NearDuplicate]:
@@ -208,14 +204,7 @@ def _candidates(caller: Caller, new: CheckedMemory, ids: Sequence[UUID]) -> Colu
     waits = exists().where(OutboxEntry.kind == ItemKind.MEMORY.value, OutboxEntry.id == Memory.id)
     return and_(
         Memory.id == func.any(list(ids)),
-        readable_by(caller, Memory),
-        Memory.namespace == new.namespace,
-        Memory.kind == new.kind,
-        Memory.key.is_not_distinct_from(new.key),
-        Memory.expires_at.is_(None),
-        Memory.valid_from.is_(None),
-        Memory.valid_until.is_(None),
-        func.cardinality(Memory.labels) == 0,
+        rewritable(caller, new.namespace, new.kind, new.key),
         func.length(Memory.content) <= MAX_TEXT_LENGTH,
         ~waits,
     )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from sqlalchemy import ColumnElement, and_, func, literal_column
+
+from openmemory.access.readable import readable_by
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
 from openmemory.database.engine import Tx
@@ -16,6 +19,23 @@ from openmemory.memories.models import Memory
 from openmemory.memories.schemas import CheckedMemory, MemoryUpdate
 
 log = logging.getLogger(__name__)
+
+
+def rewritable(caller: Caller, namespace: Any, kind: Any, key: Any) -> ColumnElement[bool]:
+    """The memories that a text of this namespace, kind and key may rewrite. Execute with `caller.parameters`.
+
+    Excludes memories that hold for a time only, and those flagged as prompt injection.
+    """
+    return and_(
+        readable_by(caller, Memory),
+        Memory.namespace == namespace,
+        Memory.kind == kind,
+        Memory.key.is_not_distinct_from(key),
+        Memory.expires_at.is_(None),
+        Memory.valid_from.is_(None),
+        Memory.valid_until.is_(None),
+        func.cardinality(Memory.labels) == literal_column("0"),
+    )
 
 
 async def complete(

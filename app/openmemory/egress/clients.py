@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from openmemory.config.addresses import parsed
 from openmemory.egress.gate import gate
 from openmemory.egress.policy import EgressPolicy, Origin
 from openmemory.egress.transports import AsyncTransport, Resolve, Transport, addresses_of, look_up
@@ -65,33 +66,36 @@ class Egress:
             return
         self.policy.check(origin, addresses, trusted=origin in found.trusted)
 
+    def check_literal(self, address: str, *, trusted: bool) -> None:
+        """Check an address that is known without a name server. Names pass, for they are checked on use.
+
+        Raises:
+            EgressRefused: it is not a web URL, or the policy does not allow requests to it.
+        """
+        origin = Origin.of(address)
+        if literal := parsed(origin.host):
+            self.policy.check(origin, [literal], trusted=trusted)
+
     def client(
         self, trusted: Iterable[str] = (), *, timeout: httpx.Timeout | float = TIMEOUT, redirects: bool = False
     ) -> httpx.Client:
         """Returns a client for use in threads."""
-        return httpx.Client(
-            transport=self.transport(trusted),
-            timeout=timeout,
-            trust_env=False,
-            follow_redirects=redirects,
-            max_redirects=REDIRECTS,
-        )
+        return httpx.Client(transport=self.transport(trusted), **_options(timeout, redirects=redirects))
 
     def async_client(
         self, trusted: Iterable[str] = (), *, timeout: httpx.Timeout | float = TIMEOUT, redirects: bool = False
     ) -> httpx.AsyncClient:
         """Returns a client for the event loop."""
-        return httpx.AsyncClient(
-            transport=AsyncTransport(self.policy, trusted, resolve=self._resolve, tls=self._tls),
-            timeout=timeout,
-            trust_env=False,
-            follow_redirects=redirects,
-            max_redirects=REDIRECTS,
-        )
+        transport = AsyncTransport(self.policy, trusted, resolve=self._resolve, tls=self._tls)
+        return httpx.AsyncClient(transport=transport, **_options(timeout, redirects=redirects))
 
     def transport(self, trusted: Iterable[str] = ()) -> Transport:
         """Returns the transport of `client`, for libraries that create their own client."""
         return Transport(self.policy, trusted, resolve=self._resolve, tls=self._tls)
+
+
+def _options(timeout: httpx.Timeout | float, *, redirects: bool) -> dict[str, Any]:
+    return {"timeout": timeout, "trust_env": False, "follow_redirects": redirects, "max_redirects": REDIRECTS}
 
 
 async def small_json(
@@ -132,6 +136,3 @@ async def _body(client: httpx.AsyncClient, url: str, host: str, limit: int) -> b
             if len(body) > limit:
                 raise NoDocument(f"{host}: the response is larger than {limit:,} bytes")
         return bytes(body)
-
-
-__all__ = ["Egress", "NoDocument", "small_json"]

@@ -71,14 +71,17 @@ class Gate:
         kept = [(name, value) for name, value in request.headers.multi_items() if name.lower() in _HARMLESS]
         return OutgoingRequest(request, origin, trusted=False, headers=httpx.Headers(kept))
 
-    def passed(self, outgoing: OutgoingRequest, addresses: Sequence[IP]) -> Sequence[IP]:
-        """Returns the addresses to try, all of them checked.
+    def towards(self, outgoing: OutgoingRequest, addresses: Sequence[IP]) -> list[httpx.Request]:
+        """Returns the requests to try, one after the other, to addresses that were all checked.
 
         Raises:
-            EgressRefused: one of them may not be reached.
+            EgressRefused: one of the addresses may not be reached.
+            ConnectError: there is none.
         """
+        if not addresses:
+            raise httpx.ConnectError(f"{outgoing.origin.shown}: the name has no address")
         self.policy.check(outgoing.origin, addresses, trusted=outgoing.trusted)
-        return addresses[:ATTEMPTS]
+        return [outgoing.towards(address) for address in addresses[:ATTEMPTS]]
 
 
 def gate(policy: EgressPolicy, trusted: Iterable[str]) -> Gate:

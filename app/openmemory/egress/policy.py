@@ -83,6 +83,3 @@ class EgressPolicy:
             else:
                 hint = f'add "{origin.shown}" to egress.allow if that is meant'
             raise EgressRefused(f"{origin.shown}: {'is' if literal else 'leads to'} {what}; {hint}")
-
-
-__all__ = ["EgressPolicy", "EgressRefused", "Origin"]

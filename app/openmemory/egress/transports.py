@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import httpx
 
 from openmemory.config.addresses import IP, parsed
-from openmemory.egress.gate import Gate, OutgoingRequest, gate
+from openmemory.egress.gate import gate
 from openmemory.egress.policy import EgressPolicy, Origin
 from openmemory.resilience.daemon_threads import in_daemon
 
@@ -34,7 +34,7 @@ class Transport(httpx.BaseTransport):
     """Sends requests that the policy allows. Connections to trusted origins are kept open, in a pool per origin."""
 
     def __init__(self, policy: EgressPolicy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
-        self._gate: Gate = gate(policy, trusted)
+        self._gate = gate(policy, trusted)
         self._resolve = resolve
         self._once = httpx.HTTPTransport(verify=tls, limits=_ONCE)
         self._kept = {origin: httpx.HTTPTransport(verify=tls) for origin in self._gate.trusted}
@@ -46,20 +46,18 @@ class Transport(httpx.BaseTransport):
             EgressRefused: the policy does not allow the request.
         """
         outgoing = self._gate.outgoing(request)
-        host, port = outgoing.origin.host, outgoing.origin.port
-        literal = parsed(host)
         try:
-            found = [literal] if literal else _addresses(self._resolve(host, port))
+            found = _addresses(outgoing.origin, self._resolve)
         except OSError as error:
             raise _unknown(outgoing.origin, error) from error
         inner = self._kept[outgoing.origin] if outgoing.trusted else self._once
-        *others, last = self._gate.passed(outgoing, _some(outgoing.origin, found))
-        for address in others:
+        *others, last = self._gate.towards(outgoing, found)
+        for other in others:
             try:
-                return inner.handle_request(outgoing.towards(address))
+                return inner.handle_request(other)
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
-        return inner.handle_request(outgoing.towards(last))
+        return inner.handle_request(last)
 
     def close(self) -> None:
         """Close every connection."""
@@ -71,7 +69,7 @@ class AsyncTransport(httpx.AsyncBaseTransport):
     """Like `Transport`, on an event loop; names are resolved in a thread."""
 
     def __init__(self, policy: EgressPolicy, trusted: Iterable[str], *, resolve: Resolve, tls: ssl.SSLContext) -> None:
-        self._gate: Gate = gate(policy, trusted)
+        self._gate = gate(policy, trusted)
         self._resolve = resolve
         self._once = httpx.AsyncHTTPTransport(verify=tls, limits=_ONCE)
         self._kept = {origin: httpx.AsyncHTTPTransport(verify=tls) for origin in self._gate.trusted}
@@ -84,23 +82,20 @@ class AsyncTransport(httpx.AsyncBaseTransport):
         """
         outgoing = self._gate.outgoing(request)
         inner = self._kept[outgoing.origin] if outgoing.trusted else self._once
-        *others, last = self._gate.passed(outgoing, await self._found(outgoing))
-        for address in others:
-            try:
-                return await inner.handle_async_request(outgoing.towards(address))
-            except (httpx.ConnectError, httpx.ConnectTimeout):
-                continue
-        return await inner.handle_async_request(outgoing.towards(last))
-
-    async def _found(self, outgoing: OutgoingRequest) -> Sequence[IP]:
         try:
-            async with deadline(outgoing.request.extensions.get("timeout", {}).get("connect")):
+            async with deadline(request.extensions.get("timeout", {}).get("connect")):
                 found = await addresses_of(outgoing.origin, self._resolve)
         except TimeoutError:
             raise httpx.ConnectTimeout(f"{outgoing.origin.shown}: the name is not found in time") from None
         except OSError as error:
             raise _unknown(outgoing.origin, error) from error
-        return _some(outgoing.origin, found)
+        *others, last = self._gate.towards(outgoing, found)
+        for other in others:
+            try:
+                return await inner.handle_async_request(other)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                continue
+        return await inner.handle_async_request(last)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -114,20 +109,16 @@ async def addresses_of(origin: Origin, resolve: Resolve) -> Sequence[IP]:
     Raises:
         OSError: the name does not exist, or no name server answers.
     """
+    if parsed(origin.host) is not None:
+        return _addresses(origin, resolve)
+    return await in_daemon(lambda: _addresses(origin, resolve), name="look-up")
+
+
+def _addresses(origin: Origin, resolve: Resolve) -> list[IP]:
     if (literal := parsed(origin.host)) is not None:
         return [literal]
-    return await in_daemon(lambda: _addresses(resolve(origin.host, origin.port)), name="look-up")
-
-
-def _addresses(texts: Iterable[str]) -> list[IP]:
-    found = (parsed(text) for text in dict.fromkeys(texts))
+    found = (parsed(text) for text in dict.fromkeys(resolve(origin.host, origin.port)))
     return [address for address in found if address is not None]
-
-
-def _some(origin: Origin, found: Sequence[IP]) -> Sequence[IP]:
-    if not found:
-        raise httpx.ConnectError(f"{origin.shown}: the name has no address")
-    return found
 
 
 def _unknown(origin: Origin, error: OSError) -> httpx.ConnectError:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
+from pydantic import SecretStr
 
-from openmemory.config.addresses import parsed
 from openmemory.config.settings import EmbedderSettings
 from openmemory.egress.clients import Egress
-from openmemory.egress.policy import EgressRefused, Origin
+from openmemory.egress.policy import EgressRefused
 from openmemory.embeddings import chunks, http_clients
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding, TextEmbedding, Vector, Vectors
 from openmemory.errors import SetupError
@@ -88,7 +88,12 @@ class ProviderEmbedder:
         self._data_dir = data_dir
         self._egress = egress or Egress()
         self._config = _config(settings, trusted=trusted)
-        _check_address(settings.base_url, self._egress, trusted=trusted)
+        address = settings.base_url
+        try:
+            if address:  # Ollama also accepts `host:port`
+                self._egress.check_literal(address if "://" in address else f"http://{address}", trusted=trusted)
+        except EgressRefused as error:
+            raise SetupError(f"embedder.base_url: {error}") from None
         model = str(self._config["model"])
         self.model = f"{settings.provider}/{model}" + (f"@{settings.dimensions}" if settings.dimensions else "")
         self._size: int | None = None
@@ -218,17 +223,18 @@ class ProviderEmbedder:
         if status in (401, 403):
             return f"the key was refused ({status})"  # such answers often quote parts of the key
         words = " ".join(str(error).split())
-        for secret in self._secrets():
+        for secret in secrets_of(self._settings.api_key, self._settings.base_url, os.environ):
             words = words.replace(secret, "***")
         return f"{type(error).__name__}: {words[:300]}"
 
-    def _secrets(self) -> list[str]:
-        """The secrets to remove from messages, longest first, because one may be part of another."""
-        found = {self._settings.api_key.get_secret_value(), urlsplit(self._settings.base_url).password or ""} - {""}
-        # The providers' libraries also read keys from the environment. Short values there are words rather than keys.
-        names = ("_KEY", "_SECRET", "_TOKEN")
-        found |= {value for name, value in os.environ.items() if name.endswith(names) and len(value) >= 8}
-        return sorted(found, key=len, reverse=True)
+
+def secrets_of(key: SecretStr, address: str, environ: Mapping[str, str]) -> list[str]:
+    """The secrets to remove from messages, longest first, because one may be part of another."""
+    found = {key.get_secret_value(), urlsplit(address).password or ""} - {""}
+    # The providers' libraries also read keys from the environment. Short values there are words rather than keys.
+    names = ("_KEY", "_SECRET", "_TOKEN")
+    found |= {value for name, value in environ.items() if name.endswith(names) and len(value) >= 8}
+    return sorted(found, key=len, reverse=True)
 
 
 def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:
@@ -259,18 +265,6 @@ def _config(settings: EmbedderSettings, *, trusted: bool) -> dict[str, Any]:
     elif settings.base_url:
         config[str(provider.base_url)] = settings.base_url
     return config
-
-
-def _check_address(address: str, egress: Egress, *, trusted: bool) -> None:
-    """Rejects an address that no request could reach. Ollama also accepts `host:port`; names are resolved on use."""
-    if not address:
-        return
-    try:
-        origin = Origin.of(address if "://" in address else f"http://{address}")
-        if literal := parsed(origin.host):
-            egress.policy.check(origin, [literal], trusted=trusted)
-    except EgressRefused as error:
-        raise SetupError(f"embedder.base_url: {error}") from None
 
 
 def _utf8(text: str) -> str:

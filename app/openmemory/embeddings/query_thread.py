@@ -11,19 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
 
-
-class Network(Protocol):
-    """Converts texts to embeddings, through token ids in a form of its own."""
-
-    def encode(self, texts: Sequence[str]) -> list[Any]:
-        """The token ids of each text."""
-
-    def run(self, encodings: Sequence[Any]) -> list[QueryEmbedding]:
-        """The embeddings of the texts."""
+if TYPE_CHECKING:
+    from openmemory.embeddings.local import Model
 
 
 class _Waiting:
@@ -54,7 +47,7 @@ class QueryThread:
     `network` returns the loaded network and may load it; `runs` selects which rows of a batch are embedded together.
     """
 
-    def __init__(self, network: Callable[[], Network], runs: Callable[[Sequence[Any]], list[list[int]]]) -> None:
+    def __init__(self, network: Callable[[], Model], runs: Callable[[Sequence[Any]], list[list[int]]]) -> None:
         self._network = network
         self._runs = runs
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from pydantic import SecretStr
 
@@ -66,18 +65,6 @@ class LlmUnavailable(Exception):
         super().__init__(message)
         self.retry_after = retry_after
         self.setup = setup
-
-
-class Llm(Protocol):
-    """The interface of a language model."""
-
-    async def ask(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
-        """Sends one request for an answer in JSON that follows the schema.
-
-        Raises:
-            LlmUnavailable: the model does not answer.
-        """
-        ...
 
 
 def estimated_tokens(text: str) -> int:

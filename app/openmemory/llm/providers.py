@@ -11,12 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from openmemory.config.addresses import parsed
 from openmemory.egress.clients import Egress
-from openmemory.egress.policy import EgressRefused, Origin
-from openmemory.embeddings.providers import configure_mem0
+from openmemory.egress.policy import EgressRefused
+from openmemory.embeddings.providers import configure_mem0, secrets_of
 from openmemory.llm import catalogue
 from openmemory.llm.catalogue import WEAKER, Form, LlmProviderSpec
 from openmemory.llm.port import LanguageModel, LlmUnavailable, Message, Reply, estimated_tokens
@@ -51,8 +49,12 @@ class ProviderLlm:
         self._form: Form | None = None
 
     async def ask(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
-        """See `Llm`. If a server does not accept the requested JSON format, it gets another request with a weaker
-        one."""
+        """Sends one request for an answer in JSON that follows the schema. If a server does not accept the requested
+        JSON format, it gets another request with a weaker one.
+
+        Raises:
+            LlmUnavailable: the model does not answer.
+        """
         provider = catalogue.known(self.model)
         self._check_address()
         while True:
@@ -150,14 +152,9 @@ class ProviderLlm:
 
     def _check_address(self) -> None:
         """Rejects at once an address that no request could reach. Names are resolved on use."""
-        address = catalogue.address_of(self.model)
-        if not address:
-            return
         try:
-            origin = Origin.of(address)
-            if literal := parsed(origin.host):
-                trusted = self.model.trusted or not self.model.base_url
-                self._egress.policy.check(origin, [literal], trusted=trusted)
+            if address := catalogue.address_of(self.model):
+                self._egress.check_literal(address, trusted=self.model.trusted or not self.model.base_url)
         except EgressRefused as error:
             raise LlmUnavailable(f"llm.base_url: {error}", setup=True) from None
 
@@ -170,19 +167,12 @@ class ProviderLlm:
         if status in (401, 403):  # such answers often quote parts of the key
             return LlmUnavailable(f"{self.model.name}: the key was refused ({status})", setup=True)
         words = " ".join(str(error).split())
-        for secret in self._secrets():
+        for secret in secrets_of(self.model.api_key, self.model.base_url, self._environ):
             words = words.replace(secret, "***")
         if status in (400, 422) and response_format is not None and _about_form(words):
             return _FormRefused(words[:200])
         message = f"{self.model.name}: {type(error).__name__}: {words[:300]}"
         return LlmUnavailable(message, retry_after=_retry_after(error), setup=status in (400, 404, 405, 422))
-
-    def _secrets(self) -> list[str]:
-        """The secrets to remove from messages, longest first, because one may be part of another."""
-        found = {self.model.api_key.get_secret_value(), urlsplit(self.model.base_url).password or ""} - {""}
-        names = ("_KEY", "_SECRET", "_TOKEN")
-        found |= {value for name, value in self._environ.items() if name.endswith(names) and len(value) >= 8}
-        return sorted(found, key=len, reverse=True)
 
 
 class Llms:
@@ -278,6 +268,3 @@ def _missing(name: str, provider: LlmProviderSpec) -> str:
         f"llm.provider: {name} needs the package {provider.package}, which is not installed: "
         f"pip install 'openmemory-server[{provider.extra}]'"
     )
-
-
-__all__ = ["Llms", "ProviderLlm"]

@@ -18,23 +18,19 @@ from openmemory.saved_settings.providers import (
     BY_SETTINGS,
     EMBEDDERS,
     LLMS,
+    NEEDS_ADDRESS,
     OLLAMA,
     OLLAMA_HERE,
     WITHOUT_KEY,
     address_field,
     canonical,
     check_reference,
-    needs_address,
     reference,
 )
-from openmemory.saved_settings.saved import read
+from openmemory.saved_settings.saved import SETTINGS_KEY, SavedDocument, Section
 from openmemory.saved_settings.schemas import MASK
 
-Section = dict[str, Any]
 Part = Literal["llm", "embedder"]
-
-SETTINGS_KEY = "settings_key"
-"""The field of a stored section that refers to the key of the settings, which is not copied into the database."""
 
 _PROPOSED = {"model": "gpt-4o-mini", "temperature": 0.1, "max_tokens": 2000, "api_key": "env:OPENAI_API_KEY"}
 """The language model shown if none is chosen: OpenMemory's default. Nothing is sent to it until it is saved."""
@@ -77,35 +73,6 @@ class Baseline:
         return bool(address) and _origin(address) in {_origin(known) for known in self.addresses}
 
 
-@dataclass(frozen=True, slots=True)
-class SavedDocument:
-    """The saved configuration. `kept`: keys of replaced embedders whose vectors are still in use."""
-
-    instructions: str | None = None
-    llm: Section | None = None
-    embedder: Section | None = None
-    kept: tuple[Mapping[str, str], ...] = ()
-    unreadable: tuple[str, ...] = ()
-    """The unreadable parts of the column, which count as not saved. The next change removes them."""
-
-    @classmethod
-    def of(cls, value: Any) -> SavedDocument:
-        """Reads any value of the column."""
-        saved = read(value)
-        return cls(saved.instructions, saved.llm, saved.embedder, saved.kept, saved.unreadable)
-
-    def value(self) -> dict[str, Any]:
-        """The value for the column, which contains only what was saved."""
-        value: dict[str, Any] = {}
-        if self.instructions is not None:
-            value["openmemory"] = {"custom_instructions": self.instructions}
-        if mem0 := {name: part for name in ("llm", "embedder") if (part := getattr(self, name)) is not None}:
-            value["mem0"] = mem0
-        if self.kept:
-            value["kept"] = [dict(one) for one in self.kept]
-        return value
-
-
 def present(part: Part, stored: SavedDocument, baseline: Baseline) -> Section:
     """The effective section."""
     section: Section = getattr(stored, part) or getattr(baseline, part)
@@ -144,7 +111,12 @@ def same_place(one: Section, other: Section) -> bool:
     return same and address_of(one) == address_of(other)
 
 
-def settled(
+def name_of(section: Section) -> str:
+    """The name of a section's model in messages: `ollama/nomic-embed-text`."""
+    return f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
+
+
+def to_store(
     part: Part, sent: Section, stored: SavedDocument, baseline: Baseline, *, chosen: bool = False
 ) -> Section | None:
     """The section to store for one that was sent. A section that is sent back as shown changes nothing.
@@ -224,7 +196,7 @@ def _check_provider(part: Part, sent: Section, where: str) -> None:
     if provider != "local" and model == PACKAGED[0]:
         raise Invalid(f"{where}.config.model", f"must be a model of {provider}, not the packaged one")
     own = address_field(provider)
-    if own and needs_address(provider) and not sent["config"].get(own):
+    if own and provider in NEEDS_ADDRESS and not sent["config"].get(own):
         raise Invalid(f"{where}.config.{own}", f"must be given for {provider}")
 
 

@@ -18,9 +18,10 @@ from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.errors import Invalid, SetupError
 from openmemory.index.generations.watcher import ConfiguredEmbedder
 from openmemory.saved_settings import document
-from openmemory.saved_settings.document import Baseline, SavedDocument
+from openmemory.saved_settings.document import Baseline
 from openmemory.saved_settings.providers import canonical, expanded
 from openmemory.saved_settings.row import stored_now
+from openmemory.saved_settings.saved import SETTINGS_KEY, SavedDocument
 
 TRIAL = 15.0
 """Seconds that a newly saved model has to answer. The first model of a provider also imports its library then."""
@@ -123,10 +124,10 @@ class Embedders:
         section, base = stored.embedder, self._baseline.embedder_settings
         if section is None:
             return ConfiguredEmbedder(self._opened(base), without_secrets(base))
-        name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
+        name = document.name_of(section)
         try:
             key = document.key_of(section, self._baseline.embedder)
-            if not section["config"].get(document.SETTINGS_KEY):
+            if not section["config"].get(SETTINGS_KEY):
                 key = expanded(key, self._environ)
             settings = document.embedder_settings(section, key or "", base)
             trusted = self._baseline.names(settings.base_url)

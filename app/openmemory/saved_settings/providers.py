@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from openmemory.embeddings.providers import PROVIDERS
 from openmemory.errors import Invalid
+from openmemory.llm import catalogue
 
 OLLAMA = "http://localhost:11434"
 """Ollama's default address."""
@@ -18,18 +20,13 @@ _SPELT = {
     "openaistructured": "openai_structured", "awsbedrock": "aws_bedrock", "googleai": "gemini", "mistral": "mistralai",
 }  # fmt: skip
 
-LLMS = frozenset(
-    {
-        "anthropic", "aws_bedrock", "azure_openai", "azure_openai_structured", "deepseek", "gemini", "groq",
-        "langchain", "litellm", "lmstudio", "minimax", "mistralai", "ollama", "openai", "openai_structured", "sarvam",
-        "together", "vllm", "xai",
-    }
-)  # fmt: skip
+LLMS = catalogue.PROVIDERS.keys() | {"azure_openai_structured", "langchain", "mistralai", "openai_structured"}
+"""Language models that may be saved: all that OpenMemory knew. Those that cannot be used here say so when asked."""
 
 EMBEDDERS = frozenset({"huggingface", "lmstudio", "local", "ollama", "openai", "together"})
 """Embedders that may be chosen over REST: all of their requests go through `egress`, and none loads a file here."""
 
-BY_SETTINGS = frozenset({"aws_bedrock", "azure_openai", "fastembed", "gemini", "vertexai"})
+BY_SETTINGS = PROVIDERS.keys() - EMBEDDERS
 """Embedders that only the settings can choose: they use this machine's credentials, or run downloaded files."""
 
 WITHOUT_KEY = frozenset({"local", "ollama"})
@@ -39,7 +36,8 @@ _ADDRESSED = {
     "openai": "openai_base_url", "openai_structured": "openai_base_url", "vllm": "vllm_base_url",
 }  # fmt: skip
 
-_NEEDS_ADDRESS = frozenset({"huggingface", "lmstudio", "vllm"})
+NEEDS_ADDRESS = frozenset({"huggingface", "lmstudio", "vllm"})
+"""Providers without a default address."""
 
 _KEYS = {
     "ANTHROPIC_API_KEY": "anthropic", "AZURE_OPENAI_API_KEY": "azure_openai", "DEEPSEEK_API_KEY": "deepseek",
@@ -61,11 +59,6 @@ def canonical(provider: str) -> str:
 def address_field(provider: str) -> str | None:
     """The configuration field with a provider's address. None if the address is fixed."""
     return _ADDRESSED.get(canonical(provider))
-
-
-def needs_address(provider: str) -> bool:
-    """Returns True if the provider has no default address."""
-    return canonical(provider) in _NEEDS_ADDRESS
 
 
 def reference(key: str | None) -> str | None:

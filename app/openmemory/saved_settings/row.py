@@ -10,9 +10,9 @@ from sqlalchemy.dialects.postgresql import insert
 from openmemory.database.engine import Tx
 from openmemory.index.generations import registry
 from openmemory.saved_settings import document
-from openmemory.saved_settings.document import SavedDocument, Section
 from openmemory.saved_settings.models import Config
 from openmemory.saved_settings.providers import canonical
+from openmemory.saved_settings.saved import SavedDocument, Section
 
 KEY = "main"
 

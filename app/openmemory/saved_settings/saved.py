@@ -1,4 +1,4 @@
-"""Reads the saved configuration from any row content. Pure functions.
+"""The saved configuration: reads it from any row content, and writes it. Pure functions.
 
 An unreadable part counts as not saved and is reported. It cannot prevent the service from starting.
 """
@@ -11,23 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from openmemory.saved_settings.schemas import EmbedderConfig, EmbedderProvider, LLMConfig, LLMProvider, OpenMemoryConfig
+from openmemory.saved_settings.schemas import EmbedderProvider, LLMProvider, OpenMemoryConfig
 
+Section = dict[str, Any]
 
-class _LLMConfig(LLMConfig):
-    settings_key: bool | None = None
-
-
-class _LLM(LLMProvider):
-    config: _LLMConfig
-
-
-class _EmbedderConfig(EmbedderConfig):
-    settings_key: bool | None = None
-
-
-class _Embedder(EmbedderProvider):
-    config: _EmbedderConfig
+SETTINGS_KEY = "settings_key"
+"""The field of a stored section that refers to the key of the settings, which is not copied into the database."""
 
 
 class _Kept(BaseModel):
@@ -39,52 +28,67 @@ class _Kept(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
-    """The readable parts, unchanged, and the names of the unreadable ones."""
+class SavedDocument:
+    """The saved configuration. `kept`: keys of replaced embedders whose vectors are still in use."""
 
-    instructions: str | None
-    llm: dict[str, Any] | None
-    embedder: dict[str, Any] | None
-    kept: tuple[Mapping[str, str], ...]
-    unreadable: tuple[str, ...]
+    instructions: str | None = None
+    llm: Section | None = None
+    embedder: Section | None = None
+    kept: tuple[Mapping[str, str], ...] = ()
+    unreadable: tuple[str, ...] = ()
+    """The unreadable parts of the column, which count as not saved. The next change removes them."""
+
+    @classmethod
+    def of(cls, value: Any) -> SavedDocument:
+        """Reads any value of the column. Null counts as missing."""
+        unreadable: list[str] = []
+        if not isinstance(value, dict | None):
+            return cls(unreadable=("all of it",))
+        parts = value or {}
+        mem0 = parts.get("mem0")
+        if not isinstance(mem0, dict | None):
+            unreadable.append("mem0")
+            mem0 = None
+        mem0 = mem0 or {}
+
+        def checked(name: str, model: type[BaseModel], part: Any) -> Section | None:
+            if part is None:
+                return None
+            try:
+                model.model_validate(_without_reference(part), strict=True)
+            except ValidationError:
+                unreadable.append(name)
+                return None
+            found: Section = part
+            return found
+
+        openmemory = checked("openmemory", OpenMemoryConfig, parts.get("openmemory")) or {}
+        llm = checked("mem0.llm", LLMProvider, mem0.get("llm"))
+        embedder = checked("mem0.embedder", EmbedderProvider, mem0.get("embedder"))
+        kept = parts.get("kept") or []
+        if not isinstance(kept, list):
+            unreadable.append("kept")
+            kept = []
+        keys = [key for number, one in enumerate(kept) if (key := checked(f"kept[{number}]", _Kept, one)) is not None]
+        # Only counted, because their content may be an API key.
+        if others := len(parts.keys() - {"openmemory", "mem0", "kept"}) + len(mem0.keys() - {"llm", "embedder"}):
+            unreadable.append(f"{others} of its fields")
+        return cls(openmemory.get("custom_instructions"), llm, embedder, tuple(keys), tuple(unreadable))
+
+    def value(self) -> dict[str, Any]:
+        """The value for the column, which contains only what was saved."""
+        value: dict[str, Any] = {}
+        if self.instructions is not None:
+            value["openmemory"] = {"custom_instructions": self.instructions}
+        if mem0 := {name: part for name in ("llm", "embedder") if (part := getattr(self, name)) is not None}:
+            value["mem0"] = mem0
+        if self.kept:
+            value["kept"] = [dict(one) for one in self.kept]
+        return value
 
 
-_KNOWN = ("openmemory", "mem0", "kept")
-_SECTIONS = ("llm", "embedder")
-
-
-def read(value: Any) -> Saved:
-    """The parts of the column value. Null counts as missing."""
-    unreadable: list[str] = []
-    if not isinstance(value, dict | None):
-        return Saved(None, None, None, (), ("all of it",))
-    parts = value or {}
-    mem0 = parts.get("mem0")
-    if not isinstance(mem0, dict | None):
-        unreadable.append("mem0")
-        mem0 = None
-
-    def checked(name: str, model: type[BaseModel], part: Any) -> dict[str, Any] | None:
-        if part is None:
-            return None
-        try:
-            model.model_validate(part, strict=True)
-        except ValidationError:
-            unreadable.append(name)
-            return None
-        found: dict[str, Any] = part
-        return found
-
-    instructions = (checked("openmemory", OpenMemoryConfig, parts.get("openmemory")) or {}).get("custom_instructions")
-    llm = checked("mem0.llm", _LLM, (mem0 or {}).get("llm"))
-    embedder = checked("mem0.embedder", _Embedder, (mem0 or {}).get("embedder"))
-    kept = parts.get("kept") or []
-    if not isinstance(kept, list):
-        unreadable.append("kept")
-        kept = []
-    keys = [key for number, one in enumerate(kept) if (key := checked(f"kept[{number}]", _Kept, one)) is not None]
-    # Only counted, because their content may be an API key.
-    others = [name for name in parts if name not in _KNOWN] + [name for name in mem0 or {} if name not in _SECTIONS]
-    if others:
-        unreadable.append(f"{len(others)} of its fields")
-    return Saved(instructions, llm, embedder, tuple(keys), tuple(unreadable))
+def _without_reference(part: Any) -> Any:
+    """A section without its reference to the key of the settings, which no client sends."""
+    if not isinstance(part, dict) or not isinstance(config := part.get("config"), dict):
+        return part
+    return part | {"config": {name: value for name, value in config.items() if (name, value) != (SETTINGS_KEY, True)}}

@@ -61,11 +61,7 @@ class _Extended(_Strict):
         }
 
 
-class LLMConfig(_Extended, _ModelConfig):
-    """The parameters of requests to a language model."""
-
-    extensions = frozenset({"openai_base_url", "lmstudio_base_url", "vllm_base_url"})
-
+class _LLMFields(_ModelConfig):
     model: Name
     temperature: Temperature = 0.1
     max_tokens: MaxTokens = 2000
@@ -76,6 +72,12 @@ class LLMConfig(_Extended, _ModelConfig):
     vllm_base_url: Address | None = None
 
 
+class LLMConfig(_Extended, _LLMFields):
+    """The parameters of requests to a language model."""
+
+    extensions = frozenset({"openai_base_url", "lmstudio_base_url", "vllm_base_url"})
+
+
 class LLMProvider(_Strict):
     """The language model that extracts facts from texts."""
 
@@ -83,11 +85,7 @@ class LLMProvider(_Strict):
     config: LLMConfig
 
 
-class EmbedderConfig(_Extended, _ModelConfig):
-    """The parameters of requests to an embedding model."""
-
-    extensions = frozenset({"openai_base_url", "lmstudio_base_url", "huggingface_base_url", "embedding_dims"})
-
+class _EmbedderFields(_ModelConfig):
     model: Name
     api_key: Key | None = _KEY
     ollama_base_url: Address | None = _OLLAMA
@@ -95,6 +93,12 @@ class EmbedderConfig(_Extended, _ModelConfig):
     lmstudio_base_url: Address | None = None
     huggingface_base_url: Address | None = None
     embedding_dims: Dimensions | None = None
+
+
+class EmbedderConfig(_Extended, _EmbedderFields):
+    """The parameters of requests to an embedding model."""
+
+    extensions = frozenset({"openai_base_url", "lmstudio_base_url", "huggingface_base_url", "embedding_dims"})
 
 
 class EmbedderProvider(_Strict):
@@ -135,17 +139,12 @@ class ConfigSchema(_Extended):
     note: str | None = _NOTE
 
 
-class LLMConfigPatch(_ModelConfig):
+class LLMConfigPatch(_LLMFields):
     """Some of the fields of `LLMConfig`."""
 
     model: Name = ""
     temperature: Temperature = 0.0
     max_tokens: MaxTokens = 1
-    api_key: Key | None = None
-    ollama_base_url: Address | None = None
-    openai_base_url: Address | None = None
-    lmstudio_base_url: Address | None = None
-    vllm_base_url: Address | None = None
 
 
 class LLMPatch(_Strict):
@@ -155,16 +154,10 @@ class LLMPatch(_Strict):
     config: LLMConfigPatch = LLMConfigPatch()
 
 
-class EmbedderConfigPatch(_ModelConfig):
+class EmbedderConfigPatch(_EmbedderFields):
     """Some of the fields of `EmbedderConfig`."""
 
     model: Name = ""
-    api_key: Key | None = None
-    ollama_base_url: Address | None = None
-    openai_base_url: Address | None = None
-    lmstudio_base_url: Address | None = None
-    huggingface_base_url: Address | None = None
-    embedding_dims: Dimensions | None = None
 
 
 class EmbedderPatch(_Strict):

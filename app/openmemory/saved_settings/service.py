@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, SecretStr
+from pydantic import SecretStr
 
 from openmemory.access.authentication import credentials_required
 from openmemory.audit import audit_log
@@ -26,8 +26,9 @@ from openmemory.errors import Invalid
 from openmemory.identity.principal import Principal, Scope
 from openmemory.llm.port import LanguageModel
 from openmemory.saved_settings import document, row
-from openmemory.saved_settings.document import Baseline, Part, SavedDocument, Section
+from openmemory.saved_settings.document import Baseline, Part
 from openmemory.saved_settings.providers import address_field, canonical, expanded
+from openmemory.saved_settings.saved import SavedDocument, Section
 from openmemory.saved_settings.schemas import (
     ConfigPatch,
     ConfigSchema,
@@ -38,6 +39,10 @@ from openmemory.saved_settings.schemas import (
     OpenMemoryConfig,
     VectorStoreProvider,
 )
+
+_PARTS: tuple[Part, ...] = ("llm", "embedder")
+
+_Change = Callable[[SavedDocument], SavedDocument]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +91,12 @@ class Configuration:
             Invalid: a field is invalid.
         """
         principal.must(Scope.ADMIN)
-        mem0 = sent.mem0
-        if mem0 is not None:
-            self._check_vector_store(mem0.vector_store)
-        sections = {part: _section(getattr(mem0, part)) for part in _PARTS if mem0 is not None}
-        await self._check_addresses(sections)
-
-        def change(stored: SavedDocument) -> SavedDocument:
-            for part, section in sections.items():
-                settled = None if section is None else document.settled(part, section, stored, self.baseline)
-                stored = _with(stored, part, settled)
-            return _instructed(stored, sent.openmemory)
-
-        return self._saved(await self._save(principal, AuditAction.CONFIG_CHANGE, change), mem0)
+        mem0: Mapping[Part, Any] = {}
+        if sent.mem0 is not None:
+            self._check_vector_store(sent.mem0.vector_store)
+            mem0 = {part: sent.mem0.model_dump()[part] for part in _PARTS}
+        change = await self._changing(mem0, sent.openmemory)
+        return self._saved(await self._save(principal, AuditAction.CONFIG_CHANGE, change), sent.mem0)
 
     async def merge(self, principal: Principal, sent: ConfigPatch) -> ConfigSchema:
         """Save the fields that were sent and keep the others. A section that is null follows the settings again.
@@ -133,13 +131,7 @@ class Configuration:
             Invalid: a field is invalid.
         """
         principal.must(Scope.ADMIN)
-        section = sent.model_dump()
-        await self._check_addresses({part: section})
-
-        def change(stored: SavedDocument) -> SavedDocument:
-            settled = document.settled(part, section, stored, self.baseline, chosen=part == "llm")
-            return _with(stored, part, settled)
-
+        change = await self._changing({part: sent.model_dump()}, None, chosen=part == "llm")
         stored = await self._save(principal, AuditAction.CONFIG_CHANGE, change)
         return document.shown(part, stored, self.baseline)
 
@@ -150,7 +142,7 @@ class Configuration:
             Forbidden: the principal is not an administrator.
         """
         principal.must(Scope.ADMIN)
-        stored = await self._save(principal, AuditAction.CONFIG_CHANGE, lambda stored: _instructed(stored, sent))
+        stored = await self._save(principal, AuditAction.CONFIG_CHANGE, await self._changing({}, sent))
         return OpenMemoryConfig(custom_instructions=stored.instructions)
 
     async def keep_vector_store(self, principal: Principal, sent: VectorStoreProvider | None) -> None:
@@ -171,7 +163,7 @@ class Configuration:
         """
         async with self._database.statement() as tx:
             stored = await row.stored_now(tx)
-        return Effective(self.language_model(stored), stored.instructions)
+        return Effective(self.language_model(stored) if self.chosen(stored) else None, stored.instructions)
 
     async def proposed(self, principal: Principal, sent: ConfigPatch) -> SavedDocument:
         """The configuration that saving these fields would store. It is only for a trial and is not saved.
@@ -187,14 +179,16 @@ class Configuration:
             await audit_log.record(tx, principal, AuditAction.CONFIG_TEST)
         return stored
 
-    def language_model(self, stored: SavedDocument, *, shown: bool = False) -> LanguageModel | None:
-        """The language model of a configuration. `shown`: if none was chosen, return the proposed one.
+    def chosen(self, stored: SavedDocument) -> bool:
+        """Returns True if somebody chose a language model, so that texts may be sent to it."""
+        return stored.llm is not None or self.baseline.llm_chosen
+
+    def language_model(self, stored: SavedDocument) -> LanguageModel:
+        """The language model of a configuration; the proposed one if none was chosen.
 
         Raises:
             Invalid: the variable that holds the key is not in the environment of this process.
         """
-        if stored.llm is None and not self.baseline.llm_chosen and not shown:
-            return None
         section, settings = document.present("llm", stored, self.baseline), self._settings.llm
         config, address = section["config"], document.address_of(section)
         key = document.key_of(section, self.baseline.llm)
@@ -222,9 +216,7 @@ class Configuration:
                 await row.write(tx, replace(stored, kept=kept))
 
     @retry_on_conflict
-    async def _save(
-        self, principal: Principal, event: AuditAction, change: Callable[[SavedDocument], SavedDocument]
-    ) -> SavedDocument:
+    async def _save(self, principal: Principal, event: AuditAction, change: _Change) -> SavedDocument:
         async with self._database.transaction() as tx:
             before = await row.locked(tx, make=True)
             after = replace(change(before), unreadable=())
@@ -235,65 +227,78 @@ class Configuration:
             await audit_log.record(tx, principal, event, detail={"fields": _differing(before, after)})
         return after
 
-    async def _merging(self, sent: ConfigPatch) -> Callable[[SavedDocument], SavedDocument]:
-        """Returns a function that applies the sent fields to the stored configuration. Checks their addresses first.
+    async def _merging(self, sent: ConfigPatch) -> _Change:
+        """Returns a function that applies the sent fields to the stored configuration.
 
         Raises:
             Invalid: a field is invalid.
         """
         fields = sent.model_dump(exclude_unset=True)
         mem0 = fields.get("mem0", {})
-        if mem0 is None:
-            mem0 = dict.fromkeys(_PARTS)
-        elif sent.mem0 is not None:
+        if sent.mem0 is not None:
             self._check_vector_store(sent.mem0.vector_store)
-        changes: dict[Part, Section | None] = {part: mem0[part] for part in _PARTS if part in mem0}
+        sections = {part: (mem0 or {}).get(part) for part in _PARTS if mem0 is None or part in mem0}
+        instructions = sent.openmemory
+        if instructions is None and "openmemory" in fields:
+            instructions = OpenMemoryConfig(custom_instructions=None)
+        return await self._changing(sections, instructions, merging=True)
 
-        def whole(stored: SavedDocument, part: Part, section: Section | None) -> Section | None:
-            return None if section is None else document.merged(section, document.shown(part, stored, self.baseline))
+    async def _changing(
+        self,
+        sections: Mapping[Part, Section | None],
+        instructions: OpenMemoryConfig | None,
+        *,
+        merging: bool = False,
+        chosen: bool = False,
+    ) -> _Change:
+        """Returns a function that puts sections and instructions into the stored configuration. None for a section: it
+        follows the settings again. `merging`: the sections are partial.
 
-        await self._check_addresses(changes, whole)
+        Checks every new address before anything is locked.
+
+        Raises:
+            Invalid: a field is invalid.
+        """
+
+        def whole(stored: SavedDocument, part: Part, section: Section) -> Section:
+            return document.merged(section, document.shown(part, stored, self.baseline)) if merging else section
+
+        async with self._database.statement() as tx:
+            before = await row.stored_now(tx)
+        for part, section in sections.items():
+            if section is not None:
+                await self._check_addresses(part, whole(before, part, section), before)
 
         def change(stored: SavedDocument) -> SavedDocument:
-            for part, sent_part in changes.items():
-                section = whole(stored, part, sent_part)
-                settled = None if section is None else document.settled(part, section, stored, self.baseline)
-                stored = _with(stored, part, settled)
-            if "openmemory" in fields and sent.openmemory is None:
-                return replace(stored, instructions=None)
-            return _instructed(stored, sent.openmemory)
+            for part, section in sections.items():
+                if section is not None:
+                    section = document.to_store(  # noqa: PLW2901
+                        part, whole(stored, part, section), stored, self.baseline, chosen=chosen
+                    )
+                stored = replace(stored, llm=section) if part == "llm" else replace(stored, embedder=section)
+            if instructions is None or "custom_instructions" not in instructions.model_fields_set:
+                return stored
+            return replace(stored, instructions=instructions.custom_instructions)
 
         return change
 
-    async def _check_addresses(
-        self,
-        sections: Mapping[Part, Section | None],
-        whole: Callable[[SavedDocument, Part, Section | None], Section | None] = lambda _stored, _part, section: (
-            section
-        ),
-    ) -> None:
-        """Check every new address against the egress policy before anything is locked. `whole` completes a section.
+    async def _check_addresses(self, part: Part, section: Section, stored: SavedDocument) -> None:
+        """Check the address of a section against the egress policy, unless it is the present one.
 
         Raises:
             Invalid: it is not a web address, or the policy does not allow it.
         """
-        async with self._database.statement() as tx:
-            stored = await row.stored_now(tx)
-        for part, sent in sections.items():
-            section = whole(stored, part, sent)
-            if section is None:
-                continue
-            address = document.address_of(section)
-            if not address or document.same_place(section, document.shown(part, stored, self.baseline)):
-                continue
-            field = f"mem0.{part}.config.{address_field(section['provider'])}"
-            try:
-                web_url(address)
-                await self._egress.check(address, self.baseline.addresses)
-            except ValueError as error:
-                raise Invalid(field, str(error)) from None
-            except EgressRefused as error:
-                raise Invalid(field, str(error), code="address_not_allowed") from None
+        address = document.address_of(section)
+        if not address or document.same_place(section, document.shown(part, stored, self.baseline)):
+            return
+        field = f"mem0.{part}.config.{address_field(section['provider'])}"
+        try:
+            web_url(address)
+            await self._egress.check(address, self.baseline.addresses)
+        except ValueError as error:
+            raise Invalid(field, str(error)) from None
+        except EgressRefused as error:
+            raise Invalid(field, str(error), code="address_not_allowed") from None
 
     def _check_vector_store(self, sent: VectorStoreProvider | None) -> None:
         """Raises `Invalid` for any vector store other than the one in use."""
@@ -319,8 +324,7 @@ class Configuration:
 
     def _saved(self, stored: SavedDocument, sent: Mem0Config | Mem0Patch | None) -> ConfigSchema:
         """The view of what was just saved. A note says so if a language model was sent and none is in use."""
-        none = stored.llm is None and not self.baseline.llm_chosen
-        note = NO_LLM if none and sent is not None and sent.llm is not None else None
+        note = NO_LLM if sent is not None and sent.llm is not None and not self.chosen(stored) else None
         return self._view(stored).model_copy(update={"note": note})
 
     def _view(self, stored: SavedDocument) -> ConfigSchema:
@@ -330,23 +334,6 @@ class Configuration:
                 "mem0": {part: document.shown(part, stored, self.baseline) for part in _PARTS},
             }
         )
-
-
-_PARTS: tuple[Part, ...] = ("llm", "embedder")
-
-
-def _section(sent: BaseModel | None) -> Section | None:
-    return None if sent is None else sent.model_dump()
-
-
-def _with(stored: SavedDocument, part: Part, section: Section | None) -> SavedDocument:
-    return replace(stored, llm=section) if part == "llm" else replace(stored, embedder=section)
-
-
-def _instructed(stored: SavedDocument, sent: OpenMemoryConfig | None) -> SavedDocument:
-    if sent is None or "custom_instructions" not in sent.model_fields_set:
-        return stored
-    return replace(stored, instructions=sent.custom_instructions)
 
 
 def _differing(before: SavedDocument, after: SavedDocument) -> list[str]:

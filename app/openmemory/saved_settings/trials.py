@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Awaitable
 
 from pydantic import BaseModel, Field
 
@@ -12,9 +13,9 @@ from openmemory.identity.principal import Principal
 from openmemory.llm.port import LlmUnavailable
 from openmemory.llm.providers import Llms
 from openmemory.saved_settings import document
-from openmemory.saved_settings.document import SavedDocument
+from openmemory.saved_settings.document import Part
 from openmemory.saved_settings.embedders import Embedders
-from openmemory.saved_settings.providers import canonical
+from openmemory.saved_settings.saved import SavedDocument
 from openmemory.saved_settings.schemas import ConfigPatch
 from openmemory.saved_settings.service import Configuration
 
@@ -61,40 +62,31 @@ class Trials:
         stored = await self._configuration.proposed(principal, sent)
         given = sent.mem0.model_fields_set if sent.mem0 is not None else set()
         trial = Trial()
-        if "llm" in given or not given:
-            trial.llm = await self._llm(stored, proposed="llm" in given)
+        if "llm" in given or (not given and self._configuration.chosen(stored)):
+            trial.llm = await self._tried("llm", stored, self._ask(stored))
         if "embedder" in given or not given:
-            trial.embedder = await self._embedder(stored)
+            trial.embedder = await self._tried("embedder", stored, self._embedders.tried(stored))
         return trial
 
-    async def _llm(self, stored: SavedDocument, *, proposed: bool) -> Tried | None:
+    async def _tried(self, part: Part, stored: SavedDocument, asking: Awaitable[str | None]) -> Tried:
         started = time.monotonic()
-        section = document.present("llm", stored, self._configuration.baseline)
-        name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
-        wrong: str | None = None
+        wrong = await asking
+        name = document.name_of(document.present(part, stored, self._configuration.baseline))
+        return Tried(ok=wrong is None, model=name, detail=wrong, seconds=time.monotonic() - started)
+
+    async def _ask(self, stored: SavedDocument) -> str | None:
+        """Calls the language model once. Returns the error, or None if it works."""
         try:
-            model = self._configuration.language_model(stored, shown=proposed)
-            if model is None:
-                return None
-            llm = self._llms.another(model)
+            llm = self._llms.another(self._configuration.language_model(stored))
             try:
                 reply = await llm.ask([{"role": "user", "content": _ASKED}], _SCHEMA)
             finally:
                 await llm.close()
-            if not _is_object(reply.text):
-                wrong = "it answers, but with no JSON; facts may be extracted badly"
         except LlmUnavailable as error:
-            wrong = str(error)
+            return str(error)
         except Invalid as error:
-            wrong = error.message
-        return Tried(ok=wrong is None, model=name, detail=wrong, seconds=time.monotonic() - started)
-
-    async def _embedder(self, stored: SavedDocument) -> Tried:
-        started = time.monotonic()
-        section = document.present("embedder", stored, self._configuration.baseline)
-        name = f"{canonical(section['provider'])}/{section['config'].get('model', '')}"
-        wrong = await self._embedders.tried(stored)
-        return Tried(ok=wrong is None, model=name, detail=wrong, seconds=time.monotonic() - started)
+            return error.message
+        return None if _is_object(reply.text) else "it answers, but with no JSON; facts may be extracted badly"
 
 
 def _is_object(text: str) -> bool:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,11 @@ from jwt.algorithms import HMACAlgorithm
 
 from openmemory.access.oauth.issuer import Issuer
 from openmemory.access.oauth.jwks import PublicKeys
-from openmemory.access.oauth.tokens import MAX_TOKEN_BYTES, REMEMBERED, TokenClaims, Tokens
+from openmemory.access.oauth.tokens import MAX_TOKEN_BYTES, REMEMBERED, Tokens
 from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.egress.clients import Egress
 from openmemory.errors import Unauthenticated
+from openmemory.identity.principal import Principal, Scope
 from tests.access.oauth.authorization_server import AuthorizationServer
 from tests.access.oauth.signing import SigningKey, encoded
 
@@ -70,15 +70,13 @@ async def refused(tokens: Tokens, token: str) -> str:
 
 async def test_a_good_token_says_who_and_what_for(server: AuthorizationServer, tokens: Tokens) -> None:
     expires = int(time.time()) + 100
-    assert await tokens.verify(server.issue(exp=expires)) == TokenClaims(
+    assert await tokens.verify(server.issue(exp=expires)) == Principal(
+        id=f"token:{server.issuer} alice claude",
+        name="token of claude",
         user="alice",
         app="claude",
-        owner=False,
-        scopes=frozenset({"read", "write"}),
-        client="claude",
-        issuer=server.issuer,
-        expires_at=datetime.fromtimestamp(expires, UTC),
-        subject="alice",
+        scopes=frozenset({Scope.READ, Scope.WRITE}),
+        ends=expires + OAuthSettings().leeway,
     )
 
 
@@ -257,7 +255,7 @@ async def test_configured_audiences_are_the_only_ones(server: AuthorizationServe
 async def test_the_user_may_be_another_claim_than_the_subject(server: AuthorizationServer) -> None:
     async with verifying(server, user_claim="preferred_username") as tokens:
         claims = await tokens.verify(server.issue(sub="0000-1", preferred_username="alice"))
-        assert (claims.user, claims.subject) == ("alice", "0000-1")
+        assert (claims.user, claims.id) == ("alice", f"token:{server.issuer} 0000-1 claude")
         assert (await refused(tokens, server.issue())).startswith("preferred_username: must be a string")
         assert (await refused(tokens, server.issue(preferred_username="a", sub=None))).startswith("sub: must be")
 
@@ -281,12 +279,12 @@ async def test_the_limit_of_names_is_that_of_the_settings(server: AuthorizationS
 async def test_the_client_names_the_app_unless_it_speaks_as_the_user(server: AuthorizationServer) -> None:
     async with verifying(server, owner_clients=["web-page"]) as tokens:
         page = await tokens.verify(server.issue(client_id="web-page"))
-        assert (page.owner, page.app, page.client) == (True, None, "web-page")
+        assert (page.app, page.name) == (None, "token of web-page")
         other = await tokens.verify(server.issue(client_id=None, azp="cursor"))
-        assert (other.owner, other.app, other.client) == (False, "cursor", "cursor")
+        assert (other.app, other.name) == ("cursor", "token of cursor")
     async with verifying(server, app_claim="cid", owner_clients=["claude"]) as tokens:
         okta = await tokens.verify(server.issue(cid="windsurf", azp="claude"))
-        assert (okta.owner, okta.app) == (False, "windsurf")
+        assert okta.app == "windsurf"
         with pytest.raises(Unauthenticated) as failure:
             await tokens.verify(server.issue())
         assert "oauth.app_claim (cid)" in str(failure.value.hint)

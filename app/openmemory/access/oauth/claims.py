@@ -1,41 +1,20 @@
-"""Validates the claims of access tokens: the user, the client, the scopes and the expiry. Pure."""
+"""Validates the claims of access tokens (user, client, scopes, expiry), and makes a principal of them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.errors import Invalid, Unauthenticated
 from openmemory.identity.names import checked_name
-
-SCOPES = frozenset({"read", "write", "admin"})
+from openmemory.identity.principal import Principal, Scope
 
 _DOORS = ("/mcp", "/api")
 """Our paths under the resource: a client may request a token for the exact address that it calls."""
 
 _LAST_TIME = 253_402_300_799
 """The last second of the year 9999."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenClaims:
-    """A verified token.
-
-    `owner`: the client acts as the user themself, and `app` is None. Every other client is bound to `app`, which is
-    its name. `subject` is the issuer's name of the user, which may differ from `user`.
-    """
-
-    user: str
-    app: str | None
-    owner: bool
-    scopes: frozenset[str]
-    client: str | None
-    issuer: str
-    expires_at: datetime
-    subject: str
 
 
 class ClaimsValidator:
@@ -54,8 +33,8 @@ class ClaimsValidator:
         if claims.get("iss") != self._settings.issuer:
             raise refused("iss: the token is of another issuer")
 
-    def checked(self, claims: Mapping[str, Any], now: float) -> TokenClaims:
-        """Returns the validated claims of a token.
+    def principal(self, claims: Mapping[str, Any], now: float) -> Principal:
+        """Returns the principal that valid claims name. A client that acts as the user themself is bound to no app.
 
         Raises:
             Unauthenticated: a claim is missing or wrong; the message names it.
@@ -69,16 +48,13 @@ class ClaimsValidator:
         if settings.user_claim == "email" and claims.get("email_verified") not in (True, "true"):
             raise refused("email: the issuer has not verified it")
         client = self._name(claims, settings.app_claim if settings.app_claim in claims else "azp")
-        owner = client in settings.owner_clients
-        return TokenClaims(
+        return Principal(
+            id=f"token:{settings.issuer} {subject} {client}",
+            name=f"token of {client}",
             user=user,
-            app=None if owner else client,
-            owner=owner,
+            app=None if client in settings.owner_clients else client,
             scopes=self._scopes(claims, user),
-            client=client,
-            issuer=settings.issuer,
-            expires_at=datetime.fromtimestamp(expires, UTC),
-            subject=subject,
+            ends=expires + settings.leeway,
         )
 
     def _check_audience(self, audience: Any) -> None:
@@ -117,15 +93,16 @@ class ClaimsValidator:
         except Invalid as error:
             raise refused(error.message) from None
 
-    def _scopes(self, claims: Mapping[str, Any], user: str) -> frozenset[str]:
+    def _scopes(self, claims: Mapping[str, Any], user: str) -> frozenset[Scope]:
         """Returns the scopes that we know. Entra and Okta name the claim `scp`; only administrators keep `admin`."""
         value = claims.get("scope", claims.get("scp", ""))
         named = value.split() if isinstance(value, str) else value
         if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
             raise refused("scope: must be a string of scopes separated by spaces")
         prefix = self._settings.scope_prefix
-        found = SCOPES & {one.removeprefix(prefix) for one in named if one.startswith(prefix)}
-        return found if user in self._settings.admins else found - {"admin"}
+        given = {one.removeprefix(prefix) for one in named if one.startswith(prefix)}
+        found = frozenset(scope for scope in Scope if scope in given)
+        return found if user in self._settings.admins else found - {Scope.ADMIN}
 
 
 def refused(what: str, *, hint: str | None = None) -> Unauthenticated:
@@ -138,6 +115,3 @@ def _time(claims: Mapping[str, Any], claim: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LAST_TIME:
         raise refused(f"{claim}: must be a time in seconds since 1970")
     return value
-
-
-__all__ = ["SCOPES", "ClaimsValidator", "TokenClaims", "refused"]

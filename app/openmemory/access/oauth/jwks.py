@@ -178,6 +178,3 @@ def _fits(entry: Mapping[str, Any], algorithm: str) -> bool:
     if entry.get("kty") != _TYPES[algorithm] or entry.get("alg", algorithm) != algorithm:
         return False
     return algorithm not in _CURVES or entry.get("crv") in _CURVES[algorithm]
-
-
-__all__ = ["PublicKey", "PublicKeys", "parse"]

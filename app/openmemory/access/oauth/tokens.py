@@ -10,13 +10,14 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from openmemory.access.oauth.claims import ClaimsValidator, TokenClaims, refused
+from openmemory.access.oauth.claims import ClaimsValidator, refused
 from openmemory.access.oauth.issuer import Issuer
 from openmemory.access.oauth.jwks import PublicKeys
 from openmemory.config.settings import LimitSettings, OAuthSettings
 from openmemory.egress.clients import Egress
+from openmemory.identity.principal import Principal
 from openmemory.serialization.exact_json import no_number
 
 MAX_TOKEN_BYTES = 16_384
@@ -33,14 +34,9 @@ _TYPES = ("jwt", "at+jwt", "application/at+jwt", "application/jwt")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class _Header(NamedTuple):
-    algorithm: str
-    key: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class _CachedToken:
-    claims: TokenClaims
+    principal: Principal
     until: float
     generation: int
 
@@ -56,7 +52,6 @@ class Tokens:
         self, settings: OAuthSettings, limits: LimitSettings, keys: PublicKeys, *, now: Callable[[], float] = time.time
     ) -> None:
         self._algorithms = frozenset(settings.algorithms)
-        self._leeway = settings.leeway
         self._rules = ClaimsValidator(settings, limits)
         self._keys = keys
         self._now = now
@@ -71,8 +66,8 @@ class Tokens:
         """
         return cls(settings, limits, PublicKeys(Issuer(settings, egress)))
 
-    async def verify(self, token: str) -> TokenClaims:
-        """Returns the claims of a valid token.
+    async def verify(self, token: str) -> Principal:
+        """Returns the principal of a valid token.
 
         Raises:
             Unauthenticated: it is not valid; the message says why, and never repeats the token.
@@ -83,49 +78,52 @@ class Tokens:
         if len(token) > MAX_TOKEN_BYTES:
             raise refused(f"it is longer than {MAX_TOKEN_BYTES:,} bytes")
         digest, now = _digest(token), self._now()
-        claims, generation = await self._verified(token, now)
-        until = min(claims.expires_at.timestamp() + self._leeway, now + REMEMBERED_SECONDS)
+        principal, generation = await self._verified(token, now)
+        assert principal.ends is not None
+        until = min(principal.ends, now + REMEMBERED_SECONDS)
         self._known.pop(digest, None)
         while len(self._known) >= REMEMBERED:
             del self._known[next(iter(self._known))]
-        self._known[digest] = _CachedToken(claims, until, generation)
-        return claims
+        self._known[digest] = _CachedToken(principal, until, generation)
+        return principal
 
-    def remembered(self, token: str) -> TokenClaims | None:
-        """Returns the claims of a token that was verified within the last minute; None for others."""
+    def remembered(self, token: str) -> Principal | None:
+        """Returns the principal of a token that was verified within the last minute; None for others."""
         known = self._known.get(_digest(token)) if len(token) <= MAX_TOKEN_BYTES else None
-        valid = known is not None and self._now() < known.until and known.generation == self._keys.generation
-        return known.claims if known is not None and valid else None
+        if known is None or self._now() >= known.until or known.generation != self._keys.generation:
+            return None
+        return known.principal
 
     async def close(self) -> None:
         """Close the connections to the authorization server."""
         await self._keys.close()
 
-    async def _verified(self, token: str, now: float) -> tuple[TokenClaims, int]:
-        """Returns the claims of a token, and the generation of the keys that verified it."""
+    async def _verified(self, token: str, now: float) -> tuple[Principal, int]:
+        """Returns the principal of a token, and the generation of the keys that verified it."""
         segments = token.split(".")
         if len(segments) == 5:
             raise refused("it is encrypted (JWE); only signed tokens (JWS) are taken")
         if len(segments) != 3:
             raise refused("it is no JSON Web Token")
-        header = self._header(_object(segments[0], "header"))
+        algorithm, key_id = self._checked(_object(segments[0], "header"))
         claims = _object(segments[1], "claims")
         signature = _decoded(segments[2], "signature")
         self._rules.check_issuer(claims)
-        keys = await self._keys.fitting(header.key, header.algorithm)
+        keys = await self._keys.fitting(key_id, algorithm)
         generation = self._keys.generation
         if not keys:
             raise refused("it is signed with a key that the issuer does not publish")
         content = f"{segments[0]}.{segments[1]}".encode("ascii")
 
         def signed() -> bool:
-            return any(key.signed(header.algorithm, content, signature) for key in keys[:MAX_KEYS_TRIED])
+            return any(key.signed(algorithm, content, signature) for key in keys[:MAX_KEYS_TRIED])
 
-        if not (await asyncio.to_thread(signed) if header.algorithm in SLOW else signed()):
+        if not (await asyncio.to_thread(signed) if algorithm in SLOW else signed()):
             raise refused("its signature is wrong")
-        return self._rules.checked(claims, now), generation
+        return self._rules.principal(claims, now), generation
 
-    def _header(self, header: dict[str, Any]) -> _Header:
+    def _checked(self, header: dict[str, Any]) -> tuple[str, str | None]:
+        """Returns the algorithm of a valid header, and the id of its key."""
         algorithm, key, kind = header.get("alg"), header.get("kid"), header.get("typ", "JWT")
         if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise refused(f"alg: must be one of {', '.join(sorted(self._algorithms))}")
@@ -135,7 +133,7 @@ class Tokens:
             raise refused("crit: no extension is known here")
         if key is not None and not isinstance(key, str):
             raise refused("kid: must be a string")
-        return _Header(algorithm, key)
+        return algorithm, key
 
 
 def _digest(token: str) -> bytes:
@@ -164,6 +162,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a member is named twice")
     return found
-
-
-__all__ = ["TokenClaims", "Tokens"]
