@@ -26,7 +26,7 @@ async def count_until_full(limits: list[RateLimiter], bucket: str, pace: Quota, 
     taken = 0
     while True:
         try:
-            await limits[taken % len(limits)].take(bucket, pace, **how)
+            await limits[taken % len(limits)].count(bucket, pace, **how)
         except TooMany:
             return taken
         taken += 1
@@ -39,19 +39,19 @@ async def test_processes_share_a_limit(services):
 
 async def test_at_once_no_more_than_the_limit_pass(services):
     bucket, limit = f"test:{uuid4()}", rates(services)
-    results = await asyncio.gather(*(limit.take(bucket, FIVE) for _ in range(20)), return_exceptions=True)
+    results = await asyncio.gather(*(limit.count(bucket, FIVE) for _ in range(20)), return_exceptions=True)
     assert sum(result is None for result in results) == 5
     assert all(result is None or isinstance(result, TooMany) for result in results)
 
 
 async def test_several_at_once_count_as_several_and_more_than_the_limit_never_pass(services):
     bucket, limit = f"test:{uuid4()}", rates(services)
-    await limit.take(bucket, FIVE, cost=3)
+    await limit.count(bucket, FIVE, cost=3)
     with pytest.raises(TooMany):
-        await limit.take(bucket, FIVE, cost=3)
-    await limit.take(bucket, FIVE, cost=2)
+        await limit.count(bucket, FIVE, cost=3)
+    await limit.count(bucket, FIVE, cost=2)
     with pytest.raises(TooMany) as refused:
-        await limit.take(f"test:{uuid4()}", FIVE, cost=6)
+        await limit.count(f"test:{uuid4()}", FIVE, cost=6)
     assert "send fewer" in refused.value.hint
     assert "at most 5 in 3600 s (rates.things)" in refused.value.message
 
@@ -88,31 +88,31 @@ async def test_without_a_limit_nobody_is_shut_out_and_every_refusal_is_told(serv
 async def test_there_is_room_again_when_it_was_said(services):
     bucket, limit = f"test:{uuid4()}", rates(services)
     for _ in range(5):
-        await limit.take(bucket, FIVE)
+        await limit.count(bucket, FIVE)
     with pytest.raises(TooMany) as refused:
-        await limit.take(bucket, FIVE)
+        await limit.count(bucket, FIVE)
     assert 0 < refused.value.retry_after <= 2 * 3600
     # As if two windows had passed.
     async with services.database.statement() as tx:
         await tx.execute(text("UPDATE rate_limits SET period = period - 2 WHERE bucket = :b"), {"b": bucket})
-    await limit.take(bucket, FIVE)
+    await limit.count(bucket, FIVE)
 
 
 async def test_half_of_the_window_before_still_counts_at_its_half(services):
     """`before` counts by the share of it that lies within a whole window back from now."""
     bucket, limit = f"test:{uuid4()}", rates(services)
-    await limit.take(bucket, FIVE)
+    await limit.count(bucket, FIVE)
     async with services.database.statement() as tx:
         await tx.execute(
             text("UPDATE rate_limits SET period = period - 1, used = 1000000 WHERE bucket = :b"), {"b": bucket}
         )
     with pytest.raises(TooMany):
-        await limit.take(bucket, FIVE)
+        await limit.count(bucket, FIVE)
 
 
 async def test_what_no_limit_looks_at_any_more_is_removed(services):
     bucket, limit = f"test:{uuid4()}", rates(services)
-    await limit.take(bucket, FIVE)
+    await limit.count(bucket, FIVE)
     look = text("SELECT count(*) FROM rate_limits WHERE bucket = :b")
     async with services.database.statement() as tx:
         await limit.prune()

@@ -15,7 +15,7 @@ from openmemory.database.engine import Database
 from openmemory.errors import TooMany
 from openmemory.identity.caller import Caller
 
-_TAKE = CompiledStatement(
+_COUNT = CompiledStatement(
     bound(
         """
 INSERT INTO rate_limits AS r (bucket, period, used, before)
@@ -81,7 +81,7 @@ class RateLimiter:
             TooMany: more than `rates.saves` within `rates.window`.
         """
         if caller.principal.assistant:
-            await self.take(f"save:{caller.app_id}", self._saves, cost=count)
+            await self.count(f"save:{caller.app_id}", self._saves, cost=count)
 
     async def search(self, caller: Caller) -> None:
         """Count a search or a list if an assistant's app makes it.
@@ -91,7 +91,7 @@ class RateLimiter:
         """
         if caller.principal.assistant:
             # Naming another unknown app must not give the caller a fresh limit.
-            await self.take(f"search:{caller.known_app or caller.principal.id}", self._searches)
+            await self.count(f"search:{caller.known_app or caller.principal.id}", self._searches)
 
     async def request(self, principal: str, count: int = 1) -> None:
         """Count requests with a key or a token. A process reserves a twentieth of the limit at a time.
@@ -99,7 +99,7 @@ class RateLimiter:
         Raises:
             TooMany: more than `rates.requests` within `rates.window`.
         """
-        await self.take(f"request:{principal}", self._requests, cost=count, chunk=max(1, self._requests.limit // 20))
+        await self.count(f"request:{principal}", self._requests, cost=count, chunk=max(1, self._requests.limit // 20))
 
     async def failure(self, address: str | None) -> None:
         """Count a wrong credential from an address or its network.
@@ -107,36 +107,36 @@ class RateLimiter:
         Raises:
             TooMany: more than `rates.failures` within `rates.window`; never if that is 0.
         """
-        await self.take(f"failure:{network_of(address)}", self._failures)
+        await self.count(f"failure:{network_of(address)}", self._failures)
 
     async def denial(self, principal: str) -> bool:
         """Returns True if a denied request is one of the few per period that the audit log records individually."""
         try:
-            await self.take(f"denial:{principal}", self._failures)
+            await self.count(f"denial:{principal}", self._failures)
         except TooMany:
             return False
         return True
 
-    async def take(self, bucket: str, pace: Quota, *, cost: int = 1, chunk: int = 1) -> None:
+    async def count(self, bucket: str, quota: Quota, *, cost: int = 1, chunk: int = 1) -> None:
         """Count `cost` against the bucket. `chunk`: the number of units to reserve at once for this process.
 
         Raises:
             TooMany: the bucket is full; the error says when there is room.
             Unavailable: PostgreSQL does not answer.
         """
-        if not pace.limit:
+        if not quota.limit:
             return
         now = time.monotonic()
         held, until = self._held.get(bucket, (0, 0.0))
         if held >= cost and now < until:
             self._held[bucket] = (held - cost, until)
             return
-        wanted = max(cost, min(chunk, pace.limit))
-        values = {"bucket": bucket, "window": self._window, "cost": wanted, "limit": pace.limit}
+        wanted = max(cost, min(chunk, quota.limit))
+        values = {"bucket": bucket, "window": self._window, "cost": wanted, "limit": quota.limit}
         async with self._database.statement() as tx:
-            if not await _TAKE.rows(tx, values):
+            if not await _COUNT.rows(tx, values):
                 row = (await tx.execute(_LOOK, {"bucket": bucket, "window": self._window})).one_or_none()
-                raise self._too_many(row, wanted, pace)
+                raise self._too_many(row, wanted, quota)
         if wanted > cost:
             if len(self._held) >= _MAX_BUCKETS:
                 self._held.clear()
@@ -147,16 +147,16 @@ class RateLimiter:
         async with self._database.statement() as tx:
             await tx.execute(_PRUNE, {"window": self._window})
 
-    def _too_many(self, row: Any, cost: int, pace: Quota) -> TooMany:
-        words = f"Too many {pace.what}: at most {pace.limit:,} in {self._window} s ({pace.setting})."
-        if cost > pace.limit:
+    def _too_many(self, row: Any, cost: int, quota: Quota) -> TooMany:
+        words = f"Too many {quota.what}: at most {quota.limit:,} in {self._window} s ({quota.setting})."
+        if cost > quota.limit:
             return TooMany(
                 words,
                 retry_after=self._window,
                 hint=f"The request counts as {cost:,}, more than the limit; send fewer items.",
             )
         used, before, share = (float(part) for part in row) if row is not None else (0.0, 0.0, 0.0)
-        wait = periods_until_room(used, before, share, pace.limit - cost) * self._window
+        wait = periods_until_room(used, before, share, quota.limit - cost) * self._window
         return TooMany(words, retry_after=wait, hint=f"Try again in {max(1, math.ceil(wait))} s.")
 
 

@@ -31,7 +31,7 @@ from openmemory.capture.schemas import (
     Usage,
 )
 from openmemory.capture.visibility import own
-from openmemory.capture.waiting import CaptureWaiter, Moved, nobody
+from openmemory.capture.waiting import Moved, nobody, wait_for_attempt
 from openmemory.capture.worker import Worker
 from openmemory.config.settings import Settings
 from openmemory.database.engine import Database, Tx
@@ -74,7 +74,6 @@ class Captures:
         # Many concurrent requests wait here, where they hold no connection, and not in the pool, where a wait ends
         # after 5 s.
         self._room = asyncio.Semaphore(max(2, settings.database.pool_size // 2))
-        self._waiting = CaptureWaiter(database, worker, self._room)
 
     async def possible(self) -> bool:
         """Returns True if a language model is configured, so that `add` is useful.
@@ -99,11 +98,11 @@ class Captures:
         new = checked(new, self._intake, self._settings.limits)
         await self._rates.save(caller, 1)
         async with self._room:
-            id_, over = await self._take(caller, new)
+            id_, over = await self._store(caller, new)
         waits = not new.messages if new.wait is None else new.wait
         self._worker.wake()
-        if waits and not over and self._settings.capture.wait:
-            await self._waiting.over(id_, self._settings.capture.wait, moved)
+        if waits and not over and (seconds := self._settings.capture.wait):
+            await wait_for_attempt(self._database, self._worker, self._room, id_, seconds=seconds, moved=moved)
         async with self._room:
             outcome = await self.outcome(caller, id_)
         if outcome.status is not Status.WORKING:
@@ -205,14 +204,14 @@ class Captures:
                     "The capture is being worked on.", code="capture_working", hint="Try again in a moment."
                 )
             if row.status == Status.DONE:
-                await undoing.take_back(tx, caller, row.operations, self._intake)
+                await undoing.undo(tx, caller, row.operations, self._intake)
             values = {"status": Status.UNDONE, "finished_at": func.now(), "updated_at": func.now()}
             await tx.execute(update(Capture).where(Capture.id == id_).values(values))
             await audit_log.record(tx, caller, AuditAction.CAPTURE_UNDO, [id_], detail={"was": row.status})
             await usage.record(tx, row.app_id, row.namespace, became=Status.UNDONE)
 
     @retry_on_conflict
-    async def _take(self, caller: Caller, new: CaptureCreate) -> tuple[UUID, bool]:
+    async def _store(self, caller: Caller, new: CaptureCreate) -> tuple[UUID, bool]:
         """Stores a capture, or finds the same one if it was sent recently or with the same key.
 
         Returns its id and True if it has ended.

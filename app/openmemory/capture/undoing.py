@@ -23,7 +23,7 @@ from openmemory.memories.repository import ALL_STATES
 from openmemory.memories.schemas import Event, MemoryUpdate
 
 
-async def take_back(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]], intake: Intake) -> None:
+async def undo(tx: Tx, caller: Caller, operations: Sequence[dict[str, Any]], intake: Intake) -> None:
     """Restores every memory to its earlier state. Each step is recorded in the memory's history.
 
     Raises:

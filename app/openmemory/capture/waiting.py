@@ -24,38 +24,36 @@ async def nobody(_: Status, __: int) -> None:
     """Ignores the progress."""
 
 
-class CaptureWaiter:
-    """Waits for attempts. `room` limits how many callers query the database at once."""
+async def wait_for_attempt(
+    database: Database, worker: Worker, room: asyncio.Semaphore, id_: UUID, *, seconds: float, moved: Moved
+) -> None:
+    """Waits until an attempt ends. Attempts of this process report at once; those of other processes are polled.
 
-    def __init__(self, database: Database, worker: Worker, room: asyncio.Semaphore) -> None:
-        self._database = database
-        self._worker = worker
-        self._room = room
+    `room` limits how many callers query the database at once.
+    """
+    until, pause = time.monotonic() + seconds, FIRST_LOOK
+    with worker.watching(id_) as steps:
+        await moved(Status.PENDING, 0)
+        while (left := until - time.monotonic()) > 0:
+            try:
+                async with asyncio.timeout(min(left, pause)):
+                    attempt = await steps.get()
+            except TimeoutError:
+                async with room:
+                    attempt = await _attempt(database, id_)
+                pause = min(LAST_LOOK, 2 * pause)
+                if attempt == 0:
+                    continue
+            if attempt is None:
+                return
+            await moved(Status.WORKING, attempt)
 
-    async def over(self, id_: UUID, seconds: float, moved: Moved) -> None:
-        """Waits until an attempt ends. Attempts of this process report at once; those of other processes are polled."""
-        until, pause = time.monotonic() + seconds, FIRST_LOOK
-        with self._worker.watching(id_) as steps:
-            await moved(Status.PENDING, 0)
-            while (left := until - time.monotonic()) > 0:
-                try:
-                    async with asyncio.timeout(min(left, pause)):
-                        attempt = await steps.get()
-                except TimeoutError:
-                    async with self._room:
-                        attempt = await self._attempt(id_)
-                    pause = min(LAST_LOOK, 2 * pause)
-                    if attempt == 0:
-                        continue
-                if attempt is None:
-                    return
-                await moved(Status.WORKING, attempt)
 
-    async def _attempt(self, id_: UUID) -> int | None:
-        """The number of the attempt that any process runs now; 0 before the first one; None if an attempt has ended."""
-        async with self._database.statement() as tx:
-            query = select(Capture.status, Capture.error, Capture.attempts).where(Capture.id == id_)
-            row = (await tx.execute(query)).one_or_none()
-        if row is None or row.status not in WAITS or (row.status == Status.PENDING and row.error is not None):
-            return None
-        return int(row.attempts) if row.status == Status.WORKING else 0
+async def _attempt(database: Database, id_: UUID) -> int | None:
+    """The number of the attempt that any process runs now; 0 before the first one; None if an attempt has ended."""
+    query = select(Capture.status, Capture.error, Capture.attempts).where(Capture.id == id_)
+    async with database.statement() as tx:
+        row = (await tx.execute(query)).one_or_none()
+    if row is None or row.status not in WAITS or (row.status == Status.PENDING and row.error is not None):
+        return None
+    return int(row.attempts) if row.status == Status.WORKING else 0

@@ -189,7 +189,7 @@ class CategoryAssignment:
         before = self.changed
         try:
             async with alone(self._database, LOCK):
-                await requests.take_up(self._database)
+                await requests.queue_requested(self._database)
                 while await self._some() == PAGE:
                     continue
         except SyncRunning:

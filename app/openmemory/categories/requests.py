@@ -67,7 +67,7 @@ async def request_reclassification(tx: Tx, user_id: UUID) -> None:
     await tx.execute(_REQUEST, {"user": user_id})
 
 
-async def take_up(database: Database) -> None:
+async def queue_requested(database: Database) -> None:
     """Queue the memories of the users with a request. A failure for one user does not block the others.
 
     Raises:
@@ -77,14 +77,14 @@ async def take_up(database: Database) -> None:
         requests = (await tx.execute(_REQUESTS, {"limit": _AT_ONCE})).all()
     for each in requests:
         try:
-            await _take(database, each)
+            await _queue(database, each)
         except Unavailable:
             raise
         except Exception:
             log.exception("memories of a user could not be queued for category assignment; it is tried again")
 
 
-async def _take(database: Database, request: Any) -> None:
+async def _queue(database: Database, request: Any) -> None:
     after: _After | None = _FIRST
     while after is not None:
         after = await _queue_page(database, request.user_id, after)

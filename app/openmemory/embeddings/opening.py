@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 from openmemory.config.settings import EmbedderSettings
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
-from openmemory.embeddings.port import Embedder, EmbedderUnavailable, QueryEmbedding, TextEmbedding
+from openmemory.embeddings.port import Embedder, EmbedderUnavailable
 
 PACKAGED = ("all-MiniLM-L6-v2-int8", "all-MiniLM-L6-v2")
 """The names of the packaged model."""
@@ -77,21 +76,10 @@ class UnusableEmbedder:
         self.model = model
         self._why = why
 
-    async def dimension(self) -> int:
-        """See `Embedder`, also for the methods below."""
-        raise self._error()
+    async def _refuse(self, *_: Any) -> Any:
+        raise EmbedderUnavailable(f"the model {self.model} is not available: {self._why}")
 
-    async def query(self, _text: str) -> QueryEmbedding:
-        raise self._error()
-
-    async def documents(self, _texts: Sequence[str]) -> list[TextEmbedding]:
-        raise self._error()
-
-    async def chunks(self, _texts: Sequence[str]) -> list[int]:
-        raise self._error()
+    dimension = query = documents = chunks = _refuse
 
     async def close(self) -> None:
-        return None
-
-    def _error(self) -> EmbedderUnavailable:
-        return EmbedderUnavailable(f"the model {self.model} is not available: {self._why}")
+        """Closes nothing."""

@@ -27,12 +27,12 @@ class _Waiting:
         self._loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[QueryEmbedding] = self._loop.create_future()
 
-    def settle(self, outcome: QueryEmbedding | EmbedderUnavailable) -> None:
+    def resolve(self, outcome: QueryEmbedding | EmbedderUnavailable) -> None:
         """Called in the thread. The answer arrives in the loop, if that still runs."""
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._settle, outcome)
+            self._loop.call_soon_threadsafe(self._resolve, outcome)
 
-    def _settle(self, outcome: QueryEmbedding | EmbedderUnavailable) -> None:
+    def _resolve(self, outcome: QueryEmbedding | EmbedderUnavailable) -> None:
         if self.answer.done():
             return
         if isinstance(outcome, EmbedderUnavailable):
@@ -95,11 +95,11 @@ class QueryThread:
                 for row, made in zip(rows, network.run([encodings[row] for row in rows]), strict=True):
                     # Copies, so that a kept vector does not keep its whole batch in memory.
                     tokens = None if made.tokens is None else made.tokens.copy()
-                    batch[row].settle(QueryEmbedding(made.vector.copy(), tokens))
+                    batch[row].resolve(QueryEmbedding(made.vector.copy(), tokens))
         except BaseException as error:  # the tokenizer may panic, which is not an Exception; the thread must survive
             words = str(error) if isinstance(error, EmbedderUnavailable) else failed(error)
             for waiting in batch:  # a separate exception for each: tracebacks grow with every raise
-                waiting.settle(EmbedderUnavailable(words))
+                waiting.resolve(EmbedderUnavailable(words))
 
 
 def failed(error: BaseException) -> str:
