@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmemory.capture.adding import Adding
 from openmemory.capture.schemas import CaptureCreate
-from openmemory.config.settings import CaptureSettings
+from openmemory.config.settings import CaptureSettings, DedupSettings
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.identity.caller import Caller
@@ -22,9 +22,10 @@ def memories_with(services: Services, **capture: object) -> Memories:
     )  # fmt: skip
 
 
-def adding_with(services: Services, **capture: object) -> Adding:
-    """The adding of texts, with other settings of `capture`."""
-    memories, settings = memories_with(services, **capture), CaptureSettings.model_validate(capture)
+def adding_with(services: Services, **changes: object) -> Adding:
+    """The adding of texts, with other settings of `dedup` and `capture`."""
+    settings = DedupSettings(**{name: changes.pop(name) for name in DedupSettings.model_fields if name in changes})
+    memories = memories_with(services, **changes)
     duplicates = Duplicates(services.database, services.spaces, settings, memories.intake)
     return Adding(memories, services.captures, KeyValueMerge(settings, memories.intake), duplicates)
 

@@ -309,8 +309,8 @@ async def open_services(
         adding = Adding(
             memories,
             captures,
-            KeyValueMerge(settings.capture, memories.intake),
-            Duplicates(database, spaces, settings.capture, memories.intake),
+            KeyValueMerge(settings.dedup, memories.intake),
+            Duplicates(database, spaces, settings.dedup, memories.intake),
         )
         services = Services(
             settings=settings,

@@ -145,7 +145,7 @@ async def test_a_text_that_only_looks_like_pairs_is_left_alone(services: Service
 
 
 async def test_keep_stores_each(services: Services, app_caller: Caller):
-    keeping = adding_with(services, pairs="keep")
+    keeping = adding_with(services, key_values="keep")
     for said in (OLD, NEW):
         assert (await add_verbatim(keeping, app_caller, MemoryCreate(text=said))).event is Event.ADD
     assert await active(services, app_caller) == [OLD, NEW]

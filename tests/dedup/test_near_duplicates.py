@@ -34,7 +34,7 @@ With = Callable[..., Adding]
 @pytest.fixture
 def adding(services: Services) -> With:
     """The adding of texts under a policy: `adding("merge")`."""
-    return lambda policy, **more: adding_with(services, duplicates=policy, **more)
+    return lambda policy, **more: adding_with(services, near_duplicates=policy, **more)
 
 
 async def remembered(services: Services, caller: Caller, text: str = OLD, **fields: object) -> UUID:
@@ -186,7 +186,7 @@ async def test_a_model_of_unknown_scale_needs_a_threshold(
     monkeypatch.setattr(near_duplicates, "MIN_SIMILARITY", {})
     added = await add_verbatim(adding("merge"), app_caller, MemoryCreate(text=NEW))
     assert (added.event, added.note) == (Event.ADD, near_duplicates.NO_THRESHOLD)
-    added = await add_verbatim(adding("merge", likeness=0.7), app_caller, MemoryCreate(text=f"{NEW}!"))
+    added = await add_verbatim(adding("merge", min_similarity=0.7), app_caller, MemoryCreate(text=f"{NEW}!"))
     assert added.event is Event.NONE
 
 

@@ -34,8 +34,8 @@ class Adding:
         1. `infer`, and a language model is configured: the text is stored as a capture, from which the model extracts
            facts. The request waits for them, or they are extracted in the background (`new.wait`).
         2. A conversation without a language model is refused.
-        3. A text of key-value facts is merged into the memory that has its keys (`capture.pairs`).
-        4. Any other text is stored verbatim, after a comparison with its near duplicates (`capture.duplicates`).
+        3. A text of key-value facts is merged into the memory that has its keys (`dedup.key_values`).
+        4. Any other text is stored verbatim, after a comparison with its near duplicates (`dedup.near_duplicates`).
 
         `moved` is called for every step of a capture while the request waits.
 

@@ -248,25 +248,10 @@ class CaptureSettings(Section):
         "label",
         description="Memories that look like prompt injection: label them as data, refuse, or only store them.",
     )
-    duplicates: Literal["keep", "merge", "supersede", "ask"] = Field(
-        "keep",
-        description="Verbatim texts that repeat a memory in other words. keep: store both; merge: keep the one "
-        "that says more; supersede: archive the older one; ask: store both and list the older ones.",
-    )
-    likeness: Literal["auto"] | Annotated[float, Field(gt=0, le=1)] = Field(
-        "auto",
-        description="Minimum cosine similarity (0 to 1) of texts that say the same, if their words agree too. auto: a "
-        "measured value for the packaged model; with other models, whose scales differ, nothing is compared.",
-    )
     emotion: bool = Field(
         False,
         description="Let the language model record the user's emotion about a memory in metadata.emotion: valence "
         "(-1 to 1), arousal (0 to 1) and a label.",
-    )
-    pairs: Literal["merge", "keep"] = Field(
-        "merge",
-        description="Verbatim texts of the form key=value | key=value. merge: update the app's memory in the namespace "
-        "that has such keys; its other keys stay, and its history keeps the earlier text. keep: store each text.",
     )
     wait: float = Field(
         60.0,
@@ -282,6 +267,26 @@ class CaptureSettings(Section):
         ge=1,
         le=36_500,
         description="Days that the results of the language model are kept, so that they can be undone.",
+    )
+
+
+class DedupSettings(Section):
+    """Verbatim texts that repeat or change what is remembered."""
+
+    near_duplicates: Literal["keep", "merge", "supersede", "ask"] = Field(
+        "keep",
+        description="Verbatim texts that repeat a memory in other words. keep: store both; merge: keep the one "
+        "that says more; supersede: archive the older one; ask: store both and list the older ones.",
+    )
+    min_similarity: Literal["auto"] | Annotated[float, Field(gt=0, le=1)] = Field(
+        "auto",
+        description="Minimum cosine similarity (0 to 1) of texts that say the same, if their words agree too. auto: a "
+        "measured value for the packaged model; with other models, whose scales differ, nothing is compared.",
+    )
+    key_values: Literal["merge", "keep"] = Field(
+        "merge",
+        description="Verbatim texts of the form key=value | key=value. merge: update the app's memory in the namespace "
+        "that has such keys; its other keys stay, and its history keeps the earlier text. keep: store each text.",
     )
 
 

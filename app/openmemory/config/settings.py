@@ -30,6 +30,7 @@ from openmemory.config.sections import (
     ASYMMETRIC,
     CaptureSettings,
     CategorySettings,
+    DedupSettings,
     EgressSettings,
     EmbedderSettings,
     HttpSettings,
@@ -257,6 +258,7 @@ class Settings(Section):
     rates: RateSettings = RateSettings()
     audit: AuditSettings = AuditSettings()
     capture: CaptureSettings = CaptureSettings()
+    dedup: DedupSettings = DedupSettings()
     categories: CategorySettings = CategorySettings()
     log: LogSettings = LogSettings()
     _inherited: legacy_env.LegacySettings = PrivateAttr(default=legacy_env.NOTHING)
@@ -423,6 +425,7 @@ __all__ = [
     "AuditSettings",
     "CaptureSettings",
     "DatabaseSettings",
+    "DedupSettings",
     "EgressSettings",
     "EmbedderSettings",
     "HttpSettings",

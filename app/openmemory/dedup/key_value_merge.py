@@ -19,7 +19,7 @@ from sqlalchemy import Uuid as SqlUuid
 from openmemory.access.models import App
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
-from openmemory.config.settings import CaptureSettings
+from openmemory.config.settings import DedupSettings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.dedup.key_values import Pairs, merged, parsed
@@ -45,18 +45,18 @@ LATE = timedelta(minutes=1)
 LOOKS = 3
 """The maximum number of searches if the memory that was found has changed before it is locked."""
 
-MERGED = "Merged into the memory that has such keys (capture.pairs)."
-HELD = "Not stored: this memory holds these pairs already (capture.pairs)."
-APART = "Stored apart: it could not be merged with the memory that has such keys (capture.pairs)."
+MERGED = "Merged into the memory that has such keys (dedup.key_values)."
+HELD = "Not stored: this memory holds these pairs already (dedup.key_values)."
+APART = "Stored apart: it could not be merged with the memory that has such keys (dedup.key_values)."
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 
 class KeyValueMerge:
-    """Applies the policy `capture.pairs` to texts with key-value facts."""
+    """Applies the policy `dedup.key_values` to texts with key-value facts."""
 
-    def __init__(self, capture: CaptureSettings, intake: Intake) -> None:
-        self._merges = capture.pairs == "merge"
+    def __init__(self, settings: DedupSettings, intake: Intake) -> None:
+        self._merges = settings.key_values == "merge"
         self._intake = intake
 
     def concerns(self, caller: Caller, new: CheckedMemory) -> bool:

@@ -1,4 +1,4 @@
-"""Finds near duplicates of a new text, and applies the policy `capture.duplicates` to them.
+"""Finds near duplicates of a new text, and applies the policy `dedup.near_duplicates` to them.
 
 A candidate is near by its vector in the index and says the same by its words (`similarity`). It has the same user,
 namespace, kind and key, and the caller may read, and therefore change, it. Candidates are checked again under a lock in
@@ -22,7 +22,7 @@ from openmemory.access.rule_cache import RuleCache
 from openmemory.access.rules import ALL
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
-from openmemory.config.settings import CaptureSettings
+from openmemory.config.settings import DedupSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, MIN_SIMILARITY, Relation, compare
 from openmemory.dedup.port import Dedup
@@ -50,11 +50,11 @@ SHOWN = 5
 
 NO_EMBEDDER = "Not compared with what is remembered: the embedder is unavailable."
 NO_INDEX = "Not compared with what is remembered: the vector store is unavailable."
-NO_THRESHOLD = "Not compared with what is remembered: capture.likeness is not set for this embedding model."
-MERGED = "Not stored: this memory says the same in other words (capture.duplicates)."
-COMPLETED = "This memory said less in other words, and says what you have added now (capture.duplicates)."
-SUPERSEDED = "Stored in the place of a memory that said the same in other words (capture.duplicates)."
-ASKED = "Stored, though memories may say the same in other words: see possible_duplicates (capture.duplicates)."
+NO_THRESHOLD = "Not compared with what is remembered: dedup.min_similarity is not set for this embedding model."
+MERGED = "Not stored: this memory says the same in other words (dedup.near_duplicates)."
+COMPLETED = "This memory said less in other words, and says what you have added now (dedup.near_duplicates)."
+SUPERSEDED = "Stored in the place of a memory that said the same in other words (dedup.near_duplicates)."
+ASKED = "Stored, though memories may say the same in other words: see possible_duplicates (dedup.near_duplicates)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class NearDuplicates:
 
 
 class Duplicates:
-    """Finds near duplicates and applies the policy `capture.duplicates`."""
+    """Finds near duplicates and applies the policy `dedup.near_duplicates`."""
 
-    def __init__(self, database: Database, spaces: Spaces, capture: CaptureSettings, intake: Intake) -> None:
+    def __init__(self, database: Database, spaces: Spaces, settings: DedupSettings, intake: Intake) -> None:
         self._database = database
         self._spaces = spaces
-        self._capture = capture
+        self._settings = settings
         self._intake = intake
         self._rulebook = RuleCache()
 
@@ -96,10 +96,14 @@ class Duplicates:
         Raises:
             Unavailable: PostgreSQL does not answer.
         """
-        if self._capture.duplicates == "keep" or Scope.READ not in caller.principal.scopes or not _comparable(new):
+        if (
+            self._settings.near_duplicates == "keep"
+            or Scope.READ not in caller.principal.scopes
+            or not _comparable(new)
+        ):
             return NearDuplicates()
         space = self._spaces.serving
-        likeness = self._capture.likeness
+        likeness = self._settings.min_similarity
         least = MIN_SIMILARITY.get(space.model) if likeness == "auto" else likeness
         if least is None:
             return NearDuplicates(note=NO_THRESHOLD)
@@ -137,12 +141,12 @@ class Duplicates:
             return stored.model_copy(update={"note": near.note})
         if not near.alike or await _is_exact_duplicate(tx, caller, new, apps[new.app] if new.app else caller.app_id):
             return None  # an exact duplicate is handled as usual
-        if self._capture.duplicates == "ask":
+        if self._settings.near_duplicates == "ask":
             return await self._ask(tx, caller, new, near, apps)
         for alike in near.alike:
             if (row := await _locked(tx, caller, new, alike)) is None:
                 continue
-            if self._capture.duplicates == "supersede":
+            if self._settings.near_duplicates == "supersede":
                 return await _supersede(tx, caller, new, alike, apps)
             if (added := await self._merge(tx, caller, new, alike, row)) is not None:
                 return added

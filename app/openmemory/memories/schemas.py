@@ -209,9 +209,9 @@ class PairChange(BaseModel):
 class MemoryAdded(InputModel):
     """What became of one text: ADD with the new memory, or NONE with the one that says it already.
 
-    By `capture.duplicates` also UPDATE with a memory that said less, and SUPERSEDE with the new memory in the place of
-    an older one; by `capture.pairs` UPDATE with a memory that holds the new pairs too now, and which of its values are
-    `changed`. `previous_memory` is what the older one said, and `note` says why.
+    By `dedup.near_duplicates` also UPDATE with a memory that said less, and SUPERSEDE with the new memory in the place
+    of an older one; by `dedup.key_values` UPDATE with a memory that holds the new pairs too now, and which of its
+    values are `changed`. `previous_memory` is what the older one said, and `note` says why.
     """
 
     id: UUID
@@ -269,12 +269,12 @@ class MemoryRowAdded(MemoryRow):
     )
     possible_duplicates: list[PossibleDuplicate] = Field(
         default=[],
-        description="Memories that seem to say the same, if capture.duplicates is `ask`.",
+        description="Memories that seem to say the same, if dedup.near_duplicates is `ask`.",
         exclude_if=lambda value: not value,
     )
     changed: list[PairChange] = Field(
         default=[],
-        description="Keys of pairs whose values changed, if capture.pairs is `merge`.",
+        description="Keys of pairs whose values changed, if dedup.key_values is `merge`.",
         exclude_if=lambda value: not value,
     )
 

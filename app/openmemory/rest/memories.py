@@ -139,9 +139,10 @@ async def add_memory(
        superseded or deleted accordingly. The answer lists what was done and what was refused. If that takes long or
        fails, the status is 202 and the text is kept: `GET /api/v1/captures/{capture_id}` shows the progress, and
        `POST /api/v1/captures/{capture_id}/undo` undoes it.
-    2. A text of `key=value | key=value` updates the app's memory that has these keys (`UPDATE`; see `capture.pairs`).
+    2. A text of `key=value | key=value` updates the app's memory that has these keys (`UPDATE`; see
+       `dedup.key_values`).
     3. Any other text is stored verbatim, and the answer is its row. If the same app and namespace has an identical
-       active memory, the answer is that memory (`NONE`). `capture.duplicates` decides about similar ones.
+       active memory, the answer is that memory (`NONE`). `dedup.near_duplicates` decides about similar ones.
     """
     caller = await asking.as_app(new.user_id, new.app)
     once = None
