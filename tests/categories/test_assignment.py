@@ -337,7 +337,7 @@ async def test_an_order_that_comes_while_one_is_taken_up_stays(
     await job.request(owner, again=True)
     [old] = await orders()
     await job.request(owner, again=True)
-    await requests._take(services.database, old)
+    await requests._queue(services.database, old)
     assert len(await orders()) == 1
     await job.run()
     assert await orders() == []
