@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from openmemory.capture.adding import Adding
-from openmemory.capture.schemas import CaptureCreate
+from openmemory.capture.schemas import Added, CaptureCreate
 from openmemory.config.settings import CaptureSettings, DedupSettings
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.identity.caller import Caller
-from openmemory.memories.schemas import MemoryCreate, MemoryRowAdded
+from openmemory.memories.schemas import MemoryCreate
 from openmemory.memories.service import Memories
 from openmemory.services import Services
 
@@ -30,8 +30,6 @@ def adding_with(services: Services, **changes: object) -> Adding:
     return Adding(memories, services.captures, KeyValueMerge(settings, memories.intake), duplicates)
 
 
-async def add_verbatim(adding: Adding, caller: Caller, new: MemoryCreate) -> MemoryRowAdded:
+async def add_verbatim(adding: Adding, caller: Caller, new: MemoryCreate) -> Added:
     """Adds a text that no language model is asked about."""
-    added = await adding.add(caller, CaptureCreate(new), infer=False)
-    assert isinstance(added, MemoryRowAdded)
-    return added
+    return await adding.add(caller, CaptureCreate(new), infer=False)

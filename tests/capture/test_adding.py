@@ -6,10 +6,10 @@ import pytest
 
 from openmemory.capture.adding import NO_LLM
 from openmemory.capture.models import Status
-from openmemory.capture.schemas import CaptureCreate, Outcome, Turn
+from openmemory.capture.schemas import CaptureCreate, Turn
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
-from openmemory.memories.schemas import Event, MemoryCreate, MemoryRowAdded
+from openmemory.memories.schemas import Event, MemoryCreate
 from openmemory.services import Services
 from tests.capture.conftest import does, operation
 from tests.llm.server import LlmServer
@@ -22,13 +22,12 @@ async def test_the_language_model_is_asked_only_if_the_request_infers(
     inferring: Services, claude: Caller, model: LlmServer
 ) -> None:
     verbatim = await inferring.adding.add(claude, FIGS, infer=False)
-    assert isinstance(verbatim, MemoryRowAdded)
     assert (verbatim.content, verbatim.event, verbatim.note) == ("I like figs.", Event.ADD, None)
     assert model.asked == []
     model.script = does(operation("ADD", text="Alice likes figs."))
     outcome = await inferring.adding.add(claude, FIGS, infer=True)
-    assert isinstance(outcome, Outcome)
     assert (outcome.status, [one.memory for one in outcome.results]) == (Status.DONE, ["Alice likes figs."])
+    assert (outcome.content, outcome.event, outcome.note) == ("Alice likes figs.", Event.ADD, None)
 
 
 async def test_a_conversation_is_not_stored_verbatim(inferring: Services, services: Services, claude: Caller) -> None:
@@ -42,8 +41,18 @@ async def test_without_a_language_model_the_answer_says_that_none_was_asked(
     services: Services, app_caller: Caller
 ) -> None:
     added = await services.adding.add(app_caller, FIGS, infer=True)
-    assert isinstance(added, MemoryRowAdded)
     assert (added.content, added.note) == ("I like figs.", NO_LLM)
+
+
+async def test_a_text_that_is_known_is_not_said_to_be_stored(services: Services, app_caller: Caller) -> None:
+    await services.adding.add(app_caller, FIGS, infer=True)
+    again = await services.adding.add(app_caller, FIGS, infer=True)
+    assert (again.event, again.note) == (Event.NONE, None)
+    pairs = CaptureCreate(MemoryCreate(text="budget=50K | lead=Ada"))
+    await services.adding.add(app_caller, pairs, infer=True)
+    held = await services.adding.add(app_caller, CaptureCreate(MemoryCreate(text="budget=50K")), infer=True)
+    assert held.event is Event.NONE
+    assert "Stored verbatim" not in str(held.note)
 
 
 async def test_key_value_facts_are_merged_and_other_texts_are_not(services: Services, app_caller: Caller) -> None:
@@ -51,6 +60,5 @@ async def test_key_value_facts_are_merged_and_other_texts_are_not(services: Serv
     added = [
         await services.adding.add(app_caller, CaptureCreate(MemoryCreate(text=text)), infer=False) for text in texts
     ]
-    rows = [row for row in added if isinstance(row, MemoryRowAdded)]
-    assert [row.event for row in rows] == [Event.ADD, Event.UPDATE, Event.ADD]
-    assert (rows[1].id, rows[1].content) == (rows[0].id, "budget=40K | lead=Ada")
+    assert [row.event for row in added] == [Event.ADD, Event.UPDATE, Event.ADD]
+    assert (added[1].id, added[1].content) == (added[0].id, "budget=40K | lead=Ada")

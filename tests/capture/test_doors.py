@@ -37,7 +37,7 @@ async def test_a_text_is_answered_with_what_was_made_of_it(
     [result] = body["results"]
     assert (result["memory"], result["event"]) == ("Alice likes figs.", "ADD")
     assert [one["reason"] for one in body["refused"]] == ["junk"]
-    assert (body["status"], body["error"]) == ("done", None)
+    assert (body["status"], body["content"], "error" in body) == ("done", "Alice likes figs.", False)
     # infer=false is verbatim as ever, and answers with the row.
     row = (await inferring_api.post(MEMORIES, json={"user_id": new_user, "text": "Hi.", "infer": False})).json()
     assert (row["content"], row["event"], row["note"]) == ("Hi.", "ADD", None)

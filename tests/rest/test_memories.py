@@ -23,7 +23,9 @@ async def test_adding_answers_the_raw_row_with_naive_times_and_what_became_of_th
     body = {"user_id": new_user, "text": "Alice drinks tea", "metadata": {"n": 1}, "app": "claude", "categories": ["x"]}
     answer = await client.post("/api/v1/memories/", json=body)
     row = answer.json()
-    assert (answer.status_code, list(row)) == (200, [*ROW, "event", "note"])
+    ours = ["namespace", "thread_id", "kind", "key", "importance", "categories", "expires_at", "valid_from"]
+    became = ["valid_until", "event", "note", "results", "refused", "capture_id", "status"]
+    assert (answer.status_code, list(row)) == (200, [*ROW, *ours, *became])
     assert UUID(row["user_id"])
     assert UUID(row["app_id"])
     assert is_naive(row["created_at"])
@@ -32,6 +34,10 @@ async def test_adding_answers_the_raw_row_with_naive_times_and_what_became_of_th
     assert (row["content"], row["metadata_"], row["state"]) == ("Alice drinks tea", {"n": 1}, "active")
     assert row["event"] == "ADD"
     assert "verbatim" in row["note"]
+    assert (row["namespace"], row["kind"], row["categories"], row["expires_at"]) == ("default", "memory", ["x"], None)
+    [result] = row["results"]
+    assert (result["id"], result["memory"], result["event"]) == (row["id"], "Alice drinks tea", "ADD")
+    assert (row["refused"], row["capture_id"], row["status"]) == ([], None, "done")
 
 
 @pytest.mark.parametrize("created_at", [None, "2020-02-03T04:05:06.789012+02:00"])
@@ -40,6 +46,7 @@ async def test_the_row_of_a_new_memory_is_the_one_that_is_stored(client, new_use
     added = await remember(new_user, "Alice drinks tea", app="claude", metadata=metadata, created_at=created_at)
     again = await remember(new_user, "Alice drinks tea", app="claude")
     assert (added.pop("event"), again.pop("event")) == ("ADD", "NONE")
+    assert (added.pop("results")[0]["event"], again.pop("results")[0]["event"]) == ("ADD", "NONE")
     assert added == again
 
 

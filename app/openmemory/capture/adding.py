@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from openmemory.capture.schemas import CaptureCreate, Outcome
+from openmemory.capture.models import Status
+from openmemory.capture.schemas import Added, CaptureCreate, Outcome
 from openmemory.capture.service import Captures
 from openmemory.capture.waiting import Moved, nobody
 from openmemory.dedup import key_values
@@ -11,10 +12,12 @@ from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.dedup.port import DedupPolicy
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller
-from openmemory.memories.schemas import MemoryRowAdded
+from openmemory.memories.schemas import Event, MemoryRowAdded
 from openmemory.memories.service import Memories
 
 NO_LLM = "Stored verbatim: no language model is configured to extract facts."
+LATER = "The text is kept, and facts are extracted from it in the background. Do not add it again."
+FAILED = "The text is kept, but no facts could be extracted from it. Rephrase it, or use infer=false."
 
 
 class Adding:
@@ -26,9 +29,7 @@ class Adding:
         self._pairs = pairs
         self._duplicates = duplicates
 
-    async def add(
-        self, caller: Caller, new: CaptureCreate, *, infer: bool, moved: Moved = nobody
-    ) -> MemoryRowAdded | Outcome:
+    async def add(self, caller: Caller, new: CaptureCreate, *, infer: bool, moved: Moved = nobody) -> Added:
         """Add a text or a conversation. The first of these that applies decides what happens:
 
         1. `infer`, and a language model is configured: the text is stored as a capture, from which the model extracts
@@ -45,7 +46,9 @@ class Adding:
             TooMany: an assistant's app saves too often.
         """
         if infer and await self._captures.possible():
-            return await self._captures.add(caller, new, moved)
+            outcome = await self._captures.add(caller, new, moved)
+            first = await self._memories.row(caller, outcome.results[0].id) if outcome.results else None
+            return Added.captured(outcome, first, _later(outcome))
         if new.messages:
             raise Invalid(
                 "messages",
@@ -55,7 +58,19 @@ class Adding:
             )
         memory = self._memories.intake.created(new.like)
         policy: DedupPolicy = self._pairs if self._pairs.concerns(caller, memory) else self._duplicates
-        added = await self._memories.add(caller, memory, policy=policy, once=new.once)
-        changed = key_values.described(added.changed) if added.changed else None
-        note = " ".join(part for part in (NO_LLM if infer else None, added.note, changed) if part)
-        return added.model_copy(update={"note": note or None})
+        row = await self._memories.add(caller, memory, policy=policy, once=new.once)
+        return Added.verbatim(row, _stored(row, infer=infer))
+
+
+def _stored(row: MemoryRowAdded, *, infer: bool) -> str | None:
+    """Returns the note on a text that no language model was asked about."""
+    verbatim = NO_LLM if infer and row.event is Event.ADD else None
+    changed = key_values.described(row.changed) if row.changed else None
+    return " ".join(part for part in (verbatim, row.note, changed) if part) or None
+
+
+def _later(outcome: Outcome) -> str | None:
+    """Returns the note on a text that the language model has not worked on to the end."""
+    if outcome.status is Status.FAILED:
+        return FAILED
+    return LATER if outcome.status in (Status.PENDING, Status.WORKING) else None

@@ -11,7 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from openmemory.capture.models import Status
 from openmemory.memories.idempotency import IdempotentRequest
-from openmemory.memories.schemas import Event, MemoryCreate
+from openmemory.memories.models import State
+from openmemory.memories.schemas import (
+    LABELS,
+    Event,
+    MemoryCreate,
+    MemoryRecord,
+    MemoryRowAdded,
+    PairChange,
+    PossibleDuplicate,
+)
+from openmemory.serialization.timestamps import NaiveTime
 
 Role = Literal["user", "assistant", "system"]
 
@@ -82,6 +92,10 @@ class Refusal(BaseModel):
     detail: str | None = Field(default=None, description="The reason in words.")
 
 
+def _empty(value: object) -> bool:
+    return not value
+
+
 class CaptureResult(BaseModel):
     """One change, as OpenMemory told of it."""
 
@@ -104,6 +118,77 @@ class Outcome(BaseModel):
     error: str | None = Field(
         default=None, description="Why the last attempt failed; the text is kept and tried again."
     )
+
+
+class Added(BaseModel):
+    """What became of a text or a conversation.
+
+    It begins with OpenMemory's row of the memory that was stored or changed first. The fields of the row are null if
+    there is no such memory (yet).
+    """
+
+    id: UUID | None = None
+    user_id: UUID | None = Field(default=None, description="The user's internal id.")
+    app_id: UUID | None = None
+    content: str | None = None
+    metadata_: dict[str, Any] | None = None
+    state: State | None = None
+    created_at: NaiveTime | None = Field(default=None, description="In UTC, without an offset, as `updated_at`.")
+    updated_at: NaiveTime | None = None
+    archived_at: NaiveTime | None = None
+    deleted_at: NaiveTime | None = None
+    vector: None = Field(default=None, description="Always null: vectors are in the index.")
+    labels: list[str] = Field(default=[], description=LABELS)
+    namespace: str | None = None
+    thread_id: str | None = None
+    kind: str | None = None
+    key: str | None = None
+    importance: float | None = None
+    categories: list[str] = []
+    expires_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    event: Event | None = Field(
+        default=None,
+        description="ADD: stored. NONE: this active memory already says the same. UPDATE: this existing memory was"
+        " extended or corrected. SUPERSEDE: stored in place of an older memory. DELETE: a memory was deleted.",
+    )
+    note: str | None = Field(default=None, description="How the text was stored, if that differs from the request.")
+    previous_memory: str | None = Field(
+        default=None, description="The earlier text of the memory that was updated or superseded.", exclude_if=_empty
+    )
+    possible_duplicates: list[PossibleDuplicate] = Field(
+        default=[],
+        description="Memories that seem to say the same, if dedup.near_duplicates is `ask`.",
+        exclude_if=_empty,
+    )
+    changed: list[PairChange] = Field(
+        default=[], description="Keys of pairs whose values changed, if dedup.key_values is `merge`.", exclude_if=_empty
+    )
+    results: list[CaptureResult] = Field(default=[], description="Every memory that was stored or changed.")
+    refused: list[Refusal] = Field(default=[], description="What was not remembered, and why.")
+    capture_id: UUID | None = Field(default=None, description="The capture, if a language model was asked.")
+    status: Status = Field(default=Status.DONE, description="`pending` and `working`: a language model is still asked.")
+    error: str | None = Field(
+        default=None,
+        description="Why the language model's last attempt failed; the text is kept and tried again.",
+        exclude_if=_empty,
+    )
+
+    @classmethod
+    def verbatim(cls, row: MemoryRowAdded, note: str | None) -> Added:
+        """Returns the answer to a text that was stored as it is."""
+        result = CaptureResult(id=row.id, memory=row.content, event=row.event, previous_memory=row.previous_memory)
+        return cls.model_construct(**dict(row) | {"note": note, "results": [result]})
+
+    @classmethod
+    def captured(cls, outcome: Outcome, first: MemoryRecord | None, note: str | None) -> Added:
+        """Returns the answer to a text that a language model was asked about."""
+        same = cls.model_fields.keys() & set(MemoryRecord._fields)
+        values = {} if first is None else {name: getattr(first, name) for name in same}
+        if outcome.results:
+            values |= {"event": outcome.results[0].event, "previous_memory": outcome.results[0].previous_memory}
+        return cls.model_construct(**values | dict(outcome) | {"note": note})
 
 
 class CaptureView(Outcome):

@@ -12,26 +12,17 @@ from uuid import UUID
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from openmemory.capture.models import Status
-from openmemory.capture.schemas import CaptureCreate, Outcome
+from openmemory.capture.schemas import CaptureCreate
 from openmemory.errors import Invalid, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.mcp.pairs import ChangedPair, changed_pairs
 from openmemory.mcp.progress import Steps
 from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, absent
 from openmemory.mcp.untrusted import Untrusted
-from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord, MemoryRowAdded, MemoryUpdate
+from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
 from openmemory.serialization import exact_json
 from openmemory.services import Services
 
-_KEPT = "The text is kept, and facts are extracted from it in the background. Do not add it again."
-_LATER = {
-    Status.PENDING: _KEPT,
-    Status.WORKING: _KEPT,
-    Status.FAILED: "The text is kept, but no facts could be extracted from it. Rephrase it, or use infer=false.",
-    Status.DONE: None,
-    Status.UNDONE: None,
-}
 LISTED = 1_000
 """The maximum number of memories that one call lists: more would fill the model's context and help nobody."""
 
@@ -160,44 +151,32 @@ async def _add(services: Services, caller: Caller, arguments: AddArguments) -> A
         # The assistant knows the text that it just sent. Any other may come from somebody else.
         return text if text == arguments.text else untrusted.text(text, services.memories.intake.labels(text, {}))
 
-    if isinstance(added, Outcome):
-        result, note = _extracted(added, shown), _LATER[added.status]
-    else:
-        result, note = _stored(added, changed_pairs(added.changed, untrusted), shown), added.note
-    return Answer.of(result.model_copy(update={"note": untrusted.note(note)}))
-
-
-def _stored(added: MemoryRowAdded, changed: list[ChangedPair], shown: Callable[[str], str]) -> AddResult:
-    """Returns the result of a text that was stored verbatim."""
-    memory = AddedMemory(
-        id=added.id,
-        memory=shown(added.content),
-        event=added.event,
-        previous_memory=added.previous_memory and shown(added.previous_memory),
-        changed=changed or None,
-    )
-    possible = [
-        PossiblySame(id=one.id, memory=shown(one.memory), likeness=one.likeness) for one in added.possible_duplicates
-    ]
-    return AddResult(results=[memory], possible_duplicates=possible or None)
-
-
-def _extracted(outcome: Outcome, shown: Callable[[str], str]) -> AddResult:
-    """Returns the result of a text that a language model was asked about."""
     memories = [
         AddedMemory(
             id=one.id,
             memory=shown(one.memory),
             event=one.event,
             previous_memory=one.previous_memory and shown(one.previous_memory),
+            changed=changed_pairs(added.changed, untrusted) or None,
         )
-        for one in outcome.results
+        for one in added.results
+    ]
+    possible = [
+        PossiblySame(id=one.id, memory=shown(one.memory), likeness=one.likeness) for one in added.possible_duplicates
     ]
     refused = [
         NotAdded(reason=one.reason, memory=one.memory and shown(one.memory), detail=one.detail and shown(one.detail))
-        for one in outcome.refused
+        for one in added.refused
     ]
-    return AddResult(results=memories, refused=refused or None, capture_id=outcome.capture_id)
+    return Answer.of(
+        AddResult(
+            results=memories,
+            possible_duplicates=possible or None,
+            refused=refused or None,
+            capture_id=added.capture_id,
+            note=untrusted.note(added.note),
+        )
+    )
 
 
 async def _list(services: Services, caller: Caller, arguments: ListArguments) -> Answer:

@@ -224,11 +224,16 @@ class MemoryAdded(InputModel):
     changed: Sequence[PairChange] = ()
     first_at: datetime | None = None
     """When the memory was made, if this is the answer to an earlier request, which this one repeats."""
+    first_expires_at: datetime | None = None
+    """The expiry that the earlier request set."""
 
-    def kept(self, at: datetime | None) -> dict[str, Any]:
+    def kept(self, new: MemoryCreate) -> dict[str, Any]:
         """The data stored to answer a repeated request. Omits data of other memories, which may be erased by then."""
         own = {"event", "note", "changed"} | ({"previous_memory"} if self.event is Event.UPDATE else set())
-        return self.model_dump(mode="json", include=own) | {"first_at": None if at is None else at.isoformat()}
+        times = {"first_at": new.created_at, "first_expires_at": new.expires_at}
+        return self.model_dump(mode="json", include=own) | {
+            name: None if at is None else at.isoformat() for name, at in times.items()
+        }
 
 
 class MemoryRow(BaseModel):
@@ -250,33 +255,27 @@ class MemoryRow(BaseModel):
     @classmethod
     def of(cls, record: MemoryRecord, **more: Any) -> Self:
         """Returns the row of a record, with the values of further fields. The database has validated the record."""
-        same = {name: getattr(record, name) for name in MemoryRow.model_fields if name != "vector"}
+        same = {name: getattr(record, name) for name in cls.model_fields.keys() & set(MemoryRecord._fields)}
         return cast(Self, cls.model_construct(vector=None, **same, **more))
 
 
 class MemoryRowAdded(MemoryRow):
     """The stored memory, and what became of the text."""
 
-    event: Event = Field(
-        description="ADD: stored. NONE: this active memory already says the same. UPDATE: this existing memory was"
-        " extended by the text or by its pairs. SUPERSEDE: stored in place of an older memory."
-    )
-    note: str | None = Field(description="Says how the text was stored, if that differs from the request.")
-    previous_memory: str | None = Field(
-        default=None,
-        description="The earlier text of the memory that was updated or superseded.",
-        exclude_if=lambda value: value is None,
-    )
-    possible_duplicates: list[PossibleDuplicate] = Field(
-        default=[],
-        description="Memories that seem to say the same, if dedup.near_duplicates is `ask`.",
-        exclude_if=lambda value: not value,
-    )
-    changed: list[PairChange] = Field(
-        default=[],
-        description="Keys of pairs whose values changed, if dedup.key_values is `merge`.",
-        exclude_if=lambda value: not value,
-    )
+    namespace: str
+    thread_id: str | None
+    kind: str
+    key: str | None
+    importance: float | None
+    categories: list[str]
+    expires_at: datetime | None
+    valid_from: datetime | None
+    valid_until: datetime | None
+    event: Event
+    note: str | None
+    previous_memory: str | None = None
+    possible_duplicates: list[PossibleDuplicate] = []
+    changed: list[PairChange] = []
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -107,8 +107,10 @@ class Memories:
             Forbidden: the app is paused.
         """
         [checked], apps = await self._taken(caller, [new])
-        # The time is set here, so that the row of a new memory is known without reading it back.
-        checked = replace(checked, created_at=checked.created_at or datetime.now(UTC))
+        # The times are set here, so that the row of a new memory is known without reading it back.
+        now = datetime.now(UTC)
+        expires_at = checked.expires_at if checked.ttl_days is None else now + timedelta(days=checked.ttl_days)
+        checked = replace(checked, created_at=checked.created_at or now, expires_at=expires_at, ttl_days=None)
         dedup = None if policy is None else await policy.prepare(caller, checked, apps)
         added, row = await self._store_one(caller, checked, apps, dedup, once)
         self._counted([added])
@@ -200,7 +202,7 @@ class Memories:
                 done = await read_back.duplicate_of_read(tx, caller, new) or await dedup(tx)
             [added] = await changes.add(tx, caller, [new], apps) if done is None else [done]
             if once is not None:
-                await idempotency.store(tx, caller, once, memory_id=added.id, answer=added.kept(new.created_at))
+                await idempotency.store(tx, caller, once, memory_id=added.id, answer=added.kept(new))
             await _log_duplicates(tx, caller, [added])
             return added, await _row_of(tx, caller, new, added)
 
@@ -229,6 +231,11 @@ class Memories:
                 raise _no_memory()
             await access_log.record(tx, caller, AccessType.GET, [memory_id])
         return record
+
+    async def row(self, caller: Caller, memory_id: UUID) -> MemoryRecord | None:
+        """One memory for an answer about a change of it, or None if the caller may not read it. Logs no read."""
+        async with self._database.statement() as tx:
+            return await repository.get(tx, caller, memory_id)
 
     async def list(self, caller: Caller, query: MemoryQuery, *, export: bool = False) -> Page:
         """A page of memories that the caller may read, and their total number. `export`: logs the read as an export.
@@ -471,7 +478,10 @@ async def _row_of(tx: Tx, caller: Caller, new: CheckedMemory, added: MemoryAdded
     sent: dict[str, Any] = {
         "id": added.id, "user_id": caller.user_id, "app_id": caller.app_id, "content": new.text,
         "metadata_": new.metadata, "state": State.ACTIVE, "created_at": at, "updated_at": at, "archived_at": None,
-        "deleted_at": None, "vector": None, "labels": list(new.labels),
+        "deleted_at": None, "vector": None, "labels": list(new.labels), "namespace": new.namespace,
+        "thread_id": new.thread_id, "kind": new.kind, "key": new.key, "importance": new.importance,
+        "categories": sorted(set(new.categories)), "valid_from": new.valid_from, "valid_until": new.valid_until,
+        "expires_at": added.first_expires_at if added.first_at else new.expires_at,
     }  # fmt: skip
     return MemoryRowAdded.model_construct(**sent, **became)
 

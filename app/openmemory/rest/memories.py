@@ -9,12 +9,12 @@ from fastapi import Body, Header, HTTPException, Query, Response
 
 from openmemory.audit.schemas import AccessLogPage
 from openmemory.capture.models import Status
-from openmemory.capture.schemas import Outcome
+from openmemory.capture.schemas import Added
 from openmemory.errors import Invalid
 from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.listing.statements import SORTABLE
 from openmemory.memories.models import State
-from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryRowAdded, MemoryUpdate
+from openmemory.memories.schemas import History, MemoryQuery, MemoryRow, MemoryUpdate
 from openmemory.rest.caller import MemoryId, Owner, OwnerOfMemory, TheAsking, TheServices
 from openmemory.rest.errors import documented
 from openmemory.rest.routing import Router
@@ -80,7 +80,7 @@ async def list_memories(
     return MemoryPage.of(await services.memories.list(caller, query, export=export))
 
 
-_LATER = {"model": Outcome, "description": "The text is kept, and facts are extracted from it in the background."}
+_LATER = {"model": Added, "description": "The text is kept, and facts are extracted from it in the background."}
 
 
 @router.post("", responses=documented(403, 409, 413) | {202: _LATER})
@@ -132,11 +132,11 @@ async def add_memory(
             " does nothing else. The same key with another body is refused."
         ),
     ] = None,
-) -> MemoryRowAdded | Outcome:
+) -> Added:
     """Add one text. The first of these that applies decides what happens:
 
     1. With `infer` and a language model, facts are extracted from the text, and existing memories are updated,
-       superseded or deleted accordingly. The answer lists what was done and what was refused. If that takes long or
+       superseded or deleted accordingly. `results` lists what was done, `refused` what was not. If that takes long or
        fails, the status is 202 and the text is kept: `GET /api/v1/captures/{capture_id}` shows the progress, and
        `POST /api/v1/captures/{capture_id}/undo` undoes it.
     2. A text of `key=value | key=value` updates the app's memory that has these keys (`UPDATE`; see
@@ -149,7 +149,7 @@ async def add_memory(
     if idempotency_key is not None:
         once = IdempotentRequest.of(idempotency_key, new.model_dump_json(), services.settings.limits)
     added = await services.adding.add(caller, new.input(once), infer=bool(new.infer))
-    if isinstance(added, Outcome) and added.status in (Status.PENDING, Status.WORKING):
+    if added.status in (Status.PENDING, Status.WORKING):
         response.status_code = 202
     return added
 
