@@ -121,7 +121,7 @@ class Outcome(BaseModel):
 
 
 class Added(BaseModel):
-    """What became of a text or a conversation.
+    """The result of adding a text or a conversation.
 
     It begins with OpenMemory's row of the memory that was stored or changed first. The fields of the row are null if
     there is no such memory (yet).

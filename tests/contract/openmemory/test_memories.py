@@ -42,7 +42,6 @@ async def test_a_list_is_a_page_of_fifty_with_epoch_seconds(api, new_user, remem
     assert (item["app_name"], item["categories"], item["metadata_"]) == ("openmemory", ["food"], {"n": 1})
 
 
-
 async def test_an_unknown_user_has_no_list(api, new_user):
     answer = await api.get(f"{MEMORIES}/", params={"user_id": new_user})
     assert (answer.status_code, answer.json()["detail"]) == (404, "User not found")
