@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from unittest.mock import patch
 
 from openmemory.index.engine import index
-from openmemory.search import context, fusion, late_interaction, lexical, query_terms, service, threads
+from openmemory.search import context, fusion, late_interaction, query_terms, service, threads
 
 
 def _words_alone(_: object, words: object) -> fusion.DenseWeight:
@@ -23,9 +23,8 @@ ABLATIONS: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "no windows": lambda: patch.object(index, "best", lambda first, _, limit: list(first)[:limit]),
     "no floor": lambda: patch.object(context, "FLOORS", {}),
     "no tilt": lambda: patch.object(fusion, "TILT", 0.0),
-    "no spelling": lambda: patch.object(lexical, "unknown", lambda _: []),
     "words only": lambda: patch.object(fusion, "dense_share", _words_alone),
 }
 """By the name of what is left out: focus (the query without common words for the model), what neighbours and threads
 add, the question's tokens, named times, all windows of a long text but the first, the floor of the model, the tilt of
-the weights to the arm that stands out, misspelt words, and the model altogether."""
+the weights to the arm that stands out, and the model altogether."""

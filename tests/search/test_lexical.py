@@ -17,7 +17,7 @@ from openmemory.memories.schemas import MemoryCreate
 from openmemory.search import statistics
 from openmemory.search.bm25 import K1, NEWEST, POOL, B, LexicalFilter
 from openmemory.search.lexical import LexicalHit, search
-from openmemory.search.spelling import STOP_WORDS
+from openmemory.search.query_text import STOP_WORDS
 from openmemory.services import Services
 
 WORDS = ["apple", "river", "stone", "cloud", "tiger", "violin", "harbor", "candle", "planet", "garden"]
@@ -165,7 +165,6 @@ async def test_a_predicate_that_passes_over_the_best_still_leaves_as_many_as_ask
         ("The variable is called foo_bar-12", "foo_bar-12"),
         ("Ключ лежит под ковриком", "коврик"),
         ("東京タワーに行きました", "東京"),
-        ("Caroline plays the violin", "carolne"),
         ("Listening to The Who", "the who"),
         (r"The share is \\server\50%_off", "50%_off"),
     ],
@@ -252,7 +251,7 @@ async def test_a_query_of_only_common_words_is_answered_from_pairs_and_the_newes
     async with services.database.statement() as connection:
         oldest = text("select id from memories where user_id = :user order by created_at limit 1")
         first = await connection.scalar(oldest, {"user": app_caller.user_id})
-    for query in ("stone", "tone", "ston"):  # a word, a part of one, one spelt alike
+    for query in ("stone", "tone"):  # a word, a part of one
         assert [hit.id for hit in await look(services, app_caller, query, ids=(first,))] == [first]
     async with services.database.statement() as connection:
         numbers = (

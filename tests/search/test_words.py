@@ -11,7 +11,7 @@ from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate, MemoryUpdate
 from openmemory.search.bm25 import LexicalFilter
 from openmemory.search.lexical import LexicalHit, search
-from openmemory.search.spelling import lexemes
+from openmemory.search.query_text import lexemes
 from openmemory.services import Services
 
 OTHERS = ("The garden needs water", "A violin stands in the hall", "Breakfast is at eight")
@@ -145,39 +145,6 @@ async def test_what_holds_a_quoted_phrase_comes_first(services: Services, app_ca
 async def test_no_quotes_break_the_statement(services: Services, app_caller: Caller, query: str):
     await remember(services, app_caller, "it's a x of the thing")
     assert all(hit.score > 0 for hit in await look(services, app_caller, query))
-
-
-@pytest.mark.parametrize(
-    ("query", "memory"),
-    [
-        ("Kuberntes cluster", "the Kubernetes cluster is in Oslo"),
-        ("kuberentes cluster", "the Kubernetes cluster is in Oslo"),
-        ("clustr Kubernetes", "the Kubernetes cluster is in Oslo"),
-        ("Caorline cluster", "Caroline watches the cluster"),
-        ("voilin cluster", "a violin beside a cluster"),
-    ],
-)
-async def test_a_misspelt_word_counts_where_the_others_match(
-    services: Services, app_caller: Caller, query: str, memory: str
-):
-    *_, wanted = await remember(services, app_caller, *(f"cluster number {n}" for n in range(12)), memory)
-    hits = await look(services, app_caller, query)
-    assert hits[0].id == wanted
-    assert not hits[0].partial
-
-
-async def test_a_word_that_is_only_somewhat_alike_is_not_meant(services: Services, app_caller: Caller):
-    wanted, other = await remember(services, app_caller, "the mitten is red", "the painting is red, says a saint")
-    hits = await look(services, app_caller, "red kitten")
-    assert {hit.terms for hit in hits} == {("red",)}
-    assert {hit.id for hit in hits} == {wanted, other}
-
-
-async def test_a_word_that_some_memory_holds_is_not_corrected(services: Services, app_caller: Caller):
-    await remember(services, app_caller, "the carrot soup", "a carrots field", "the parrot soup", "the carrrot soup")
-    hits = await look(services, app_caller, "carrrot soup")
-    assert hits[0].terms == ("carrrot", "soup")
-    assert all("carrot" not in hit.terms for hit in hits)
 
 
 async def test_long_and_odd_texts_have_words(services: Services):

@@ -1,4 +1,4 @@
-"""The statements of lexical retrieval: BM25 over a user's memories in one, and what stemming misses in others.
+"""The statements of lexical retrieval: BM25 over a user's memories in one, and parts of words in another.
 
 Their texts stand in `sql/`. This module fills in the filters and one column for each lexeme.
 
@@ -53,12 +53,6 @@ used; each slot costs 2 % of it. If a query has more words than the largest, its
 READ = 50
 """The number of best memories by BM25 in which quoted phrases are looked for, or the requested number if that is
 larger."""
-ALIKE = 100
-"""The number of memories that are read to find similar spellings of a query word."""
-MISSPELT = 3
-"""The maximum number of query words that are looked up in other spellings, the longest first."""
-SPELT = 0.5
-"""The weight of a similarly spelt word, used if no memory contains the word of the query."""
 FORMS = "(select unnest(forms) as form from (select former || language as forms from lexicon) x offset 0) form"
 """The languages of the memories' words: the configured one, and former ones during a backfill."""
 
@@ -179,11 +173,10 @@ class FilterSet:
 
 
 @lru_cache(maxsize=256)
-def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False, every: bool = False) -> str:
+def bm25(shape: FilterSet, slots: int, quoted: bool = False, every: bool = False) -> str:
     """Candidates with their BM25 score, best first. Binds user, query and the shape's filters.
 
-    `spelt`: also uses bound lexemes that weigh `SPELT`. `quoted`: also uses bound phrases. `every`: returns all
-    candidates, not only slightly more than the limit.
+    `quoted`: also uses bound phrases. `every`: returns all candidates, not only slightly more than the limit.
     """
     ids = range(1, slots + 1)
 
@@ -195,11 +188,9 @@ def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False
     keys = "lexical_keys(m.user_id, m.namespace, m.words)"
     row = {"plain": f"{plain}, m.word_count as length", "keys": keys}
     holding, choosing = ("m.words @@", "every") if shape.listed else (f"{keys} &&", "rare")
-    factor = f"(case when f{{i}} then {SPELT * (K1 + 1)} else {K1 + 1} end)" if spelt else f"{K1 + 1}"
     idf = "ln(1 + (greatest(scope.documents - greatest(d{i}, n{i}), 0.0) + 0.5) / (greatest(d{i}, n{i}) + 0.5))"
     tf = "round(1.0::float8 / greatest(1.6449340668 - 16.449340668 * r{i}, 1e-4) - 0.5)"
-    guessed = "bool_or(lexeme = any(:spelt)) filter (where slot = {i}) as f{i}"
-    held = " + (select count(*) * (select sum(weight) from weighed) from phrase where pool.plain @@ phrase.query)"
+    held = " + (select count(*) * (select weight from total) from phrase where pool.plain @@ phrase.query)"
     return _filled(
         "bm25",
         shape,
@@ -214,7 +205,6 @@ def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False
         slots=slots,
         forms=FORMS,
         query_words=words_of(":query"),
-        spelt=" union all select unnest(:spelt)" if spelt else "",
         holding=holding,
         choosing=choosing,
         found="table chosen union all table paired" + (" union all table quoted" if quoted else ""),
@@ -223,13 +213,11 @@ def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False
         carried=", plain" if quoted else "",
         slot_words=each("max(word::text) filter (where slot = {i})::tsquery as q{i}"),
         slot_documents=each("max(documents) filter (where slot = {i}) as d{i}"),
-        guessed=f", {each(guessed)}" if spelt else "",
         slot_queries=each("q{i}"),
         frequencies=each("ts_rank(m.plain, q{i}) as r{i}"),
         holding_counts=each("count(*) filter (where r{i} > 0) as n{i}"),
-        slot_weights=each(f"{idf} * {factor}::float8 as w{{i}}, n{{i}}"),
+        slot_weights=each(f"{idf} * {K1 + 1}::float8 as w{{i}}"),
         weights=each("w{i}"),
-        counts=each("n{i}"),
         gains=each(f"case when r{{i}} > 0 then w{{i}} * (1.0::float8 - k / (k + {tf})) else 0 end", " + "),
         thread_counts=each("count(*) filter (where r{i} > 0)::float8 as t{i}"),
         together=each(f"coalesce(w{{i}}, 0) * t{{i}} / ({K1}::float8 + t{{i}})", " + "),
@@ -239,21 +227,8 @@ def bm25(shape: FilterSet, slots: int, spelt: bool = False, quoted: bool = False
 
 
 @lru_cache(maxsize=256)
-def alike(shape: FilterSet) -> str:
-    """Lexemes that are spelt similarly to a query word that no memory contains.
-
-    Returns the word, its lexeme, the similar lexeme, and how many of the scanned memories contain that. Binds needles,
-    missing (null: all are) and the filters. A word with two swapped letters shares fewer trigrams with the right word
-    than many other words do. So its variants with two letters swapped are looked up first, and trigrams only if none
-    exists.
-    """
-    holding = "m.words @@ n.words" if shape.listed else "lexical_keys(m.user_id, m.namespace, m.words) && n.keys"
-    return _filled("similar_spellings", shape, holding=holding, misspelt=MISSPELT, alike_read=ALIKE)
-
-
-@lru_cache(maxsize=256)
 def partial(shape: FilterSet) -> str:
-    """Memories that contain a part of a word or a similarly spelt word. Binds needles, found and the filters."""
+    """Memories that contain a part of a word. Binds needles, found and the filters."""
     return _filled("partial_matches", shape, needle_words=words_of("needle"), newest_read=NEWEST)
 
 

@@ -32,11 +32,11 @@ from openmemory.database.engine import Tx
 from openmemory.index.sync.entries import array_of
 from openmemory.memories.models import Memory
 from openmemory.search import acl_sql
-from openmemory.search.bm25 import SLOTS, FilterSet, LexicalFilter, alike, bm25, partial
-from openmemory.search.spelling import lexemes, meant, quoted, unknown
+from openmemory.search.bm25 import SLOTS, FilterSet, LexicalFilter, bm25, partial
+from openmemory.search.query_text import lexemes, quoted
 
 PARTIAL = 0.5
-"""The score of the best partial or misspelt match relative to the last match of a whole word."""
+"""The score of the best partial match relative to the last match of a whole word."""
 
 
 class Thread(NamedTuple):
@@ -77,8 +77,7 @@ async def search(
 
     `readable` is a further predicate over `Memory`, with its values in `parameters`. It is evaluated from the best
     candidate on until `limit` have passed. If fewer than `enough` (by default `limit`) contain a whole word of the
-    query, memories follow that contain a part of a word, or a similarly spelt word. For a word that no memory contains,
-    the most similarly spelt word counts, if there is one. Text in double quotes is searched for as a phrase, and
+    query, memories follow that contain a part of a word. Text in double quotes is searched for as a phrase, and
     memories that contain it come first. `traced` returns the terms that matched. `kept` caches the statement with this
     predicate for reuse.
     """
@@ -88,15 +87,9 @@ async def search(
     phrases = quoted(query)
     binds = _binds(where) | {"query": query, "limit": limit, "phrases": phrases} | dict(parameters or {})
     shape, best = FilterSet.of(where), _best if kept else _unkept
-    terms, many = _MATCHED if traced else None, lexemes(query)
     # Fetch as many of the best as requested, unless another condition may still rank others above them.
-    sql = partial_of(bm25, shape, quoted=bool(phrases), every=bool(phrases) or readable is not None)
-    rows = await best(sql(_slots(many)), terms, readable).rows(connection, binds)
-    if (not rows or rows[0].missing) and (words := unknown(query)):
-        asked = binds | {"needles": words, "missing": rows[0].missing if rows else None}
-        if spelt := meant(await _alike(shape).rows(connection, asked)):
-            statement = best(sql(_slots(many + len(spelt)), spelt=True), terms, readable)
-            rows = await statement.rows(connection, binds | {"spelt": spelt})
+    sql = bm25(shape, _slots(lexemes(query)), quoted=bool(phrases), every=bool(phrases) or readable is not None)
+    rows = await best(sql, _MATCHED if traced else None, readable).rows(connection, binds)
     hits = [_hit(row, traced) for row in rows]
     if len(hits) >= (limit if enough is None else enough) or not (needles := _needles(query)):
         return hits
@@ -113,13 +106,8 @@ def _slots(many: int) -> int:
     return next((slots for slots in SLOTS if many <= slots), SLOTS[-1])
 
 
-@lru_cache(maxsize=256)
-def _alike(shape: FilterSet) -> CompiledStatement:
-    return CompiledStatement(bound(alike(shape), _TYPES), plain=True)
-
-
 def _hit(row: Any, traced: bool) -> LexicalHit:
-    id_, score, namespace, thread, together, _, *terms = row
+    id_, score, namespace, thread, together, *terms = row
     terms = tuple(terms[0]) if traced else ()
     if thread is None:
         return LexicalHit(id_, score, terms)
@@ -145,8 +133,6 @@ _TYPES: dict[str, Any] = {
     "in_until": DateTime(timezone=True),
     "needles": ARRAY(Text),
     "found": ARRAY(Uuid),
-    "missing": ARRAY(Text),
-    "spelt": ARRAY(Text),
     "phrases": ARRAY(Text),
 }
 
@@ -161,7 +147,6 @@ def _candidates(sql: str) -> Subquery:
         column("namespace", Text()),
         column("thread_id", Text()),
         column("together", Float()),
-        column("missing", ARRAY(Text)),
     )
     return typed.subquery("candidates")
 
@@ -172,7 +157,7 @@ def _best(
 ) -> CompiledStatement:
     """The first `limit` candidates that `readable` allows, read one by one in the order of their score."""
     candidates = _candidates(sql)
-    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together, candidates.c.missing
+    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together
     found: Select[Any] = select(candidates.c.id, candidates.c.score, *thread)
     if terms is not None or readable is not None:
         row = select(literal_column("1") if terms is None else terms.label("terms"))

@@ -33,7 +33,7 @@ from openmemory.search.recency import add_times, recency_of
 from openmemory.search.reranking import Reranker, rerank
 from openmemory.search.results import ReadRows, search_answer
 from openmemory.search.schemas import Method, RerankedBy, SearchAnswer, SearchQuery
-from openmemory.search.spelling import lexemes
+from openmemory.search.query_text import lexemes
 from openmemory.search.threads import add_threads
 from openmemory.search.time_only import memories_written_at
 

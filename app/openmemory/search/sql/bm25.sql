@@ -1,5 +1,5 @@
 -- bm25: candidates with their BM25 score, best first. `search/bm25.py` fills in the names and explains the method.
--- Parameters: in_user, query, limit, and those of the filters (in_...), of the phrases and of corrected words (spelt).
+-- Parameters: in_user, query, limit, and those of the filters (in_...) and of the phrases.
 -- The number of memories in the searched scope, and their mean length.
 with ${sets}scope as materialized (
   select coalesce(known.documents, (select count(*)::float8 from (
@@ -17,7 +17,7 @@ with ${sets}scope as materialized (
   select l.lexeme, array(select hashtextextended(l.lexeme, seed) from unnest(${seeds}) seed) as keys,
          (select coalesce(sum(s.documents), 0)::float8 from lexical_statistics s
           where s.user_id = :in_user and s.namespace = any(${scopes}) and s.term = l.lexeme) as documents
-  from (select w.lexeme from spoken, unnest(words) w${spelt}) l
+  from (select w.lexeme from spoken, unnest(words) w) l
   group by l.lexeme
 -- The rarest lexemes, numbered by frequency, and which of them are too common to select candidates.
 ), term as materialized (
@@ -37,7 +37,7 @@ with ${sets}scope as materialized (
          string_agg(word::text, ' | ')::tsquery as every, bool_or(common) as some_common,
          string_agg(word::text, ' | ') filter (where not common)::tsquery as choosing,
          ${slot_words},
-         ${slot_documents}${guessed}
+         ${slot_documents}
   from (select t.*, slot - (select count(*) from term where not common) as pair,
                coalesce(t.before, 0) + t.documents * least(1.0, t.after / scope.documents) <= ${twice_pool} as fits
         from term t, scope) t
@@ -71,15 +71,14 @@ with ${sets}scope as materialized (
   select id, namespace, thread_id${carried}, ${frequencies},
          ${k1}::float8 * (${rest_of_b}::float8 + ${b}::float8 * m.length / scope.mean) as k
   from (select ${slot_queries}, scope.length as mean from choice, scope offset 0) scope, (${found} union all table newest) m
--- The weight of each slot, and the number of candidates that contain its lexeme.
+-- The weight of each slot.
 ), weight as materialized (
   select ${slot_weights}
   from scope, choice, (select ${holding_counts} from pool) found
--- The same as one row for each lexeme.
-), weighed as materialized (
-  select t.lexeme, t.documents = 0 and w.found = 0 as missing, w.weight
-  from weight, unnest(array[${weights}], array[${counts}])
-       with ordinality w(weight, found, slot) join term t using (slot)
+-- The weight of all lexemes together.
+), total as materialized (
+  select sum(w.weight) as weight
+  from weight, unnest(array[${weights}]) with ordinality w(weight, slot) join term using (slot)
 -- The BM25 score of each candidate.
 ), scored as ${not_every}materialized (
   select id, namespace, thread_id${carried}, ${gains} as score
@@ -90,8 +89,7 @@ with ${sets}scope as materialized (
 )
 -- The answer, with the score of each thread as if it were one memory.
 select pool.id, pool.score${held} as score,
-       (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together,
-       (select array_agg(lexeme) from weighed where missing) as missing
+       (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together
 from ${answered} pool left join (
   select namespace, thread_id, ${together} as together
   from weight, (select namespace, thread_id, ${thread_counts} from pool where thread_id is not null group by 1, 2) of_thread

@@ -1,4 +1,4 @@
--- partial_matches: memories that contain a part of a word of the query, or a similarly spelt word.
+-- partial_matches: memories that contain a part of a word of the query.
 -- Parameters: query, needles (the words), found (memories that contain whole words), and those of the filters.
 with ${sets}said as materialized (
   select array_agg(distinct w.lexeme) as words from memories m, unnest(m.words) w where m.id = any(:found)
@@ -12,29 +12,20 @@ with ${sets}said as materialized (
   order by length(needle) desc, needle limit 4
 -- Memories that contain the word inside another one. Short words are looked for among the newest only.
 ), part as materialized (
-  select n.needle, m.id, 1.0::float8 as similarity
+  select n.needle, m.id
   from (select * from needle where length(needle) > 2 offset 0) n cross join lateral (
     select m.id from ${rows} where m.content ilike n.pattern and ${filters} and m.state = 'active'
       and m.id <> all(:found) limit 200 offset 0) m
   union all
-  select n.needle, m.id, 1.0::float8
+  select n.needle, m.id
   from (select * from needle where length(needle) <= 2 offset 0) n cross join lateral (
     select m.id, m.content from ${newest} limit ${newest_read} offset 0) m
   where m.id <> all(:found) and m.content ilike n.pattern
--- Memories with a word that shares trigrams.
-), alike as materialized (
-  select n.needle, m.id, m.similarity
-  from (select needle from needle n where length(needle) > 4 and needle !~ '\s'
-          and not exists (select from part where part.needle = n.needle) offset 0) n
-  cross join lateral (
-    select m.id, word_similarity(n.needle, m.content)::float8 as similarity from ${rows}
-    where n.needle <% m.content and ${filters} and m.state = 'active' and m.id <> all(:found)
-    limit 200 offset 0) m
+)
 -- Words in few memories weigh most.
-), pool as (table part union all table alike)
-select id, sum(similarity * ln(1 + 1000.0::float8 / (0.5 + documents))) as score,
+select id, sum(ln(1 + 1000.0::float8 / (0.5 + documents))) as score,
        array_agg(needle order by needle) as terms,
-       null::text as namespace, null::text as thread_id, null::float8 as together, null::text[] as missing
-from (select *, count(*) over (partition by needle) as documents from pool) pool
+       null::text as namespace, null::text as thread_id, null::float8 as together
+from (select *, count(*) over (partition by needle) as documents from part) part
 group by id
 order by score desc, id
