@@ -155,6 +155,22 @@ def _best_first(words: list[LexicalHit]) -> list[LexicalHit]:
     return sorted(words, key=lambda hit: (hit.partial, -hit.score))
 
 
+async def holds_literally(context: SearchContext) -> bool:
+    """Returns True if a memory contains a query without meaningful words as it is written, such as "The Who"."""
+    text, where, caller = context.query.text, context.filter, context.caller
+    async with context.database.statement() as tx:
+        hits = await lexical.search(
+            tx,
+            text,
+            where.lexical,
+            1,
+            readable=_readable(caller.owner, caller.default, where.shape),
+            parameters=where.parameters,
+            kept=is_usual(where.shape),
+        )
+    return any(hit.partial for hit in hits)
+
+
 async def _by_words(context: SearchContext, scope: SearchScope, limit: int, *, strict: bool) -> list[LexicalHit]:
     text, where, caller = context.query.text, context.filter, context.caller
     async with context.database.statement() as tx:

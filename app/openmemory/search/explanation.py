@@ -60,6 +60,9 @@ class SearchRound:
     late: Mapping[UUID, LateScore] = field(default_factory=dict)
     time_weight: float = NAMED_TIME_WEIGHT
     """The weight of a memory being written at a named time."""
+    recency_weight: float = RECENCY_WEIGHT
+    importance_weight: float = 0.0
+    """The weight of a memory's importance; 0: it does not count."""
 
     @cached_property
     def share(self) -> DenseWeight:
@@ -136,15 +139,20 @@ def explained(hit: Fused, of: SearchRound, reranker: Arm | None = None) -> Expla
         "beside": NeighbourTerm(hit.beside, 1.0, lent, scale, neighbours),
         "thread": Term(hit.thread, THREAD_WEIGHT, of.threads.get(hit.id, 0.0), scale),
         "time": Term(hit.time, of.time_weight, close, later),
-        "recency": Term(hit.recency, RECENCY_WEIGHT, fresh, later),
+        "recency": Term(hit.recency, of.recency_weight, fresh, later),
     }
     late = _late(hit, of.late.get(hit.id))
-    stages = {name: arm for name, arm in (("late", late), ("reranker", reranker)) if arm is not None}
+    rated = None
+    if of.importance_weight:
+        rated = Term(hit.importance, of.importance_weight, hit.importance / (of.importance_weight * scale), scale)
+    more = (("importance", rated), ("late", late), ("reranker", reranker))
+    stages = {name: term for name, term in more if term is not None}
     return Explanation(
         formula=_formula(hit, terms | stages),
         penalty=hit.penalty,
         late=late,
         reranker=reranker,
+        importance=rated,
         **terms,  # type: ignore[arg-type]
     )
 

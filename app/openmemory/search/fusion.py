@@ -42,7 +42,8 @@ class Fused(NamedTuple):
     from a time that the query names (see `search.recency`). `scale` is the product of the factors applied to all of
     these, so that no score is above 1. `late` is the score from the tokens of the question (see
     `search.late_interaction`). `recency` is the score for being new, and `reranked` that of a second stage (see
-    `openmemory.search.reranking`); both are off unless they are configured.
+    `openmemory.search.reranking`); both are off unless they are configured. `importance` counts in an overview only
+    (see `search.overview`).
     """
 
     id: UUID
@@ -59,6 +60,7 @@ class Fused(NamedTuple):
     recency: float = 0.0
     reranked: float = 0.0
     late: float = 0.0
+    importance: float = 0.0
 
     def lowered(self) -> Fused:
         """The same result with the penalty of a flagged memory."""
@@ -83,6 +85,7 @@ class Fused(NamedTuple):
             self.recency * factor,
             self.reranked * factor,
             self.late * factor,
+            self.importance * factor,
         )
 
 

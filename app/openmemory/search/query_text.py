@@ -1,4 +1,5 @@
-"""Reads a query before PostgreSQL does: quoted phrases, and the maximum number of lexemes. Has no side effects."""
+"""Reads a query before PostgreSQL does: quoted phrases, the maximum number of lexemes, and whether it is broad. Has no
+side effects."""
 
 from __future__ import annotations
 
@@ -14,6 +15,13 @@ these they this to under up was we were what when where which who why will with 
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 """English stop words, the most common ones in questions. They produce no lexeme and need no slot of a statement."""
+
+_ASKING_WORDS = """
+anything details everything info information know list memories memory myself profile recall remember remembered said
+say saved show stored summarise summarize summary tell things told user us
+"""
+_BROAD_WORDS = STOP_WORDS | set(_ASKING_WORDS.split()) | {"d", "ll", "m", "re", "s", "t", "ve"}
+"""English words that name no subject, and what an apostrophe leaves of others."""
 
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»')
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -39,3 +47,9 @@ def lexemes(query: str) -> int:
         count += (len(pieces) > 1) + (len(pieces) > 2) + ("+" in token or "#" in token)
         count += 0 if token.isascii() else len(pieces) + len(_UNSPACED.findall(token))
     return count + _ADDED_BY_DATE * len(_DATE.findall(query))
+
+
+def is_broad(query: str) -> bool:
+    """Returns True if the query names no subject: each of its words is a stop word or asks for memories as such, as in
+    "what do you know about me?"."""
+    return all(word in _BROAD_WORDS for word in re.findall(r"[^\W_]+", query.lower()))

@@ -117,6 +117,7 @@ def _result(row: Any, hit: Fused) -> SearchResult:
             recency=hit.recency,
             reranked=hit.reranked,
             late=hit.late,
+            importance=hit.importance,
         ),
         metadata=row.metadata_,
         categories=row.categories,

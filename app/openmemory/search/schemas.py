@@ -35,6 +35,8 @@ class Method(StrEnum):
     """By words only: the embedder or the vector index does not answer."""
     TIME = "time"
     """By creation time: the query contains only a time."""
+    OVERVIEW = "overview"
+    """The most telling memories: the query is broad, or nothing was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class SearchQuery:
 @dataclass(slots=True)
 class ScoreParts:
     """Why a result stands where it stands: its score is the sum of `dense`, `lexical`, `beside`, `thread`, `time`,
-    `late`, `recency` and `reranked`, less `penalty`. The last three are there only where they add something.
+    `late`, `recency`, `reranked` and `importance`, less `penalty`. The last four are there only where they add
+    something.
     """
 
     dense: Annotated[float, Field(description="What the meaning contributes, 0 to 1.")]
@@ -94,6 +97,9 @@ class ScoreParts:
     reranked: Annotated[
         float, Field(description="What the second stage adds (reranker.provider).", exclude_if=_nothing)
     ] = 0.0
+    importance: Annotated[float, Field(description="What its importance adds in an overview.", exclude_if=_nothing)] = (
+        0.0
+    )
 
 
 @dataclass(slots=True)
@@ -141,7 +147,7 @@ class Explanation:
     beside: NeighbourTerm
     thread: Annotated[Term, Field(description="Its thread holds the words.")]
     time: Annotated[Term, Field(description="It was written at a time that the query names.")]
-    recency: Annotated[Term, Field(description="It is new (search.recency).")]
+    recency: Annotated[Term, Field(description="It is new (search.recency, or in an overview).")]
     late: Annotated[
         Arm | None,
         Field(
@@ -151,6 +157,9 @@ class Explanation:
     ]
     reranker: Annotated[Arm | None, Field(description="What the second stage says; null: it was not asked.")]
     penalty: Annotated[float, Field(description="Taken off because the memory reads like orders to an assistant.")]
+    importance: Annotated[
+        Term | None, Field(description="It is important; only in an overview.", exclude_if=_absent)
+    ] = None
 
 
 @dataclass(slots=True)
@@ -242,7 +251,7 @@ class SearchAnswer:
     results: list[SearchResult]
     search_method: Method
     note: Annotated[
-        str | None, Field(description="Says what was missing when the answer is not the best possible.")
+        str | None, Field(description="Says what is missing, or why the answer is empty or a selection.")
     ] = None
     conflicts: Annotated[
         list[Disagreement],

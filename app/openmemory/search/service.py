@@ -21,19 +21,27 @@ from openmemory.index.space import Spaces
 from openmemory.memories import validation
 from openmemory.search import periods
 from openmemory.search.bm25 import SLOTS
-from openmemory.search.candidates import CANDIDATES, Lookups, dense_candidates, lexical_candidates, listed
+from openmemory.search.candidates import (
+    CANDIDATES,
+    Lookups,
+    dense_candidates,
+    holds_literally,
+    lexical_candidates,
+    listed,
+)
 from openmemory.search.context import SearchContext, SearchResources, search_context
 from openmemory.search.explanation import SearchRound
 from openmemory.search.fusion import Fused, fuse, relevant
 from openmemory.search.late_interaction import add_late_interaction
 from openmemory.search.lexical import LexicalHit
+from openmemory.search.overview import BACKGROUND, BROAD, NOTHING_FOUND, empty_answer, overview_answer
 from openmemory.search.periods import NamedTimes, names_a_time
+from openmemory.search.query_text import is_broad, lexemes
 from openmemory.search.readback import log_search, read_best
 from openmemory.search.recency import add_times, recency_of
 from openmemory.search.reranking import Reranker, rerank
 from openmemory.search.results import ReadRows, search_answer
 from openmemory.search.schemas import Method, RerankedBy, SearchAnswer, SearchQuery
-from openmemory.search.query_text import lexemes
 from openmemory.search.threads import add_threads
 from openmemory.search.time_only import memories_written_at
 
@@ -77,7 +85,8 @@ class Search:
         A caller who may read k relevant memories gets k of them, no matter how many others are skipped. A memory that
         is flagged as a prompt injection ranks lower and does not displace a better one. Without the embedder or the
         index, the answer comes from text search and says so. A query that contains only a time returns the memories
-        written then, newest first.
+        written then, newest first. A broad query returns an overview, and so does one that finds nothing. An answer is
+        empty only if no memory matches the filters; it says so if there are others.
 
         Raises:
             Invalid: the query or a filter cannot be used.
@@ -85,15 +94,12 @@ class Search:
             Unavailable: PostgreSQL does not answer.
         """
         caller.may_read()
-        query = validation.narrowing(query, self._settings.limits)
-        reached = caller.reached(query.namespaces)
-        query = self._checked(query, query.namespaces if reached is None else reached)
+        validation.text(query.text, "query", self._settings.limits.query, "limits.query")
+        query, within_reach = self._checked(caller, query)
         pace = asyncio.ensure_future(self._rates.search(caller))
-        if reached is None:
+        if not within_reach:
             await pace
-            context = search_context(self._resources, caller, query)
-            await log_search(context)
-            return search_answer(context, ReadRows(0), Method.HYBRID, [])
+            return self._counted(await empty_answer(search_context(self._resources, caller, query)))
         named = NamedTimes([], False)
         if names_a_time(query.text):
             reading = asyncio.to_thread(periods.read, query.text, query.as_of or datetime.now(UTC))
@@ -101,8 +107,32 @@ class Search:
         context = search_context(self._resources, caller, query, named.times)
         if named.alone and (answer := await self._by_time(context)) is not None:
             return answer
+        if is_broad(query.text) and not await holds_literally(context):
+            await pace
+            return self._counted(await overview_answer(context, BROAD))
         notes = [LONG_QUERY_NOTE] if lexemes(query.text) > SLOTS[-1] else []
         return await self._ranked(context, pace, [*notes, MANY_TIMES_NOTE] if named.cut else notes)
+
+    async def overview(self, caller: Caller, query: SearchQuery) -> SearchAnswer:
+        """Returns the most telling memories that match the filters of the query and that the caller may read, best
+        first, and logs each access. Ignores the text of the query.
+
+        They are important, recent and diverse. The note of the answer says how many memories there are.
+
+        Raises:
+            Invalid: a filter cannot be used.
+            TooMany: an assistant's app searches too often.
+            Unavailable: PostgreSQL does not answer.
+        """
+        caller.may_read()
+        query, within_reach = self._checked(caller, query)
+        await self._rates.search(caller)
+        context = search_context(self._resources, caller, query)
+        return self._counted(await (overview_answer(context) if within_reach else empty_answer(context)))
+
+    def _counted(self, answer: SearchAnswer, missing: str | None = None) -> SearchAnswer:
+        self.answered[answer.search_method, missing] += 1
+        return answer
 
     async def _ranked(self, context: SearchContext, pace: Awaitable[None], notes: Sequence[str]) -> SearchAnswer:
         """Ranks what both arms find and reads back the best, with ever more candidates until there are enough."""
@@ -127,8 +157,10 @@ class Search:
                     break
                 width, strict = width * WIDENING, True
             embedded = (await lookups.question).text if dense.answered else None
-        if not found.logged:
-            await log_search(context, method)
+        if not found.rows:
+            background = replace(context, limit=min(limit, BACKGROUND))
+            notes = [note for note in (dense.note, NOTHING_FOUND) if note]
+            return self._counted(await overview_answer(background, *notes, method=method), dense.note)
         second = await rerank(reranker, context.query.text, found)
         answer = search_answer(
             context, found, method, second.hits[:limit], arms=second.arms, last=last, embedded=embedded
@@ -136,8 +168,7 @@ class Search:
         if answer.explanation is not None and reranker is not None and second.note is None:
             answer.explanation.reranker = RerankedBy(reranker.name, reranker.weight, len(second.arms))
         answer.note = "; ".join(note for note in (dense.note, second.note, *notes) if note) or None
-        self.answered[method, dense.note or second.note] += 1
-        return answer
+        return self._counted(answer, dense.note or second.note)
 
     async def _by_time(self, context: SearchContext) -> SearchAnswer | None:
         """Returns the memories written at the times that the query names, newest first, or None if there are none.
@@ -155,14 +186,14 @@ class Search:
         await read_best(context, hits, Method.TIME, found)
         if not found.logged:
             await log_search(context, Method.TIME)
-        self.answered[Method.TIME, None] += 1
-        return search_answer(context, found, Method.TIME, found.best())
+        return self._counted(search_answer(context, found, Method.TIME, found.best()))
 
-    def _checked(self, query: SearchQuery, namespaces: tuple[str, ...]) -> SearchQuery:
-        """The query if it can be used, with its limit, in these namespaces. With `as_of`, it is limited to memories
-        created until then."""
-        limits, search = self._settings.limits, self._settings.search
-        validation.text(query.text, "query", limits.query, "limits.query")
+    def _checked(self, caller: Caller, query: SearchQuery) -> tuple[SearchQuery, bool]:
+        """The query if it can be used, with its limit, in the namespaces that the credential can access. False: it can
+        access none of those that the query names. With `as_of`, it is limited to memories created until then."""
+        search = self._settings.search
+        query = validation.narrowing(query, self._settings.limits)
+        reached = caller.reached(query.namespaces)
         limit, as_of, until = search.limit, query.as_of, query.created_to
         if query.limit is not None:
             limit = validation.between(query.limit, "limit", 1, search.max_limit)
@@ -172,7 +203,9 @@ class Search:
                 raise Invalid("as_of", "must lie between 1970 and now")
             as_of = as_of.astimezone(UTC)
             until = as_of if until is None else min(until, as_of)
-        return replace(query, namespaces=namespaces, limit=limit, as_of=as_of, created_to=until)
+        namespaces = query.namespaces if reached is None else reached
+        query = replace(query, namespaces=namespaces, limit=limit, as_of=as_of, created_to=until)
+        return query, reached is not None
 
 
 async def ranked(
