@@ -45,7 +45,7 @@ ASKED = np.random.default_rng(7).integers(-40, 41, (4, 8 * CODE), dtype=np.int8)
 def adds_up(score: float, why: Explanation) -> None:
     """Every term is the product of its factors, the terms are the score, and so says the formula."""
     terms = [why.words, why.meaning, why.beside, why.thread, why.time, why.recency]
-    terms += [arm for arm in (why.late, why.reranker) if arm]
+    terms += [arm for arm in (why.late, why.reranker, why.importance) if arm]
     for term in terms:
         assert term.adds == pytest.approx(term.weight * term.value * term.scale, abs=1e-9)
     assert isinstance(why.beside, NeighbourTerm)

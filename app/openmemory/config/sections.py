@@ -122,6 +122,12 @@ class SearchSettings(Section):
         description="Minimum cosine similarity (-1 to 1) of a memory that contains no word of the query. auto: 0.2 for "
         "the packaged model, none for other models, whose scales differ.",
     )
+    write_wait: float = Field(
+        0.3,
+        ge=0,
+        le=10,
+        description="Maximum seconds that a search waits until what the user has just written is in the vector index.",
+    )
     recency: float = Field(
         0.0,
         ge=0,

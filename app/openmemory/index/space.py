@@ -12,7 +12,7 @@ from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import EmbedderUnavailable, QueryEmbedding
 from openmemory.index.lease import LOST, Lease
 from openmemory.index.port import NOBODY, Filter, Hit, IndexUnavailable, Vector, VectorIndex
-from openmemory.resilience.circuit_breaker import CircuitBreaker, CircuitOpen
+from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker, CircuitOpen
 
 _NOBODYS = Filter(NOBODY)
 _KNOWN_GOOD = "The quick brown fox jumps over the lazy dog."
@@ -72,6 +72,12 @@ class Space:
     def model(self) -> str:
         """The name of the model, which is part of the key of stored vectors."""
         return self.embedder.model
+
+    @property
+    def answers(self) -> bool:
+        """False while the model or the index is known to be unavailable."""
+        breakers = self.embedder_breaker, self.index_breaker
+        return not self._lease.lost and all(breaker.state is BreakerState.CLOSED for breaker in breakers)
 
     async def dimension(self) -> int:
         """The length of a vector here. Calls the model only if no collection defines it.

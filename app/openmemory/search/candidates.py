@@ -25,7 +25,8 @@ from openmemory.search.context import SearchContext
 from openmemory.search.filter_sql import Shape, by_shape, is_usual, predicate
 from openmemory.search.late_interaction import TokenReader
 from openmemory.search.lexical import LexicalHit
-from openmemory.search.query_terms import may_have_common_words, without_common_words, without_common_words_for
+from openmemory.search.own_writes import delivered
+from openmemory.search.query_terms import filtered_query
 from openmemory.search.readback import readable
 
 log = logging.getLogger(__name__)
@@ -192,14 +193,14 @@ async def _scope(context: SearchContext, guess: SearchScope | None) -> SearchSco
     """The rules of the app, and the ids that match the query's filters if these are few and the index cannot apply
     them."""
     text, caller = context.query.text, context.caller
-    if guess is not None and may_have_common_words(text, guess.lexical):
+    if guess is not None and not guess.lexical.nothing:
         # The text for the model depends on the rules. One lookup gets both, on the assumption that the rules did not
         # change.
         async with context.database.statement() as tx:
             app = None if caller.owner else caller.app_id
-            look = await without_common_words_for(tx, text, guess.lexical, app)
-        if caller.owner or context.rulebook.still(caller, look.revision) is guess.rules:
-            return SearchScope(guess.lexical, guess.index, look.text)
+            query = await filtered_query(tx, text, guess.lexical, app)
+        if caller.owner or context.rulebook.still(caller, query.revision) is guess.rules:
+            return SearchScope(guess.lexical, guess.index, query)
     return context.filter.within(*await asyncio.gather(_rules(context), context.filter.matching(context.database)))
 
 
@@ -227,10 +228,13 @@ async def _question(
         EmbedderUnavailable: the model does not answer.
     """
     scope, text = await scoped, context.query.text
-    meant = scope.meant
-    if meant is None:
+    query = scope.query
+    if query is None:
         async with context.database.statement() as tx:
-            meant = await without_common_words(tx, text, scope.lexical)
+            query = await filtered_query(tx, text, scope.lexical)
+    if query.pending and context.space.answers:
+        await delivered(context.database, context.caller.user_id, context.write_wait)
+    meant = query.text
     if embedded is None:
         return Question(meant, (await context.space.query(meant))._replace(tokens=None))
     # The two texts are usually the same, so the model works while rules and common words are looked up.

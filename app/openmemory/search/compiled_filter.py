@@ -23,6 +23,7 @@ from openmemory.memories.models import IS_ACTIVE, Memory
 from openmemory.search.bm25 import LexicalFilter
 from openmemory.search.filter_sql import Shape, by_shape, filtering, is_usual, predicate
 from openmemory.search.filters import All, Comparison, Node, Operator
+from openmemory.search.query_terms import FilteredQuery
 from openmemory.search.schemas import SearchQuery
 
 MAX_MATCHES = 5_000
@@ -33,12 +34,12 @@ MAX_MATCHES = 5_000
 class SearchScope:
     """The memories that the arms of a search look at: those that its filter and the app's rules allow.
 
-    `meant` is the query without its common words, if it was computed along with the rules.
+    `query` is the query without its common words, if it was computed along with the rules.
     """
 
     lexical: LexicalFilter
     index: Filter
-    meant: str | None = None
+    query: FilteredQuery | None = None
 
     @property
     def rules(self) -> Rules:

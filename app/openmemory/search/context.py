@@ -46,6 +46,8 @@ class SearchContext:
     """The number of results to answer with."""
     times: Sequence[Period]
     """The times that the query names."""
+    write_wait: float
+    """The maximum number of seconds to wait for what the user has just written."""
     half_life: timedelta | None
     """The time in which the recency of a memory halves. None: newer memories are not preferred."""
     hour: datetime
@@ -71,6 +73,7 @@ def search_context(
         compiled_filter(caller, query),
         limit=settings.search.limit if query.limit is None else query.limit,
         times=times,
+        write_wait=settings.search.write_wait,
         half_life=timedelta(days=days) if days else None,
         hour=(query.as_of or datetime.now(UTC)).replace(minute=0, second=0, microsecond=0),
         floor=FLOORS.get(space.model) if floor == "auto" else floor,

@@ -52,6 +52,9 @@ UNRATED = 0.5
 HALF_LIFE = timedelta(days=90)
 """The time in which recency halves. It is counted back from the newest memory: nothing in an old store is recent."""
 
+REPETITION = 0.9
+"""The share of its worth that a memory loses if another one says all of its words."""
+
 REPEATED_GROUP = 0.8
 """The factor for each memory of the same category, or kind if it has none, that was chosen before."""
 
@@ -71,7 +74,7 @@ class Telling(NamedTuple):
     flagged: bool = False
 
 
-class Scope(NamedTuple):
+class OverviewScope(NamedTuple):
     """The memories that match a query's filters and that the caller may read: their number, and those that may be
     chosen. `paused`: the calling app is paused and reads nothing."""
 
@@ -84,7 +87,7 @@ def most_telling(candidates: Sequence[Telling], limit: int) -> list[Fused]:
     """The memories to show, best first, with their scores.
 
         score = (IMPORTANCE_WEIGHT · importance + RECENCY_WEIGHT · recency)
-            · (1 - overlap) · REPEATED_GROUP ^ repeats
+            · (1 - REPETITION · overlap) · REPEATED_GROUP ^ repeats
 
     They are chosen one by one (maximal marginal relevance, Carbonell and Goldstein 1998): `overlap` is the largest
     share of lexemes in common with a memory that was chosen before, and `repeats` counts the chosen ones of the same
@@ -102,8 +105,8 @@ def _chosen(rest: list[Telling], limit: int, recency: Recency) -> list[Fused]:
     for one in rest:
         rated = UNRATED if one.importance is None else one.importance
         parts[one.id] = IMPORTANCE_WEIGHT * rated, RECENCY_WEIGHT * recency.of(one.created_at)
+    # What overlap leaves, and the product of the REPEATED_GROUPs.
     factors = {one.id: (1.0, 1.0) for one in rest}
-    """For each candidate: 1 - overlap, and what repeats leave."""
     chosen: list[Fused] = []
     while rest and len(chosen) < limit:
         best = max(rest, key=lambda one: sum(parts[one.id]) * factors[one.id][0] * factors[one.id][1])
@@ -114,7 +117,7 @@ def _chosen(rest: list[Telling], limit: int, recency: Recency) -> list[Fused]:
         rest = [one for one in rest if one is not best]
         for one in rest:
             distinct, repeats = factors[one.id]
-            distinct = min(distinct, 1 - _overlap(one.lexemes, best.lexemes))
+            distinct = min(distinct, 1 - REPETITION * _overlap(one.lexemes, best.lexemes))
             factors[one.id] = distinct, repeats * (REPEATED_GROUP if one.groups & best.groups else 1.0)
     return chosen
 
@@ -140,14 +143,17 @@ def _are(count: int) -> str:
     return "is 1 memory" if count == 1 else f"are {count:,} memories"
 
 
-async def overview_answer(context: SearchContext, *notes: str, method: Method = Method.HYBRID) -> SearchAnswer:
+async def overview_answer(
+    context: SearchContext, why: str | None = None, *, missing: str | None = None, method: Method = Method.HYBRID
+) -> SearchAnswer:
     """The most telling memories that match the filters of the query, and a log of each access.
 
-    `notes` say why the query is answered like this. `method` was used before, and is that of an empty answer.
+    `why` is the reason for an overview. `missing` says what kept a search from finding more, and `method` is its
+    method, which an empty answer has too.
     """
     scope = await _scope_of(context, context.limit)
     if not scope.candidates:
-        return await empty_answer(context, *notes, method=method)
+        return await empty_answer(context, missing=missing, method=method)
     found = ReadRows(context.limit)
     last = SearchRound(
         [],
@@ -161,32 +167,34 @@ async def overview_answer(context: SearchContext, *notes: str, method: Method = 
     found.ranked(hits, last if context.query.explain else None)
     await read_best(context, hits, Method.OVERVIEW, found)
     answer = search_answer(context, found, Method.OVERVIEW, found.best())
-    answer.note = _note(*notes, _selection(scope.total, len(answer.results)))
+    answer.note = _note(missing, why, _selection(scope.total, len(answer.results)))
     return answer
 
 
-async def empty_answer(context: SearchContext, *notes: str, method: Method = Method.HYBRID) -> SearchAnswer:
+async def empty_answer(
+    context: SearchContext, *, missing: str | None = None, method: Method = Method.HYBRID
+) -> SearchAnswer:
     """An answer without results. Its note says why, if there are memories that do not match the filters of the
     query."""
     await log_search(context, method)
     everything = SearchQuery(context.query.text)
     scope = await _scope_of(replace(context, query=everything, filter=compiled_filter(context.caller, everything)), 0)
-    answer = search_answer(context, ReadRows(0), method, [])
+    why = None
     if scope.paused:
-        answer.note = _note(*notes, f"app {context.caller.app} is currently paused on OpenMemory and cannot read")
+        why = f"app {context.caller.app} is currently paused on OpenMemory and cannot read"
     elif scope.total:
-        answer.note = _note(
-            *notes, f"no memory matches the filters of the query; without them, there {_are(scope.total)}"
-        )
+        why = f"no memory matches the filters of the query; without them, there {_are(scope.total)}"
+    answer = search_answer(context, ReadRows(0), method, [])
+    answer.note = _note(missing, why) or None
     return answer
 
 
-def _note(*parts: str) -> str:
-    note = "; ".join(parts)
-    return note[0].upper() + note[1:]
+def _note(*parts: str | None) -> str:
+    note = "; ".join(part for part in parts if part)
+    return note[:1].upper() + note[1:]
 
 
-async def _scope_of(context: SearchContext, limit: int) -> Scope:
+async def _scope_of(context: SearchContext, limit: int) -> OverviewScope:
     """Reads the memories that an overview may show, `limit` of them at most. 0: only counts."""
     caller, as_of = context.caller, context.query.as_of
     statement = _statement(caller.owner, caller.default, as_of is not None, context.filter.shape)
@@ -194,7 +202,7 @@ async def _scope_of(context: SearchContext, limit: int) -> Scope:
     async with context.database.statement() as tx:
         rows = await statement.rows(tx, {**context.filter.parameters, "as_of": as_of, "size": size})
     total, paused = rows[0][:2]
-    return Scope(total, paused, list(_candidates(row[2:] for row in rows if row[2] is not None)))
+    return OverviewScope(total, paused, list(_candidates(row[2:] for row in rows if row[2] is not None)))
 
 
 def _candidates(rows: Iterable[Sequence[Any]]) -> Iterable[Telling]:

@@ -18,6 +18,7 @@ from openmemory.database.compiled import CompiledStatement, bound
 from openmemory.database.engine import Tx
 from openmemory.search import acl_sql
 from openmemory.search.bm25 import FilterSet, LexicalFilter
+from openmemory.search.own_writes import PENDING
 
 RATE = 0.05
 """The minimum frequency of a common word among a memory's words.
@@ -41,52 +42,42 @@ MAX_QUERY_WORDS = 64
 
 
 class FilteredQuery(NamedTuple):
-    """The query without its common words, and the revision of the app's rules; see `openmemory.access.rule_cache`.
-
-    None: the app may read nothing.
-    """
+    """The query without its common words, and what the same statement reads."""
 
     text: str
     revision: int | None
+    """The revision of the app's rules (`access.rule_cache`). None: the app may read nothing."""
+    pending: bool
+    """Something that the user has just written is not in the index yet; see `search.own_writes`."""
 
 
-def may_have_common_words(query: str, where: LexicalFilter) -> bool:
-    """Returns True if the query should be checked for common words: not if it has one word or very many, or if nothing
-    may be read."""
-    return not where.rules.nothing and 1 < len(query.split()) <= MAX_QUERY_WORDS
-
-
-async def without_common_words(tx: Tx, query: str, where: LexicalFilter) -> str:
+async def filtered_query(tx: Tx, query: str, where: LexicalFilter, app: UUID | None = None) -> FilteredQuery:
     """Removes the common words of a query. Leaves it unchanged if most of its words are common: they matter together
-    then.
+    then. Also unchanged are queries of one word, and of more than `MAX_QUERY_WORDS`.
 
     Words are separated by spaces. A word is common if enough of the newest memories of the user, or of the searched
     namespaces, contain a form of it; see `RATE`. Stop words ("what", "the") stay, because the model was trained on
     whole questions.
     """
     query = query.replace("\x00", " ")
-    return (
-        (await without_common_words_for(tx, query, where, None)).text if may_have_common_words(query, where) else query
-    )
-
-
-async def without_common_words_for(tx: Tx, query: str, where: LexicalFilter, app: UUID | None) -> FilteredQuery:
-    """Does the same as `without_common_words` for a query that passes `may_have_common_words`, and reads the revision
-    of the rules in the same statement."""
-    query = query.replace("\x00", " ")
+    if where.nothing:
+        return FilteredQuery(query, None, False)
     words = query.split()
+    if not 1 < len(words) <= MAX_QUERY_WORDS:
+        words = []
     binds: dict[str, Any] = {"in_user": where.user, "in_namespaces": list(where.namespaces), "words": words, "app": app}
     rows = await _statement(FilterSet.of(where)).rows(tx, binds | acl_sql.binds(where.rules))
-    is_common_at = {place: is_common for _, place, is_common in rows if place is not None}
+    is_common_at = {place: is_common for *_, place, is_common in rows if place is not None}
     common = {place for place, is_common in is_common_at.items() if is_common}
     if common and 2 * len(common) <= len(is_common_at):
         query = " ".join(word for place, word in enumerate(words, 1) if place not in common)
-    return FilteredQuery(query, rows[0][0])
+    return FilteredQuery(query, *rows[0][:2])
 
 
 @lru_cache(maxsize=64)
 def _statement(shape: FilterSet) -> CompiledStatement:
-    """The revision, and for each meaningful word its place and whether it is common. Returns at least one row."""
+    """The revision, whether something is pending, and for each meaningful word its place and whether it is common.
+    Returns at least one row."""
     sql = f"""
     with {shape.ruled.sets}sample as materialized (
       select m.words from memories m where {shape.counted} and m.state = 'active'
@@ -99,7 +90,8 @@ def _statement(shape: FilterSet) -> CompiledStatement:
       select w.place, lexical_phrase(x.language::regconfig, w.word) as word
       from enough, lexicon x, unnest(:words) with ordinality as w(word, place)
     )
-    select rules.revision, told.place, told.common from ({revision_of(":in_user", ":app")}) rules left join (
+    select rules.revision, {PENDING}, told.place, told.common
+    from ({revision_of(":in_user", ":app")}) rules left join (
       select s.place, (select count(*) from sample where sample.words @@ s.word) > enough.least as common
       from said s, enough where numnode(s.word) > 0) told on true
     order by told.place

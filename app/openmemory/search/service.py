@@ -159,8 +159,8 @@ class Search:
             embedded = (await lookups.question).text if dense.answered else None
         if not found.rows:
             background = replace(context, limit=min(limit, BACKGROUND))
-            notes = [note for note in (dense.note, NOTHING_FOUND) if note]
-            return self._counted(await overview_answer(background, *notes, method=method), dense.note)
+            answer = await overview_answer(background, NOTHING_FOUND, missing=dense.note, method=method)
+            return self._counted(answer, dense.note)
         second = await rerank(reranker, context.query.text, found)
         answer = search_answer(
             context, found, method, second.hits[:limit], arms=second.arms, last=last, embedded=embedded

@@ -32,8 +32,8 @@ def state(services: Services) -> Iterator[Metric]:
     yield build
     searches = CounterMetricFamily(
         "openmemory_searches",
-        "Searches that this process answered, by how: hybrid, database_text when only words could be searched, or time"
-        " when the query was nothing but one; and what was missing then.",
+        "Searches that this process answered, by how: hybrid, database_text when only words could be searched, time"
+        " when the query was nothing but one, overview when it was broad or nothing was found; and what was missing.",
         labels=("search_method", "degradation"),
     )
     for (method, note), count in services.search.answered.items():
