@@ -17,9 +17,8 @@ from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.identity.caller import Caller
 from openmemory.identity.principal import Scope
 from openmemory.index.port import IndexUnavailable
-from openmemory.memories.models import State
+from openmemory.memories.models import Memory, State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
-from openmemory.schema import tables
 from openmemory.services import Services
 from tests.adding import add_verbatim, adding_with
 from tests.mcp.conftest import serving
@@ -220,8 +219,8 @@ async def test_many_at_once_lose_nothing(services: Services, app_caller: Caller,
     assert any("peanut" in text.lower() for text in there)
     assert any("shellfish" in text for text in there) or policy == "supersede"
     async with services.database.statement() as tx:
-        superseded = select(tables.Memory.superseded_by).where(tables.Memory.superseded_by.is_not(None))
-        followed = set(await tx.scalars(superseded.where(tables.Memory.user_id == app_caller.user_id)))
+        superseded = select(Memory.superseded_by).where(Memory.superseded_by.is_not(None))
+        followed = set(await tx.scalars(superseded.where(Memory.user_id == app_caller.user_id)))
     assert followed <= {each.id for each in added}
 
 

@@ -7,12 +7,14 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, select, update
 
+from openmemory.access.models import App
 from openmemory.audit import access_log
+from openmemory.audit.models import MemoryAccessLog
 from openmemory.errors import ConflictError, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
-from openmemory.memories.models import Memory, State
+from openmemory.index.models import Embedding
+from openmemory.memories.models import Memory, MemoryCategory, MemoryRevision, MemoryStatusHistory, State
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryUpdate
-from openmemory.schema import tables
 from openmemory.search.schemas import SearchQuery
 from openmemory.services import Services
 
@@ -22,12 +24,12 @@ async def rows_about(services: Services, memory_id) -> dict[str, int]:
     found = {}
     async with services.database.statement() as tx:
         for table, column in [
-            (tables.Memory, tables.Memory.id),
-            (tables.MemoryRevision, tables.MemoryRevision.memory_id),
-            (tables.MemoryStatusHistory, tables.MemoryStatusHistory.memory_id),
-            (tables.MemoryAccessLog, tables.MemoryAccessLog.memory_id),
-            (tables.MemoryCategory, tables.MemoryCategory.memory_id),
-            (tables.Embedding, tables.Embedding.id),
+            (Memory, Memory.id),
+            (MemoryRevision, MemoryRevision.memory_id),
+            (MemoryStatusHistory, MemoryStatusHistory.memory_id),
+            (MemoryAccessLog, MemoryAccessLog.memory_id),
+            (MemoryCategory, MemoryCategory.memory_id),
+            (Embedding, Embedding.id),
         ]:
             query = select(func.count()).select_from(table).where(column == memory_id)
             found[table.__tablename__] = await tx.scalar(query)
@@ -351,7 +353,7 @@ async def test_the_apps_that_a_batch_writes_for_must_not_be_paused_and_no_others
 ):
     cursor = await services.directory.caller(new_user, "cursor")
     async with services.database.transaction() as tx:
-        await tx.execute(update(tables.App).where(tables.App.id == owner.app_id).values(is_active=False))
+        await tx.execute(update(App).where(App.id == owner.app_id).values(is_active=False))
     [added] = await services.memories.add_many(owner, [MemoryCreate(text="For cursor.", app="cursor")])
     assert (await services.memories.get(cursor, added.id)).app_name == "cursor"
     with pytest.raises(Forbidden, match="paused"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -23,6 +24,12 @@ async def answer() -> str:
 
 async def fail() -> str:
     raise ConnectionError("down")
+
+
+async def call(breaker: CircuitBreaker, function: Callable[[], Awaitable[object]]) -> object:
+    """Await `function()` under the guard."""
+    async with breaker.guard():
+        return await function()
 
 
 # What happens in order, and the state after it. f: a failure, a: an answer, r: a refused call, digit: seconds pass.
@@ -50,13 +57,13 @@ async def test_the_state_follows_from_what_happened(events: str, state: BreakerS
     breaker = CircuitBreaker("qdrant", failures=3, reset_after=5.0, clock=clock)
     for event in events:
         if event == "a":
-            assert await breaker.call(answer) == "ok"
+            assert await call(breaker, answer) == "ok"
         elif event == "f":
             with pytest.raises(ConnectionError):
-                await breaker.call(fail)
+                await call(breaker, fail)
         elif event == "r":
             with pytest.raises(CircuitOpen):
-                await breaker.call(answer)
+                await call(breaker, answer)
         else:
             clock.now += float(event)
     assert breaker.state is state
@@ -65,7 +72,7 @@ async def test_the_state_follows_from_what_happened(events: str, state: BreakerS
 async def opened(clock: Clock) -> CircuitBreaker:
     breaker = CircuitBreaker("qdrant", failures=1, reset_after=5.0, clock=clock)
     with pytest.raises(ConnectionError):
-        await breaker.call(fail)
+        await call(breaker, fail)
     return breaker
 
 
@@ -87,7 +94,7 @@ async def test_only_one_probe_goes_through_a_half_open_circuit() -> None:
     clock.now += 5
     async with breaker.guard():
         with pytest.raises(CircuitOpen):
-            await breaker.call(answer)
+            await call(breaker, answer)
     assert breaker.state is BreakerState.CLOSED
 
 
@@ -95,23 +102,23 @@ async def test_a_cancelled_probe_leaves_the_place_to_the_next() -> None:
     clock = Clock()
     breaker = await opened(clock)
     clock.now += 5
-    probe = asyncio.create_task(breaker.call(asyncio.Event().wait))
+    probe = asyncio.create_task(call(breaker, asyncio.Event().wait))
     await asyncio.sleep(0)
     probe.cancel()
     with pytest.raises(asyncio.CancelledError):
         await probe
     assert breaker.state is BreakerState.HALF_OPEN
-    assert await breaker.call(answer) == "ok"
+    assert await call(breaker, answer) == "ok"
     assert breaker.state is BreakerState.CLOSED
 
 
 async def test_cancelled_callers_do_not_open_the_circuit() -> None:
     breaker = CircuitBreaker("qdrant", failures=1, clock=Clock())
-    call = asyncio.create_task(breaker.call(asyncio.Event().wait))
+    hanging = asyncio.create_task(call(breaker, asyncio.Event().wait))
     await asyncio.sleep(0)
-    call.cancel()
+    hanging.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await call
+        await hanging
     assert breaker.state is BreakerState.CLOSED
 
 
@@ -133,10 +140,10 @@ async def test_calls_from_before_the_circuit_opened_no_longer_move_it(late: obje
         await release.wait()
         return await late()  # type: ignore[operator]
 
-    begun = asyncio.create_task(breaker.call(slow))
+    begun = asyncio.create_task(call(breaker, slow))
     await asyncio.sleep(0)
     with pytest.raises(ConnectionError):
-        await breaker.call(fail)
+        await call(breaker, fail)
     clock.now += 4
     release.set()
     await asyncio.wait([begun])
@@ -154,7 +161,7 @@ async def test_errors_that_are_not_the_dependencys_count_as_an_answer() -> None:
         raise ValueError("bad argument")
 
     with pytest.raises(ValueError, match="bad argument"):
-        await breaker.call(misuse)
+        await call(breaker, misuse)
     assert breaker.state is BreakerState.CLOSED
 
 
@@ -194,18 +201,18 @@ async def test_with_a_probe_no_caller_ever_waits_for_what_is_away_and_recovery_n
     breaker = probing(dependency, closed)
     for _ in range(2):
         with pytest.raises(ConnectionError):
-            await breaker.call(dependency.ask)
+            await call(breaker, dependency.ask)
     async with asyncio.timeout(15):
         while dependency.probed < 5:
             with pytest.raises(CircuitOpen):
-                await breaker.call(dependency.ask)
+                await call(breaker, dependency.ask)
             await asyncio.sleep(0.005)
     assert (dependency.asked, closed.is_set()) == (2, False)
     dependency.away = False
     async with asyncio.timeout(15):
         await closed.wait()
     assert breaker.state is BreakerState.CLOSED
-    assert await breaker.call(dependency.ask) == "ok"
+    assert await call(breaker, dependency.ask) == "ok"
     await breaker.close()
 
 
@@ -220,7 +227,7 @@ async def test_a_probe_that_fails_otherwise_counts_as_an_answer() -> None:
         "qdrant", failures=1, reset_after=0.01, trips_on=ConnectionError, probe=broken, on_close=closed.set
     )
     with pytest.raises(ConnectionError):
-        await breaker.call(dependency.ask)
+        await call(breaker, dependency.ask)
     async with asyncio.timeout(15):
         await closed.wait()
     assert breaker.state is BreakerState.CLOSED
@@ -231,7 +238,7 @@ async def test_a_closed_breaker_probes_no_more() -> None:
     breaker = probing(dependency, asyncio.Event())
     for _ in range(2):
         with pytest.raises(ConnectionError):
-            await breaker.call(dependency.ask)
+            await call(breaker, dependency.ask)
     await breaker.close()
     probed = dependency.probed
     await asyncio.sleep(0.05)

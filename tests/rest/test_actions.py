@@ -94,7 +94,7 @@ async def test_a_category_is_paused_within_the_user(client, new_user, remember, 
     async with services.database.statement() as tx:
         from sqlalchemy import select
 
-        from openmemory.schema.tables import Category
+        from openmemory.memories.models import Category
 
         category_id = await tx.scalar(select(Category.id).where(Category.name == category))
     answer = await client.post(f"{ACTIONS}/pause", json={"user_id": new_user, "category_ids": [str(category_id)]})

@@ -26,8 +26,8 @@ def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fal
         shown = ", ".join(values[name]) if isinstance(values[name], list) else values[name]
         rows.append((name, str(shown), field.description))
     values["inherited"] = {
-        "used": {note.name: note.meaning for note in settings.inherited.used},
-        "without_effect": {note.name: note.meaning for note in settings.inherited.ignored},
+        "used": settings.inherited.used,
+        "without_effect": settings.inherited.ignored,
     }
     table = Table(["setting", "value", "meaning"], rows, wide="meaning")
     CommandAnswer(values, table, notes=settings.inherited.lines()).show(json=json)

@@ -42,35 +42,26 @@ _OLLAMA_PORT = 11434
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared with, not listened on
 _DOCKER_HOST = "host.docker.internal"
 _DEFAULT_LLMS = ("openai", "ollama")
+_OLLAMA_ADDRESSES = ("OLLAMA_BASE_URL", "OLLAMA_HOST")
 _OLLAMA_MODELS = {"embedder": "nomic-embed-text", "llm": "llama3.1:latest"}
 
 
 @dataclass(frozen=True, slots=True)
-class VariableNote:
-    """A variable and how it was treated."""
-
-    name: str
-    meaning: str
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.meaning})"
-
-
-@dataclass(frozen=True, slots=True)
 class LegacySettings:
-    """The result: settings by path, each with the variable that it comes from, and notes for the user."""
+    """The result: settings by path, each with the variable that it comes from, and the variables that have an effect
+    or none, each with its meaning."""
 
     values: Mapping[Path_, tuple[str, str]] = field(default_factory=dict, repr=False)
-    used: tuple[VariableNote, ...] = ()
-    ignored: tuple[VariableNote, ...] = ()
+    used: Mapping[str, str] = field(default_factory=dict)
+    ignored: Mapping[str, str] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """The lines that are logged at startup."""
         found = []
-        if self.used:
-            found.append(f"variables of the old OpenMemory in use: {'; '.join(map(str, self.used))}")
-        if self.ignored:
-            found.append(f"variables of the old OpenMemory without effect: {'; '.join(map(str, self.ignored))}")
+        for how, notes in (("in use", self.used), ("without effect", self.ignored)):
+            if notes:
+                told = "; ".join(f"{name} ({meaning})" for name, meaning in notes.items())
+                found.append(f"variables of the old OpenMemory {how}: {told}")
         if found:
             found.append(f"{SWITCH}=off leaves all of them aside; `openmemory config` shows what is in force")
         return found
@@ -96,11 +87,10 @@ def inherit(
     chosen = {reading.model("embedder"), reading.model("llm")}
     reading.openai_key()
     if "ollama" not in chosen:
-        for name in ("OLLAMA_BASE_URL", "OLLAMA_HOST"):
-            reading.ignore(name, "no model is asked of Ollama; EMBEDDER_PROVIDER=ollama chooses one")
+        reading.ignore("no model is asked of Ollama; EMBEDDER_PROVIDER=ollama chooses one", *_OLLAMA_ADDRESSES)
     for name, advice in OBSOLETE.items():
-        reading.ignore(name, advice)
-    return LegacySettings(reading.values, tuple(reading.used.values()), tuple(reading.ignored.values()))
+        reading.ignore(advice, name)
+    return LegacySettings(reading.values, reading.used, reading.ignored)
 
 
 class _Reading:
@@ -111,51 +101,42 @@ class _Reading:
         self._given = given
         self._in_container = in_container
         self.values: dict[Path_, tuple[str, str]] = {}
-        self.used: dict[str, VariableNote] = {}
-        self.ignored: dict[str, VariableNote] = {}
+        self.used: dict[str, str] = {}
+        self.ignored: dict[str, str] = {}
 
     def user(self, account: str | None) -> None:
         """Login shells set USER to the account's own name, so only a different name is meant for OpenMemory."""
         name = self._environ.get("USER")
-        if name is None or name == account or len(name) > 256:
-            return
-        self._take("USER", ("access", "default_user"), name, "access.default_user: the user when a request names none")
+        if name is not None and name != account and len(name) <= 256:
+            self._take(("access", "default_user"), name, "USER", about=": the user when a request names none")
 
     def database(self) -> None:
         """Accepts PostgreSQL addresses only. Before any write, the server is checked for tables of something else."""
-        url = self._environ.get("DATABASE_URL")
-        if url is None:
-            return
+        url = self._environ.get("DATABASE_URL", "")
         if re.match(r"postgres(ql)?(\+\w+)?://", url):
-            self._take("DATABASE_URL", ("database", "url"), url, "database.url")
+            self._take(("database", "url"), url, "DATABASE_URL")
         elif url.startswith("sqlite"):
-            self.ignore(
-                "DATABASE_URL",
-                "memories are in PostgreSQL; take over the old file with `openmemory import openmemory FILE`",
-            )
+            advice = "memories are in PostgreSQL; take over the old file with `openmemory import openmemory FILE`"
+            self.ignore(advice, "DATABASE_URL")
         else:
-            self.ignore("DATABASE_URL", "only a postgresql:// address is taken")
+            self.ignore("only a postgresql:// address is taken", "DATABASE_URL")
 
     def qdrant(self) -> None:
         """A Qdrant server, by its URL or by host and port."""
-        url, host, port = (self._environ.get(name) for name in ("QDRANT_URL", "QDRANT_HOST", "QDRANT_PORT"))
+        url, host = self._environ.get("QDRANT_URL"), self._environ.get("QDRANT_HOST")
         if url is not None and re.match(r"https?://.", url):
-            self._take("QDRANT_URL", ("qdrant", "url"), url, "qdrant.url")
-            self.ignore("QDRANT_HOST", "QDRANT_URL says where Qdrant is")
-            self.ignore("QDRANT_PORT", "QDRANT_URL says where Qdrant is")
+            self._take(("qdrant", "url"), url, "QDRANT_URL")
+            self.ignore("QDRANT_URL says where Qdrant is", "QDRANT_HOST", "QDRANT_PORT")
             return
-        self.ignore("QDRANT_URL", "it must begin with http:// or https://")
-        number = port or "6333"
+        self.ignore("it must begin with http:// or https://", "QDRANT_URL")
+        address = f"{host}:{self._environ.get('QDRANT_PORT', '6333')}"
         if host is None:
-            self.ignore("QDRANT_PORT", "it has a meaning only with QDRANT_HOST")
-        elif not re.fullmatch(r"[A-Za-z0-9_.-]+", host) or not re.fullmatch(r"[0-9]{1,5}", number):
-            for name in ("QDRANT_HOST", "QDRANT_PORT"):
-                self.ignore(name, "the two make no address; set OPENMEMORY_QDRANT_URL, such as http://host:6333")
-        elif self._take("QDRANT_HOST", ("qdrant", "url"), f"http://{host}:{number}", "qdrant.url"):
-            if port is not None:
-                self.used["QDRANT_PORT"] = VariableNote("QDRANT_PORT", "qdrant.url")
+            self.ignore("it has a meaning only with QDRANT_HOST", "QDRANT_PORT")
+        elif re.fullmatch(r"[A-Za-z0-9_.-]+:[0-9]{1,5}", address):
+            self._take(("qdrant", "url"), f"http://{address}", "QDRANT_HOST", "QDRANT_PORT")
         else:
-            self.ignore("QDRANT_PORT", "qdrant.url is set")
+            advice = "the two make no address; set OPENMEMORY_QDRANT_URL, such as http://host:6333"
+            self.ignore(advice, "QDRANT_HOST", "QDRANT_PORT")
 
     def model(self, part: str) -> str:
         """Read one of the two models and return its provider. Unless a provider is chosen, no provider is called."""
@@ -164,25 +145,22 @@ class _Reading:
         }
         ours = next((".".join(path) for path in self._given if path[0] == part and path[-1] in names), None)
         if ours is not None:
-            for name in names.values():
-                self.ignore(name, f"{ours} is set")
-            return str(self._given.get((part, "provider"), ""))
+            self.ignore(f"{ours} is set", *names.values())
+            return self._said(part, "provider")
         provider = self._environ.get(names["provider"], "").lower()
         if not provider:
             instead = "the packaged model is used" if part == "embedder" else "no language model is chosen"
-            for name in names.values():
-                self.ignore(name, f"it has a meaning only with {names['provider']}; {instead}")
+            self.ignore(f"it has a meaning only with {names['provider']}; {instead}", *names.values())
             return ""
         if part == "llm" and provider not in _DEFAULT_LLMS and names["model"] not in self._environ:
-            for name in names.values():
-                self.ignore(name, f"{names['provider']} needs {names['model']} beside it")
+            self.ignore(f"{names['provider']} needs {names['model']} beside it", *names.values())
             return ""
         for setting, name in names.items():
             if (value := self._environ.get(name)) is not None:
                 value = provider if setting == "provider" else value
                 if setting == "base_url" and provider == "ollama":
                     value = self._reachable(value)
-                self._take(name, (part, setting), value, f"{part}.{setting}")
+                self._take((part, setting), value, name)
         if provider == "ollama":
             self._ollama(part)
         elif part == "llm" and provider == "openai" and "LLM_MODEL" not in self._environ:
@@ -191,65 +169,57 @@ class _Reading:
 
     def openai_key(self) -> None:
         """The key alone sends nothing to OpenAI: one of its models must be chosen, at OpenAI's own address."""
-        users = []
-        for part in ("embedder", "llm"):
-            provider, address = self._said(part, "provider"), self._said(part, "base_url")
-            if provider == "openai" and not address and not self._said(part, "api_key"):
-                users.append(f"{part}.api_key")
-                if "OPENAI_API_KEY" in self._environ:
-                    self.values[part, "api_key"] = (self._environ["OPENAI_API_KEY"], "OPENAI_API_KEY")
-        if "OPENAI_API_KEY" not in self._environ:
+        if (key := self._environ.get("OPENAI_API_KEY")) is None:
             return
-        if users:
-            self.used["OPENAI_API_KEY"] = VariableNote("OPENAI_API_KEY", ", ".join(users))
-        else:
-            self.ignore(
-                "OPENAI_API_KEY", "nothing is sent to OpenAI unless its model is chosen, as by EMBEDDER_PROVIDER=openai"
-            )
+        for part in ("embedder", "llm"):
+            elsewhere = self._said(part, "base_url") or self._said(part, "api_key")
+            if self._said(part, "provider") == "openai" and not elsewhere:
+                self._put((part, "api_key"), key, "OPENAI_API_KEY")
+        advice = "nothing is sent to OpenAI unless its model is chosen, as by EMBEDDER_PROVIDER=openai"
+        self.ignore(advice, "OPENAI_API_KEY")
 
-    def ignore(self, name: str, why: str) -> None:
-        """Record a variable that is set but has no effect."""
-        if name in self._environ and name not in self.used:
-            self.ignored.setdefault(name, VariableNote(name, why))
+    def ignore(self, why: str, *names: str) -> None:
+        """Record those of the variables that are set but have no effect."""
+        for name in names:
+            if name in self._environ and name not in self.used:
+                self.ignored.setdefault(name, why)
 
     def _ollama(self, part: str) -> None:
         self.values.setdefault((part, "model"), (_OLLAMA_MODELS[part], f"{part.upper()}_PROVIDER"))
         if (part, "base_url") in self.values:
             return
-        for name in ("OLLAMA_BASE_URL", "OLLAMA_HOST"):
-            if (value := self._environ.get(name)) is not None:
-                self._take(name, (part, "base_url"), self._reachable(value), f"{part}.base_url")
-                return
-        if self._in_container:
+        if (name := next((one for one in _OLLAMA_ADDRESSES if one in self._environ), None)) is not None:
+            self._take((part, "base_url"), self._reachable(self._environ[name]), name)
+        elif self._in_container:
             self.values[part, "base_url"] = (self._reachable("localhost"), f"{part.upper()}_PROVIDER")
 
     def _reachable(self, address: str) -> str:
         """Returns the full address of Ollama. Inside a container, localhost is not the host that runs Ollama."""
         parts = urlsplit(address if "://" in address else f"http://{address}")
-        host, port = parts.hostname or "localhost", parts.port
+        host = parts.hostname or "localhost"
         if host in _LOCAL_HOSTS:
             host = _DOCKER_HOST if self._in_container else "localhost"
         bracketed = f"[{host}]" if ":" in host else host
-        default = _OLLAMA_PORT if parts.scheme == "http" else None
-        number = port or default
+        number = parts.port or (_OLLAMA_PORT if parts.scheme == "http" else None)
         return f"{parts.scheme}://{bracketed}{f':{number}' if number else ''}{parts.path.rstrip('/')}"
 
     def _said(self, part: str, setting: str) -> str:
-        if (part, setting) in self._given:
-            value = self._given[part, setting]
-            secret = getattr(value, "get_secret_value", None)
-            return str(secret() if secret else value)
-        return self.values.get((part, setting), ("", ""))[0]
+        given = self._given.get((part, setting))
+        return self.values.get((part, setting), ("", ""))[0] if given is None else str(given)
 
-    def _take(self, name: str, path: Path_, value: str, meaning: str) -> bool:
+    def _take(self, path: Path_, value: str, *names: str, about: str = "") -> None:
+        """Use a value, made of these variables, unless another source sets it."""
         if path in self._given:
-            self.ignore(name, f"{'.'.join(path)} is set")
-            return False
-        self.values[path] = (value, name)
-        self.used[name] = VariableNote(
-            name, f"{known.meaning}, {meaning}" if (known := self.used.get(name)) else meaning
-        )
-        return True
+            self.ignore(f"{'.'.join(path)} is set", *names)
+        else:
+            self._put(path, value, *names, about=about)
+
+    def _put(self, path: Path_, value: str, *names: str, about: str = "") -> None:
+        self.values[path] = (value, names[0])
+        for name in names:
+            if name in self._environ:
+                known = f"{self.used[name]}, " if name in self.used else ""
+                self.used[name] = f"{known}{'.'.join(path)}{about}"
 
 
 def account_name() -> str | None:

@@ -8,9 +8,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import TypeVar
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -110,11 +107,6 @@ class CircuitBreaker:
         await self._probe()
         await self.close()
         self._answered(probe=True)
-
-    async def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Await `function()` under the guard."""
-        async with self.guard():
-            return await function()
 
     def _admit(self) -> bool:
         """Returns True if the caller is the probe. Rejects calls while the circuit is open, or a probe is running."""

@@ -2,54 +2,14 @@
 
 from __future__ import annotations
 
-from openmemory.access.models import AccessControl, ApiKey, App, AuditEvent, RateLimit, User
-from openmemory.audit.models import MemoryAccessLog
-from openmemory.capture.models import Capture, CaptureUsage
+import openmemory.access.models
+import openmemory.audit.models
+import openmemory.capture.models
+import openmemory.index.models
+import openmemory.memories.models
+import openmemory.saved_settings.models
+import openmemory.search.models
+import openmemory.sessions.models  # noqa: F401 - they are imported for their tables
 from openmemory.database.engine import Base
-from openmemory.index.models import Embedding, EmbeddingTokens, IndexGeneration, IndexLease, OutboxEntry, SyncRun
-from openmemory.memories.models import (
-    ArchivePolicy,
-    Category,
-    IdempotencyKey,
-    Memory,
-    MemoryCategory,
-    MemoryRevision,
-    MemoryStatusHistory,
-    PendingCategorization,
-)
-from openmemory.saved_settings.models import Config
-from openmemory.search.models import LexicalStatistics
-from openmemory.sessions.models import McpMessage, McpSession
 
 metadata = Base.metadata
-
-__all__ = [
-    "AccessControl",
-    "ApiKey",
-    "App",
-    "ArchivePolicy",
-    "AuditEvent",
-    "Capture",
-    "CaptureUsage",
-    "Category",
-    "Config",
-    "Embedding",
-    "EmbeddingTokens",
-    "IdempotencyKey",
-    "IndexGeneration",
-    "IndexLease",
-    "LexicalStatistics",
-    "McpMessage",
-    "McpSession",
-    "Memory",
-    "MemoryAccessLog",
-    "MemoryCategory",
-    "MemoryRevision",
-    "MemoryStatusHistory",
-    "OutboxEntry",
-    "PendingCategorization",
-    "RateLimit",
-    "SyncRun",
-    "User",
-    "metadata",
-]  # fmt: skip

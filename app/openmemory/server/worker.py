@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import os
+import pickle
 import signal
 import socket
 import sys
 import threading
 import time
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-from pydantic import SecretStr
 
 from openmemory.cli.exits import Exit, exit_of, one_line
 from openmemory.config.settings import Settings
@@ -37,42 +34,20 @@ class WorkerInstructions:
     sockets: list[int]
     ready: int
 
-    def to_json(self) -> bytes:
+    def encoded(self) -> bytes:
         """Returns one line that includes the secrets: for a pipe, not for a log or an argument."""
-        stores = self.stores
-        return json.dumps(
-            {
-                # Unset fields stay unset: a default is nobody's choice.
-                "settings": _plain(self.settings.model_dump(exclude_unset=True)),
-                "folder": str(stores.folder),
-                "database": stores.database,
-                "index_socket": str(stores.index_socket) if stores.index_socket else None,
-                "index_lease": stores.index_lease,
-                "local_key": stores.local_key,
-                "sockets": self.sockets,
-                "ready": self.ready,
-            }
-        ).encode()
+        return b64encode(pickle.dumps((self.settings, self.stores, self.sockets, self.ready)))
 
     @classmethod
-    def from_json(cls, line: bytes) -> WorkerInstructions:
-        """Returns the instructions that `to_json` wrote."""
-        data = json.loads(line)
-        stores = Stores(
-            folder=Path(data["folder"]),
-            database=data["database"],
-            shared=True,
-            index_socket=Path(data["index_socket"]) if data["index_socket"] else None,
-            index_lease=data["index_lease"],
-            local_key=data["local_key"],
-        )
-        return cls(Settings.model_validate(data["settings"]), stores, data["sockets"], data["ready"])
+    def decoded(cls, line: bytes) -> WorkerInstructions:
+        """Returns the instructions in a line of the parent's, whom the worker trusts with everything."""
+        return cls(*pickle.loads(b64decode(line)))  # noqa: S301
 
 
 def main() -> None:
     """Serves until told to stop, or until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells when to stop
-    order = WorkerInstructions.from_json(_line())
+    order = WorkerInstructions.decoded(_line())
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     logging.set_up_logging(order.settings.log)
     gc.disable()
@@ -118,16 +93,6 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(PATIENCE)
     os._exit(Exit.FAILED)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, SecretStr):
-        return value.get_secret_value()
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(inner) for inner in value]
-    return value
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ class WorkerProcesses:
         listening = [opened.fileno() for opened in self._sockets]
         pipe = os.pipe()
         order = WorkerInstructions(self._settings, self._stores, listening, pipe[1])
-        return Child("openmemory.server.worker", order.to_json(), inherited=listening, ready=pipe)
+        return Child("openmemory.server.worker", order.encoded(), inherited=listening, ready=pipe)
 
     async def _note_ready(self, place: int, child: Child) -> None:
         if not await child.ready():

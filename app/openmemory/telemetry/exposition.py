@@ -50,10 +50,6 @@ class _Read(Collector):
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 
-    def describe(self) -> Iterator[Metric]:
-        """Returns nothing: the registry is created together with its metrics."""
-        return iter(())
-
     def collect(self) -> Iterator[Metric]:
         """Returns the metrics as they were read."""
         return iter(self._families)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from openmemory.resilience.circuit_breaker import BreakerState, CircuitBreaker
+from openmemory.resilience.circuit_breaker import BreakerState
 from openmemory.search.candidates import INDEX_BEHIND, NO_EMBEDDER, NO_INDEX
 from openmemory.search.reranking import NO_RERANKER
 from openmemory.services import VERSION, Services
@@ -25,92 +25,92 @@ _REASONS = {
 
 def state(services: Services) -> Iterator[Metric]:
     """Yields the counts and states of this process; asks no other."""
-    build = GaugeMetricFamily(
-        "openmemory_build_info", "Always 1; the labels say what runs.", labels=("version", "python")
+    worker, space = services.capturing, services.spaces.serving
+    yield labelled(
+        GaugeMetricFamily("openmemory_build_info", "Always 1; the labels say what runs.", labels=("version", "python")),
+        {(VERSION, platform.python_version()): 1},
     )
-    build.add_metric((VERSION, platform.python_version()), 1)
-    yield build
-    searches = CounterMetricFamily(
-        "openmemory_searches",
-        "Searches that this process answered, by how: hybrid, database_text when only words could be searched, time"
-        " when the query was nothing but one, overview when it was broad or nothing was found; and what was missing.",
-        labels=("search_method", "degradation"),
+    yield labelled(
+        CounterMetricFamily(
+            "openmemory_searches",
+            "Searches that this process answered, by how: hybrid, database_text when only words could be searched, time"
+            " when the query was nothing but one, overview when it was broad or nothing was found; and what was missing.",
+            labels=("search_method", "degradation"),
+        ),
+        {(method.value, _REASONS.get(note, "other")): n for (method, note), n in services.search.answered.items()},
     )
-    for (method, note), count in services.search.answered.items():
-        searches.add_metric((method.value, _REASONS.get(note, "other")), count)
-    yield searches
-    written = CounterMetricFamily(
-        "openmemory_memories_written",
-        "Memories that this process wrote, by what was done. duplicate: an active one said it already, nothing stored.",
-        labels=("operation",),
+    yield labelled(
+        CounterMetricFamily(
+            "openmemory_memories_written",
+            "Memories that this process wrote, by what was done. duplicate: an active one said it already, nothing"
+            " stored.",
+            labels=("operation",),
+        ),
+        {(operation,): count for operation, count in services.memories.written.items()},
     )
-    for operation, count in services.memories.written.items():
-        written.add_metric((operation,), count)
-    yield written
-    yield from _captures(services)
-    breakers = GaugeMetricFamily(
-        "openmemory_circuit_breaker_state",
-        "1 for the state that a circuit breaker of this process is in. closed: asks; open: does not; half_open: tries.",
-        labels=("breaker", "state"),
+    yield labelled(
+        CounterMetricFamily(
+            "openmemory_capture_attempts",
+            "Times that this process had the language model extract facts, by how that ended: done, unavailable (it did"
+            " not answer), bad_answer, forbidden (the app was paused) or error. All but done and forbidden are"
+            " repeated.",
+            labels=("outcome",),
+        ),
+        {(outcome,): count for outcome, count in worker.attempts.items()},
     )
-    for name, breaker in _breakers(services).items():
-        for each in BreakerState:
-            breakers.add_metric((name, each.value), float(breaker.state is each))
-    yield breakers
-    yield GaugeMetricFamily(
-        "openmemory_index_behind",
-        "1 while the index may lack memories that PostgreSQL holds, or while another service has the index lease.",
-        value=float(services.spaces.serving.behind is not None or services.monitor.lease.lost),
-    )
-    yield from _database(services)
-    yield GaugeMetricFamily(
-        "openmemory_event_loop_tasks", "Tasks of this process that are not finished.", value=len(asyncio.all_tasks())
-    )
-
-
-def _captures(services: Services) -> Iterator[Metric]:
-    worker = services.capturing
-    attempts = CounterMetricFamily(
-        "openmemory_capture_attempts",
-        "Times that this process had the language model extract facts, by how that ended: done, unavailable (it did"
-        " not answer), bad_answer, forbidden (the app was paused) or error. All but done and forbidden are repeated.",
-        labels=("outcome",),
-    )
-    for outcome, count in worker.attempts.items():
-        attempts.add_metric((outcome,), count)
-    yield attempts
     yield CounterMetricFamily(
         "openmemory_llm_calls", "Questions to the language model, failed ones included.", value=worker.spent.calls
     )
-    tokens = CounterMetricFamily("openmemory_llm_tokens", "Tokens that they took.", labels=("kind",))
-    tokens.add_metric(("prompt",), worker.spent.prompt_tokens)
-    tokens.add_metric(("completion",), worker.spent.completion_tokens)
-    yield tokens
+    yield labelled(
+        CounterMetricFamily("openmemory_llm_tokens", "Tokens that they took.", labels=("kind",)),
+        {("prompt",): worker.spent.prompt_tokens, ("completion",): worker.spent.completion_tokens},
+    )
     yield CounterMetricFamily(
         "openmemory_llm_seconds", "Seconds that its answers took, summed up.", value=worker.spent.seconds
     )
-
-
-def _breakers(services: Services) -> Mapping[str, CircuitBreaker]:
-    space = services.spaces.serving
-    return {"embedder": space.embedder_breaker, "index": space.index_breaker}
-
-
-def _database(services: Services) -> Iterator[Metric]:
-    connections = GaugeMetricFamily(
-        "openmemory_database_connections",
-        "Connections of this process to PostgreSQL, in use and waiting to be used.",
-        labels=("pool", "state"),
+    breakers = {"embedder": space.embedder_breaker, "index": space.index_breaker}
+    yield labelled(
+        GaugeMetricFamily(
+            "openmemory_circuit_breaker_state",
+            "1 for the state that a circuit breaker of this process is in. closed: asks; open: does not; half_open:"
+            " tries.",
+            labels=("breaker", "state"),
+        ),
+        {(name, state): float(breaker.state is state) for name, breaker in breakers.items() for state in BreakerState},
     )
-    limit = GaugeMetricFamily("openmemory_database_connections_limit", "How many each pool may open.", labels=("pool",))
-    for name, use in services.database.pools().items():
-        connections.add_metric((name, "used"), use.used)
-        connections.add_metric((name, "idle"), use.idle)
-        limit.add_metric((name,), use.limit)
-    yield connections
-    yield limit
+    yield GaugeMetricFamily(
+        "openmemory_index_behind",
+        "1 while the index may lack memories that PostgreSQL holds, or while another service has the index lease.",
+        value=float(space.behind is not None or services.monitor.lease.lost),
+    )
+    pools = services.database.pools()
+    yield labelled(
+        GaugeMetricFamily(
+            "openmemory_database_connections",
+            "Connections of this process to PostgreSQL, in use and waiting to be used.",
+            labels=("pool", "state"),
+        ),
+        {(name, "used"): use.used for name, use in pools.items()}
+        | {(name, "idle"): use.idle for name, use in pools.items()},
+    )
+    yield labelled(
+        GaugeMetricFamily("openmemory_database_connections_limit", "How many each pool may open.", labels=("pool",)),
+        {(name,): use.limit for name, use in pools.items()},
+    )
     yield CounterMetricFamily(
         "openmemory_database_failures",
         "Transactions and statements of this process that met no working PostgreSQL.",
         value=services.database.failures,
     )
+    yield GaugeMetricFamily(
+        "openmemory_event_loop_tasks", "Tasks of this process that are not finished.", value=len(asyncio.all_tasks())
+    )
+
+
+def labelled(
+    family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[tuple[str, ...], float]
+) -> CounterMetricFamily | GaugeMetricFamily:
+    """Returns the family with a value for each combination of its labels."""
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family

@@ -13,6 +13,7 @@ from sqlalchemy import text
 from openmemory.database.engine import Database
 from openmemory.errors import Unavailable
 from openmemory.index.sync.outbox import STUCK_AFTER
+from openmemory.telemetry.process import labelled
 
 DEADLINE = 2.0
 """Seconds that PostgreSQL has to answer a scrape."""
@@ -73,8 +74,7 @@ class StoredGauges:
             " is left out.",
             labels=("dependency",),
         )
-        up.add_metric(("postgres",), float(row is not None))
-        return [up] if row is None else [up, *_outbox(row), *_captures(row), *_last_run(row), *_kept_runs(row)]
+        return [labelled(up, {("postgres",): float(row is not None)}), *(_known(row) if row is not None else ())]
 
     async def _ask(self) -> Any:
         try:
@@ -84,77 +84,45 @@ class StoredGauges:
             return None
 
 
-def _outbox(row: Any) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "openmemory_index_outbox_entries", "Items that the vector index still has to learn of." + _SAME, row.waiting
-    )
-    yield GaugeMetricFamily(
-        "openmemory_index_outbox_stuck_entries",
-        f"Those that failed {STUCK_AFTER} times; still tried." + _SAME,
-        row.stuck,
-    )
-    yield GaugeMetricFamily(
-        "openmemory_index_outbox_oldest_age_seconds", "Age of the oldest of them; 0: none." + _SAME, float(row.oldest)
-    )
-
-
-def _captures(row: Any) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "openmemory_captures_waiting",
-        "Texts and conversations of which the language model still has to make memories." + _SAME,
-        row.captures_waiting,
-    )
-    yield GaugeMetricFamily(
-        "openmemory_captures_oldest_age_seconds",
-        "Age of the oldest of them; 0: none." + _SAME,
-        float(row.oldest_capture),
-    )
-
-
-def _last_run(row: Any) -> Iterator[Metric]:
+def _known(row: Any) -> Iterator[Metric]:
+    """Yields what PostgreSQL answered."""
+    yield _gauge("index_outbox_entries", "Items that the vector index still has to learn of.", row.waiting)
+    yield _gauge("index_outbox_stuck_entries", f"Those that failed {STUCK_AFTER} times; still tried.", row.stuck)
+    yield _gauge("index_outbox_oldest_age_seconds", "Age of the oldest of them; 0: none.", row.oldest)
+    waiting = "Texts and conversations of which the language model still has to make memories."
+    yield _gauge("captures_waiting", waiting, row.captures_waiting)
+    yield _gauge("captures_oldest_age_seconds", "Age of the oldest of them; 0: none.", row.oldest_capture)
     last: dict[str, Any] | None = row.last
-    if last is None:
-        return
-    yield GaugeMetricFamily(
-        "openmemory_sync_last_run_timestamp_seconds", "When the last run of the sync ended." + _SAME, last["at"]
-    )
-    yield GaugeMetricFamily("openmemory_sync_last_run_duration_seconds", "How long it took." + _SAME, last["seconds"])
-    yield GaugeMetricFamily(
-        "openmemory_sync_last_run_success",
-        "1 if it ended well, 0 if it failed or could not deliver everything." + _SAME,
-        float(last["outcome"] == "success"),
-    )
-    found = GaugeMetricFamily("openmemory_sync_last_run_items", "What it found and did." + _SAME, labels=("statistic",))
-    for name, value in _numbers(last["statistics"]):
-        found.add_metric((name,), value)
-    yield found
-    if row.success is not None:
-        yield GaugeMetricFamily(
-            "openmemory_sync_last_success_timestamp_seconds",
-            "When the last run that ended well did so." + _SAME,
-            float(row.success),
+    if last is not None:
+        yield _gauge("sync_last_run_timestamp_seconds", "When the last run of the sync ended.", last["at"])
+        yield _gauge("sync_last_run_duration_seconds", "How long it took.", last["seconds"])
+        success = "1 if it ended well, 0 if it failed or could not deliver everything."
+        yield _gauge("sync_last_run_success", success, last["outcome"] == "success")
+        found = "What it found and did." + _SAME
+        yield labelled(
+            GaugeMetricFamily("openmemory_sync_last_run_items", found, labels=("statistic",)),
+            _numbers(last["statistics"]),
         )
-
-
-def _kept_runs(row: Any) -> Iterator[Metric]:
-    runs = GaugeMetricFamily(
-        "openmemory_sync_recent_runs",
-        "Runs by what started them and how they ended," + _KEPT,
-        labels=("trigger", "outcome"),
+        if row.success is not None:
+            ended = "When the last run that ended well did so."
+            yield _gauge("sync_last_success_timestamp_seconds", ended, row.success)
+    runs = "Runs by what started them and how they ended," + _KEPT
+    yield labelled(
+        GaugeMetricFamily("openmemory_sync_recent_runs", runs, labels=("trigger", "outcome")),
+        {(run["trigger"], run["outcome"]): run["count"] for run in row.runs or ()},
     )
-    for run in row.runs or ():
-        runs.add_metric((run["trigger"], run["outcome"]), run["count"])
-    yield runs
-    items = GaugeMetricFamily(
-        "openmemory_sync_recent_items", "What they found and did, summed up" + _KEPT, labels=("statistic",)
-    )
-    for name, value in _numbers(row.sums):
-        items.add_metric((name,), value)
-    yield items
+    items = "What they found and did, summed up" + _KEPT
+    yield labelled(GaugeMetricFamily("openmemory_sync_recent_items", items, labels=("statistic",)), _numbers(row.sums))
 
 
-def _numbers(statistics: dict[str, Any] | None) -> Iterator[tuple[str, float]]:
-    """Yields every number except the duration, which has its own metric in seconds."""
-    for name, value in (statistics or {}).items():
-        if isinstance(value, int | float) and name != "seconds":
-            yield name, float(value)
+def _gauge(name: str, about: str, value: Any) -> Metric:
+    return GaugeMetricFamily(f"openmemory_{name}", about + _SAME, float(value))
+
+
+def _numbers(statistics: dict[str, Any] | None) -> dict[tuple[str, ...], float]:
+    """Returns every number except the duration, which has its own metric in seconds."""
+    return {
+        (name,): float(value)
+        for name, value in (statistics or {}).items()
+        if isinstance(value, int | float) and name != "seconds"
+    }
