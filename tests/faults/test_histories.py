@@ -220,7 +220,7 @@ class Histories(RuleBasedStateMachine):
         text = _fact(word)
         owner, change = self.callers[memory.user, None], MemoryUpdate(text=text)
         self.world.index.meanwhile = lambda: self.world.services.memories.update(owner, id_, change)
-        self.world.run(self.world.outbox_delivery.ask_again())
+        self.world.run(self.world.outbox_delivery.breaker.ask_again())
         self.world.run(self.world.outbox_delivery.drain())
         assert self.world.index.meanwhile is None
         self.known[id_] = replace(memory, text=text, word=word, revision=memory.revision + 1)

@@ -205,11 +205,7 @@ class QdrantIndex:
         The previously named collection stays: another replica may still use it.
         """
         async with self._call(self._patience):
-            named = await self._named_by_alias()
-            if named == self._name or (named is None and await self._alias_is_taken()):
-                return
-            await self._point_alias(replacing=named)
-        log.info("the alias %s moved from %s to %s", self._alias, named, self._name)
+            await self._take_alias(replacing=True)
 
     async def drop(self) -> None:
         async with self._call(self._patience):
@@ -319,8 +315,7 @@ class QdrantIndex:
         error."""
         try:
             async with _unavailable(self._patience):
-                if await self._named_by_alias() is None and not await self._alias_is_taken():
-                    await self._point_alias(replacing=None)
+                await self._take_alias(replacing=False)
         except IndexUnavailable as error:
             log.warning("the alias %s could not be set: %s", self._alias, error)
 
@@ -340,13 +335,18 @@ class QdrantIndex:
             log.info("a collection that is not ours has the name %s: it is left alone, without an alias", self._alias)
         return taken
 
-    async def _point_alias(self, *, replacing: str | None) -> None:
-        steps: list[models.AliasOperations] = []
-        if replacing is not None:
-            steps.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._alias)))
+    async def _take_alias(self, *, replacing: bool) -> None:
+        """Makes the alias name this collection. With `replacing`, also if it names another one."""
+        named = await self._named_by_alias()
+        if named == self._name or (not replacing if named else await self._alias_is_taken()):
+            return
         target = models.CreateAlias(collection_name=self._name, alias_name=self._alias)
-        steps.append(models.CreateAliasOperation(create_alias=target))
+        steps: list[models.AliasOperations] = [models.CreateAliasOperation(create_alias=target)]
+        if named is not None:
+            steps.insert(0, models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._alias)))
         await self._client.update_collection_aliases(steps)
+        if replacing:
+            log.info("the alias %s moved from %s to %s", self._alias, named, self._name)
 
 
 @asynccontextmanager

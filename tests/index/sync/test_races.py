@@ -142,7 +142,7 @@ async def test_a_text_that_the_model_refuses_does_not_leave_the_older_one_in_its
             assert (await services.reconciler.sync(trigger="test")).errors
         else:
             await refused_until_alone(services)
-            await services.outbox_delivery.ask_again()
+            await services.outbox_delivery.breaker.ask_again()
             await refused_until_alone(services)
         assert await held(services) == {other.id: 1}
         model.refuses = ""
@@ -158,7 +158,7 @@ async def test_one_refused_text_does_not_keep_opening_the_circuit_of_delivery(
         Model(services.spaces.serving, monkeypatch).refuses = "REFUSED"
         await services.memories.add(caller, MemoryCreate(text="REFUSED words"))
         await refused_until_alone(services)
-        await services.outbox_delivery.ask_again()
+        await services.outbox_delivery.breaker.ask_again()
         for _ in range(5):
             await due_now(services)
             await services.outbox_delivery.drain()

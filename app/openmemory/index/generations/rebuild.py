@@ -8,13 +8,14 @@ import time
 from openmemory.database.engine import Database
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.index.generations import registry
-from openmemory.index.generations.registry import Generation, Vectors
+from openmemory.index.generations.registry import Generation
 from openmemory.index.generations.watcher import GenerationWatcher
 from openmemory.index.models import GenerationState
 from openmemory.index.port import IndexUnavailable
 from openmemory.index.space import Space
 from openmemory.index.sync.reconcile import Reconciler, SyncRunning, alone
 from openmemory.index.sync.runs import REBUILD, RunLog
+from openmemory.index.tokens import VectorKey
 
 log = logging.getLogger(__name__)
 
@@ -129,12 +130,10 @@ class Rebuild:
         space = next((one for one in spaces.retired if one.collection == generation.collection), None)
         if space is None:
             return
-        at: Vectors | None = None
-        while True:
+        at: VectorKey | None = VectorKey()
+        while at is not None:
             async with self._database.transaction() as tx:
                 at = await registry.forget_vectors(tx, generation, at)
-            if at is None:
-                break
         try:
             await self._name(spaces.serving)
             async with self._database.transaction() as tx:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, NamedTuple
-from uuid import UUID
+from typing import Any
 
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from openmemory.database.engine import Tx
 from openmemory.index.models import GenerationState, IndexGeneration
+from openmemory.index.tokens import VectorKey
 
 _LOCK = text("SELECT pg_advisory_xact_lock(1869443436)")
 
@@ -34,7 +34,8 @@ class Generation:
     retired_at: datetime | None
 
 
-_GENERATIONS = select(*(IndexGeneration.__table__.columns[field.name] for field in fields(Generation)))
+_COLUMNS = [IndexGeneration.__table__.columns[field.name] for field in fields(Generation)]
+_GENERATIONS = select(*_COLUMNS)
 
 
 async def everyone(tx: Tx) -> list[Generation]:
@@ -43,8 +44,8 @@ async def everyone(tx: Tx) -> list[Generation]:
     return [_generation(row) for row in found]
 
 
-async def want(tx: Tx, collection: str, model: str, dimension: int, embedder: dict[str, Any]) -> GenerationState:
-    """Registers the collection that should be used; returns its current state.
+async def want(tx: Tx, collection: str, model: str, dimension: int, embedder: dict[str, Any]) -> Generation:
+    """Registers the collection that should be used, and returns it.
 
     If none is active, it becomes active at once. Otherwise it is built, for the first time or again. A collection that
     was being built for another model is no longer wanted, and retires.
@@ -58,23 +59,19 @@ async def want(tx: Tx, collection: str, model: str, dimension: int, embedder: di
     row = insert(IndexGeneration).values(collection=collection, **values)
     if state is GenerationState.ACTIVE:
         row = row.values(activated_at=func.now())
-    await tx.execute(row.on_conflict_do_update(index_elements=["collection"], set_=values))
-    return state
+    row = row.on_conflict_do_update(index_elements=["collection"], set_=values)
+    return _generation((await tx.execute(row.returning(*_COLUMNS))).one())
 
 
 async def activate(tx: Tx, collection: str) -> bool:
     """Makes a complete collection active. Returns False if it is no longer being built."""
     await tx.execute(_LOCK)
-    building = await tx.scalar(
-        select(IndexGeneration.collection).where(
-            _is(GenerationState.BUILDING), IndexGeneration.collection == collection
-        )
-    )
-    if building is None:
+    one = IndexGeneration.collection == collection
+    if await tx.scalar(select(IndexGeneration.state).where(one)) != GenerationState.BUILDING:
         return False
     old = update(IndexGeneration).where(_is(GenerationState.ACTIVE))
     await tx.execute(old.values(state=GenerationState.RETIRED, retired_at=func.now()))
-    new = update(IndexGeneration).where(IndexGeneration.collection == collection)
+    new = update(IndexGeneration).where(one)
     await tx.execute(new.values(state=GenerationState.ACTIVE, activated_at=func.now(), retired_at=None))
     return True
 
@@ -99,25 +96,15 @@ async def forget(tx: Tx, collection: str) -> None:
     await tx.execute(delete(IndexGeneration).where(one, _is(GenerationState.RETIRED)))
 
 
-async def forget_vectors(tx: Tx, retired: Generation, after: Vectors | None, limit: int = 2_000) -> Vectors | None:
-    """Removes a page of vectors, from `after` on, stored for the model of a retired generation and of no other.
+async def forget_vectors(tx: Tx, retired: Generation, after: VectorKey, limit: int = 2_000) -> VectorKey | None:
+    """Removes a page of vectors, after `after`, stored for the model of a retired generation and of no other.
 
     Returns the end of the page, or None if there is no more.
     """
     values = {"model": retired.model, "collection": retired.collection, "limit": limit}
-    values |= {"kind": "", "id": UUID(int=0), "of": ""}
-    if after is not None:
-        values |= {"kind": after.kind, "id": after.id, "of": after.model}
+    values |= {"kind": after.kind, "id": after.id, "of": after.model}
     row = (await tx.execute(_FORGET_VECTORS, values)).one_or_none()
-    return None if row is None else Vectors(*row)
-
-
-class Vectors(NamedTuple):
-    """The key of a stored vector."""
-
-    kind: str
-    id: UUID
-    model: str
+    return None if row is None else VectorKey(*row)
 
 
 # A scan along the primary key: by model alone, every page would be searched for from the start of the table.

@@ -51,14 +51,6 @@ class SpaceParts:
     lease: Lease
 
 
-class _ConfiguredState(NamedTuple):
-    """The collection of the configured model, and its state in the table."""
-
-    collection: str
-    dimension: int
-    state: GenerationState
-
-
 class GenerationWatcher:
     """Owns the spaces: opens those in the table, and closes those that are no longer in it."""
 
@@ -166,19 +158,19 @@ class GenerationWatcher:
         if not any(embedder is one for one in (*used, self._wanted.embedder)):
             await embedder.close()
 
-    async def _register(self) -> _ConfiguredState:
+    async def _register(self) -> Generation:
         wanted = self._wanted
         dimension = await wanted.embedder.dimension()
         collection = collection_name(self._parts.alias, wanted.embedder.model, dimension)
         async with self._database.transaction() as tx:
-            state = await registry.want(tx, collection, wanted.embedder.model, dimension, wanted.recorded)
+            found = await registry.want(tx, collection, wanted.embedder.model, dimension, wanted.recorded)
         self._registered, self.spaces.obstacle = True, None
         # If only the settings changed (a new key, another address), the model continues with its collection.
         for space in self._all():
             if space.collection == collection and space.embedder is not wanted.embedder:
                 before, space.embedder = space.embedder, wanted.embedder
                 await self._close_unused(before)
-        return _ConfiguredState(collection, dimension, state)
+        return found
 
     def _first(self) -> Space:
         """The space until the table is read, or for the very first start, which has to get the dimension from the

@@ -107,14 +107,6 @@ class OutboxDelivery:
             if not claimed or done.failed:
                 return total
 
-    async def ask_again(self) -> None:
-        """If the index or the model is considered unavailable, checks whether it still is.
-
-        Raises:
-            IndexUnavailable, EmbedderUnavailable: it is.
-        """
-        await self.breaker.ask_again()
-
     async def _run(self) -> None:
         pause: float = 0
         while True:
@@ -314,6 +306,3 @@ class OutboxDelivery:
         if now - self._told.get(what, -QUIET) >= QUIET:
             self._told[what] = now
             log.warning(what, error)
-
-
-__all__ = ["BATCH", "Delivered", "OutboxDelivery", "Source"]

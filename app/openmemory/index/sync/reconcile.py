@@ -23,9 +23,9 @@ from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.index.sync.diff import ComparedSection, compare
 from openmemory.index.sync.entries import IndexEntries
 from openmemory.index.sync.prefetch import ahead
-from openmemory.index.sync.repair import LoadedItems, Repair
+from openmemory.index.sync.repair import Repair
 from openmemory.index.sync.runs import Run, RunLog, SyncStatistics, recent
-from openmemory.index.sync.writer import Delivered, IndexWriter, Source
+from openmemory.index.sync.writer import Batch, Delivered, IndexWriter, Source
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Reconciler:
             try:
                 before = await space.index.watermark()
                 if not dry_run:
-                    await self._outbox_delivery.ask_again()
+                    await self._outbox_delivery.breaker.ask_again()
                     async with self._database.transaction() as tx:
                         await outbox.end_pauses(tx)
                     _count(run.statistics, await self._outbox_delivery.drain())
@@ -145,7 +145,7 @@ class Reconciler:
                     statistics.deleted += len(part.stray)
                     different += len(part.missing) + len(part.stray)
             return different
-        unverified: list[LoadedItems] = []
+        unverified: list[Batch] = []
         try:
             # While some items are written, the next ones are read and the previous ones verified.
             async with (
@@ -165,8 +165,8 @@ class Reconciler:
         return different
 
     async def _put(
-        self, space: Space, prepared: AsyncIterator[LoadedItems], unverified: list[LoadedItems]
-    ) -> AsyncGenerator[LoadedItems, None]:
+        self, space: Space, prepared: AsyncIterator[Batch], unverified: list[Batch]
+    ) -> AsyncGenerator[Batch, None]:
         async for items in prepared:
             unverified.append(items)
             await self._repair.put(space, items)
@@ -182,9 +182,7 @@ class Reconciler:
         async with self._database.statement() as tx:
             return await recent(tx, limit)
 
-    async def _prepared(
-        self, space: Space, run: RunLog, user: UUID | None, full: bool
-    ) -> AsyncGenerator[LoadedItems, None]:
+    async def _prepared(self, space: Space, run: RunLog, user: UUID | None, full: bool) -> AsyncGenerator[Batch, None]:
         """The differing items in chunks, as they are in PostgreSQL, with vectors."""
         async with aclosing(self._different(space, run, user, full)) as chunks:
             async for ids in chunks:
@@ -267,6 +265,3 @@ def _count(statistics: SyncStatistics, done: Delivered) -> None:
     statistics.deleted += done.deleted
     statistics.embedded += done.embedded
     statistics.errors += done.failed
-
-
-__all__ = ["IndexUnavailable", "Reconciler", "SyncRunning", "SyncStatistics"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from uuid import UUID
 
 from openmemory.database.engine import Database
@@ -19,14 +18,6 @@ from openmemory.index.sync.diff import ComparedSection
 from openmemory.index.sync.writer import Batch, Delivered, IndexWriter
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class LoadedItems:
-    """Items with their vectors, ready to be written, and the counts of what was `done` so far."""
-
-    batch: Batch
-    done: Delivered
 
 
 class Repair:
@@ -44,7 +35,7 @@ class Repair:
         self._writer = writer
         self._outbox_delivery = outbox_delivery
 
-    async def prepare(self, space: Space, kind: ItemKind, ids: Sequence[UUID]) -> AsyncGenerator[LoadedItems, None]:
+    async def prepare(self, space: Space, kind: ItemKind, ids: Sequence[UUID]) -> AsyncGenerator[Batch, None]:
         """Reads the current rows with their vectors, in parts. Items that the model rejects get an outbox entry and are
         counted.
 
@@ -53,25 +44,25 @@ class Repair:
         """
         batch = await self._writer.read(kind, ids, documents=await space.index.keeps_documents())
         async with aclosing(self._filled(space, batch)) as parts:
-            async for loaded in parts:
-                yield loaded
+            async for part in parts:
+                yield part
 
-    async def put(self, space: Space, loaded: LoadedItems) -> None:
-        """Writes the loaded items to the space.
+    async def put(self, space: Space, batch: Batch) -> None:
+        """Writes prepared items to the space.
 
         Raises:
             IndexUnavailable: the index does not answer, or takes no vectors of this size; some may be written.
         """
         try:
-            loaded.done.add(await self._writer.write(space, loaded.batch))
+            await self._writer.write(space, batch)
         except ValueError as error:
             # A vector of another size: the model changed since the collection was created.
             raise IndexUnavailable(str(error)) from error
 
-    async def verify(self, loaded: LoadedItems) -> None:
+    async def verify(self, batch: Batch) -> None:
         """Writes outbox entries for items that changed since they were read. To be called after they were written."""
-        if changed := await self._writer.changed(loaded.batch):
-            await self._mark(loaded.batch.kind, changed)
+        if changed := await self._writer.changed(batch):
+            await self._mark(batch.kind, changed)
 
     async def remove_stray(self, space: Space, kind: ItemKind, part: ComparedSection) -> int:
         """Removes unwanted and outdated entries from a space, which needs no model; returns their number.
@@ -87,7 +78,7 @@ class Repair:
                 await self._mark(kind, wanted)
         return len(ids)
 
-    async def _filled(self, space: Space, batch: Batch) -> AsyncGenerator[LoadedItems, None]:
+    async def _filled(self, space: Space, batch: Batch) -> AsyncGenerator[Batch, None]:
         """The batch with vectors, in parts, without the items that the model rejects."""
         left = {point.id: point for point in batch.points}
         gone = batch.gone
@@ -97,7 +88,7 @@ class Repair:
                     for id_ in part.ids:
                         left.pop(id_, None)
                     gone = []
-                    yield LoadedItems(part, Delivered())
+                    yield part
             return
         except EmbedderUnavailable as error:
             await space.ask_model()
@@ -107,15 +98,15 @@ class Repair:
                 # The vector of an older text must not represent it meanwhile.
                 await space.index.delete([id_])
                 await self._mark(batch.kind, [id_])
-                yield LoadedItems(Batch(batch.kind, [], gone), Delivered(failed=1))
+                yield Batch(batch.kind, [], gone, Delivered(failed=1))
                 return
         # Some texts are rejected: bisection finds them without a request for each.
         points = [*left.values()]
         half = len(points) // 2
         for some in (Batch(batch.kind, points[:half], gone), Batch(batch.kind, points[half:])):
             async with aclosing(self._filled(space, some)) as parts:
-                async for loaded in parts:
-                    yield loaded
+                async for part in parts:
+                    yield part
 
     async def _mark(self, kind: ItemKind, ids: Sequence[UUID]) -> None:
         async with self._database.transaction() as tx:

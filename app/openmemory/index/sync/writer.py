@@ -98,8 +98,8 @@ class Batch:
     kind: ItemKind
     points: list[Point]
     gone: list[UUID] = field(default_factory=list)
-    embedded: int = 0
-    """The number of points that had to be embedded."""
+    done: Delivered = field(default_factory=Delivered)
+    """The counts of what was done with them so far."""
 
     @property
     def ids(self) -> list[UUID]:
@@ -199,7 +199,7 @@ class IndexWriter:
             for point, one in zip(batch.points, made, strict=True):
                 point.vectors = one.chunks
             await self._keep(kind, space, batch.points, [one.tokens for one in made if one.tokens is not None])
-        batch.embedded = len(texts)
+        batch.done.embedded = len(texts)
         return batch
 
     async def write(self, space: Space, batch: Batch) -> Delivered:
@@ -216,7 +216,8 @@ class IndexWriter:
                 await space.index.upsert(batch.points)
         finally:  # a failed write may be partial
             space.unconfirmed = True
-        return Delivered(written=len(batch.points), deleted=len(batch.gone), embedded=batch.embedded)
+        batch.done.written, batch.done.deleted = len(batch.points), len(batch.gone)
+        return batch.done
 
     async def deliver(self, space: Space, batch: Batch) -> Delivered:
         """Calls `filled` and `write`. Rows that are gone leave the index before the model is called, which may be
