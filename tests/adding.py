@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmemory.capture.adding import Adding
 from openmemory.capture.schemas import Added, CaptureCreate
-from openmemory.config.settings import CaptureSettings, DedupSettings
+from openmemory.config.sections import CaptureSettings, DedupSettings
 from openmemory.dedup.key_value_merge import KeyValueMerge
 from openmemory.dedup.near_duplicates import Duplicates
 from openmemory.identity.caller import Caller

@@ -19,7 +19,8 @@ from fastapi import FastAPI
 from pydantic import BaseModel, SecretStr
 
 from openmemory.cli.commands import cli
-from openmemory.config.settings import Section, Settings
+from openmemory.config.sections import Section
+from openmemory.config.settings import Settings
 from openmemory.mcp.server import TOOLS
 from openmemory.rest.api import include_rest
 

@@ -155,14 +155,9 @@ class Services:
         """The model that searches currently use."""
         return self.spaces.serving.embedder
 
-    @property
-    def shared(self) -> bool:
-        """Returns True if other processes may serve the same PostgreSQL."""
-        return self.stores.shared
-
     def relay(self, deliver: Deliver) -> Relay | None:
         """Returns a relay of messages to the sessions of other processes; None if there is no other process."""
-        return Relay(self.database, deliver) if self.shared else None
+        return Relay(self.database, deliver) if self.stores.shared else None
 
     async def warm(self) -> None:
         """Load the model and open the index before their first use. An unavailable index fails again at that use."""

@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
-from openmemory.config.settings import Section, Settings, keys, load
+from openmemory.config.sections import Section
+from openmemory.config.settings import Settings, keys, load
 
 HEAD = """\
 # Every setting of OpenMemory with its default. Remove the "# " before a line to change it.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from openmemory.config.settings import EmbedderSettings
+from openmemory.config.sections import EmbedderSettings
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.embeddings.providers import ProviderEmbedder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openmemory.config.settings import EmbedderSettings
+from openmemory.config.sections import EmbedderSettings
 from openmemory.embeddings.local import LocalEmbedder
 from openmemory.embeddings.opening import open_embedder
 from openmemory.embeddings.providers import ProviderEmbedder
@@ -38,7 +38,7 @@ def test_an_unknown_provider_is_refused_with_the_known_ones(tmp_path: Path) -> N
 def test_only_what_the_provider_needs_is_imported(provider: str, absent: str, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from openmemory.config.settings import EmbedderSettings\n"
+        "from openmemory.config.sections import EmbedderSettings\n"
         "from openmemory.embeddings.opening import open_embedder\n"
         f"open_embedder(EmbedderSettings(provider={provider!r}), Path({str(tmp_path)!r}))\n"
         f"print({absent!r} in sys.modules)\n"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmemory.config.settings import EmbedderSettings
+from openmemory.config.sections import EmbedderSettings
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.embeddings.providers import CONCURRENT_QUERIES, DOCUMENT_BATCH, PROVIDERS, ProviderEmbedder
 from openmemory.errors import SetupError
@@ -281,7 +281,7 @@ def test_a_process_that_stops_while_mem0_is_imported_ends_cleanly(server: Embedd
     code = f"""
 import asyncio
 from pathlib import Path
-from openmemory.config.settings import EmbedderSettings
+from openmemory.config.sections import EmbedderSettings
 from openmemory.embeddings.port import EmbedderUnavailable
 from openmemory.embeddings.providers import ProviderEmbedder
 async def main():
@@ -335,7 +335,7 @@ def watch(event, args):
     elif event == "socket.getaddrinfo":
         contacts.append([args[0], args[1]])
 sys.addaudithook(watch)
-from openmemory.config.settings import EmbedderSettings
+from openmemory.config.sections import EmbedderSettings
 from openmemory.embeddings.providers import ProviderEmbedder
 async def main():
     embedder = ProviderEmbedder(

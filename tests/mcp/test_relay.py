@@ -411,7 +411,7 @@ async def test_the_built_in_postgresql_has_room_for_the_pools_of_every_worker(pa
 async def test_one_process_on_the_built_in_postgresql_relays_nothing(
     http: httpx.AsyncClient, services: Services, new_user: str
 ) -> None:
-    assert not services.shared
+    assert not services.stores.shared
     async with stream_of(http, f"/mcp/cursor/sse/{new_user}") as stream, services.database.statement() as tx:
         await stream.shake_hands()
         assert await tx.scalar(text("SELECT count(*) FROM mcp_sessions")) == 0

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from openmemory.config.settings import EmbedderSettings, Settings
+from openmemory.config.sections import EmbedderSettings
+from openmemory.config.settings import Settings
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.providers import ProviderEmbedder
 from openmemory.errors import Invalid

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmemory.access.grants import GrantCreate
-from openmemory.config.settings import RerankerSettings, load
+from openmemory.config.sections import RerankerSettings
+from openmemory.config.settings import load
 from openmemory.egress.clients import Egress
 from openmemory.errors import SetupError
 from openmemory.identity.caller import Caller

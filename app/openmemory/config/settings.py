@@ -27,7 +27,6 @@ from pydantic import (
 
 from openmemory.config import key_strength, legacy_env
 from openmemory.config.sections import (
-    ASYMMETRIC,
     CaptureSettings,
     CategorySettings,
     DedupSettings,
@@ -299,6 +298,7 @@ def load(
         SetupError: an unknown key or an invalid value; the message names the key, its source and the valid values.
     """
     environ = os.environ if environ is None else environ
+    given: dict[tuple[str, ...], Any] = {}
     sources: dict[tuple[str, ...], str] = {}
     values: dict[str, Any] = {}
 
@@ -306,7 +306,7 @@ def load(
         target = values
         for part in path[:-1]:
             target = target.setdefault(part, {})
-        target[path[-1]] = value
+        target[path[-1]] = given[path] = value
         sources[path] = where
 
     known = keys()
@@ -328,7 +328,6 @@ def load(
             put(path_, value, "--" + path_[-1].replace("_", "-"))
     inherited = legacy_env.NOTHING
     if here:
-        given = {key: _at(values, key) for key in sources}
         account, in_container = legacy_env.account_name(), legacy_env.within_container()
         inherited = legacy_env.inherit(environ, given, account=account, in_container=in_container)
         for key, (value, name) in inherited.values.items():
@@ -342,13 +341,6 @@ def load(
         where = tuple(str(part) for part in first["loc"])
         at = next((sources[where[:n]] for n in range(len(where), 0, -1) if where[:n] in sources), ".".join(where))
         raise SetupError(f"{at}: {first['msg'].removeprefix('Value error, ')}") from None
-
-
-def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    found: Any = values
-    for part in path:
-        found = found[part]
-    return found
 
 
 def environment() -> Mapping[str, str]:
@@ -417,30 +409,3 @@ def _nearest(name: str, known: list[str]) -> str:
 
     close = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {close[0]!r}?" if close else f"; valid ones are {', '.join(sorted(known)[:8])} …"
-
-
-__all__ = [
-    "ASYMMETRIC",
-    "AccessSettings",
-    "AuditSettings",
-    "CaptureSettings",
-    "DatabaseSettings",
-    "DedupSettings",
-    "EgressSettings",
-    "EmbedderSettings",
-    "HttpSettings",
-    "LimitSettings",
-    "LlmSettings",
-    "LogSettings",
-    "OAuthSettings",
-    "QdrantSettings",
-    "RateSettings",
-    "RerankerSettings",
-    "SearchSettings",
-    "Section",
-    "Settings",
-    "SyncSettings",
-    "environment",
-    "keys",
-    "load",
-]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from openmemory.config.settings import CaptureSettings
+from openmemory.config.sections import CaptureSettings
 from openmemory.content_policy import injection, secrets
 from openmemory.errors import Invalid
 from openmemory.memories.schemas import CheckedMemory, MemoryCreate, MemoryUpdate

@@ -19,7 +19,7 @@ from sqlalchemy import Uuid as SqlUuid
 from openmemory.access.models import App
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
-from openmemory.config.settings import DedupSettings
+from openmemory.config.sections import DedupSettings
 from openmemory.database.compiled import CompiledStatement
 from openmemory.database.engine import Tx
 from openmemory.dedup.key_values import Pairs, merged, parsed

@@ -22,7 +22,7 @@ from openmemory.access.rule_cache import RuleCache
 from openmemory.access.rules import ALL
 from openmemory.audit import access_log
 from openmemory.audit.access_log import AccessType
-from openmemory.config.settings import DedupSettings
+from openmemory.config.sections import DedupSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.dedup.paraphrases import MAX_TEXT_LENGTH, MIN_SIMILARITY, Relation, compare
 from openmemory.dedup.port import Dedup

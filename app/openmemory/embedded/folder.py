@@ -11,7 +11,7 @@ import time
 import weakref
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 import platformdirs
@@ -106,7 +106,7 @@ class DataFolder:
         if self._lock is None:
             raise RuntimeError(f"{self.path} is released")
         me = psutil.Process()
-        info = ServiceInfo(me.pid, me.create_time(), url, self._started_at, _version())
+        info = ServiceInfo(me.pid, me.create_time(), url, self._started_at, version("openmemory-server"))
         text = json.dumps(asdict(info) | {"started_at": info.started_at.isoformat()}, indent=2) + "\n"
         draft = self.path / f"{_INFO}.new"
         try:
@@ -217,17 +217,7 @@ def running_service(path: Path) -> ServiceInfo | None:
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        deadline = time.monotonic() + _PATIENCE
-        while not _locked(lock, fcntl.LOCK_SH):
-            info = _read(path)
-            late = time.monotonic() > deadline
-            # An owner in another pid namespace cannot be seen: after the grace period, the lock is proof enough.
-            if info is not None and (late or info.is_alive()):
-                return info
-            if late:
-                raise Unavailable(f"{path}: data folder in use by a process that does not say where it listens")
-            time.sleep(0.01)
-        return None
+        return _locked_or_owner(lock, fcntl.LOCK_SH, path)
     finally:
         os.close(lock)
 
@@ -243,24 +233,35 @@ def _make(path: Path) -> None:
 
 
 def _take(lock: int, path: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not _locked(lock, fcntl.LOCK_EX):
-        info = _read(path)
-        late = time.monotonic() > deadline
-        if info is not None and (late or info.is_alive()):
-            where = f"which listens on {info.url}" if info.url else "which does not listen yet"
-            raise SetupError(f"{path}: data folder in use by process {info.pid}, {where}")
-        if late:
-            raise SetupError(f"{path}: data folder in use by another process")
-        time.sleep(0.01)
-
-
-def _locked(lock: int, how: int) -> bool:
     try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        owner = _locked_or_owner(lock, fcntl.LOCK_EX, path)
+    except Unavailable:
+        raise SetupError(f"{path}: data folder in use by another process") from None
+    if owner is not None:
+        where = f"which listens on {owner.url}" if owner.url else "which does not listen yet"
+        raise SetupError(f"{path}: data folder in use by process {owner.pid}, {where}")
+
+
+def _locked_or_owner(lock: int, how: int, path: Path) -> ServiceInfo | None:
+    """Takes the lock and returns None, or returns the details of the owner that has it.
+
+    Raises:
+        Unavailable: a process owns it and does not publish its details.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            info, late = _read(path), time.monotonic() > deadline
+        else:
+            return None
+        # An owner in another pid namespace cannot be seen: after the grace period, the lock is proof enough.
+        if info is not None and (late or info.is_alive()):
+            return info
+        if late:
+            raise Unavailable(f"{path}: data folder in use by a process that does not say where it listens")
+        time.sleep(0.01)
 
 
 def _read(path: Path) -> ServiceInfo | None:
@@ -283,10 +284,3 @@ def _holds_something(path: Path) -> bool:
 
 def _unusable(path: Path, error: OSError) -> SetupError:
     return SetupError(f"{path}: cannot be used as the data folder: {error.strerror}; {_ANOTHER}")
-
-
-def _version() -> str:
-    try:
-        return version("openmemory-server")
-    except PackageNotFoundError:
-        return "unknown"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from openmemory.config.settings import EmbedderSettings
+from openmemory.config.sections import EmbedderSettings
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder
 from openmemory.embeddings.port import Embedder, EmbedderUnavailable

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import SecretStr
 
-from openmemory.config.settings import EmbedderSettings
+from openmemory.config.sections import EmbedderSettings
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused
 from openmemory.embeddings import chunks, http_clients

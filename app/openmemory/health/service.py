@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
@@ -175,11 +176,7 @@ class Health:
         return {"version": version.partition(" ")[0], "schema": schema}
 
     async def _vector_index(self) -> dict[str, Any]:
-        status = await self._spaces.serving.index.status()
-        return {
-            "engine": status.engine, "version": status.version, "collection": status.collection,
-            "dimension": status.dimension, "points": status.points,
-        }  # fmt: skip
+        return asdict(await self._spaces.serving.index.status())
 
     async def _model(self) -> dict[str, Any]:
         space = self._spaces.serving

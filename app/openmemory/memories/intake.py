@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from openmemory.config.settings import CaptureSettings, LimitSettings
+from openmemory.config.sections import CaptureSettings
+from openmemory.config.settings import LimitSettings
 from openmemory.content_policy.policy import ContentPolicy
 from openmemory.errors import Invalid
 from openmemory.identity.caller import Caller

@@ -22,7 +22,8 @@ from openmemory.audit import access_log, audit_log, service
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
 from openmemory.audit.schemas import AccessLogPage
-from openmemory.config.settings import CaptureSettings, LimitSettings
+from openmemory.config.sections import CaptureSettings
+from openmemory.config.settings import LimitSettings
 from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.dedup import read_back

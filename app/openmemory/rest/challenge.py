@@ -6,7 +6,8 @@ import re
 from urllib.parse import quote, urlsplit
 
 from openmemory.access.keys import looks_like_credential
-from openmemory.config.settings import OAuthSettings, Settings
+from openmemory.config.sections import OAuthSettings
+from openmemory.config.settings import Settings
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _DOOR = re.compile(r"/mcp(?:/sse|/messages|/(?![Kk][Ee][Yy]/)[^/]+/(?:http|sse)/[^/]+(?:/messages)?)?")

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field
 
-from openmemory.config.settings import OAuthSettings
+from openmemory.config.sections import OAuthSettings
 from openmemory.errors import NotFound
 from openmemory.rest.caller import TheServices
 from openmemory.rest.challenge import WELL_KNOWN, resource_path

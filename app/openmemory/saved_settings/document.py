@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from openmemory.config.settings import EmbedderSettings, Settings
+from openmemory.config.sections import EmbedderSettings
+from openmemory.config.settings import Settings
 from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.embeddings.opening import PACKAGED, default_model, without_secrets
 from openmemory.errors import Invalid

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from openmemory.config.settings import EmbedderSettings
+from openmemory.config.sections import EmbedderSettings
 from openmemory.database.engine import Database
 from openmemory.egress.clients import Egress
 from openmemory.embeddings.cache import CachedEmbedder

@@ -16,7 +16,7 @@ from uuid import UUID
 import httpx
 
 from openmemory.config.addresses import parsed
-from openmemory.config.settings import RerankerSettings
+from openmemory.config.sections import RerankerSettings
 from openmemory.egress.clients import Egress
 from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.errors import SetupError

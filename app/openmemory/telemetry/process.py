@@ -34,7 +34,8 @@ def state(services: Services) -> Iterator[Metric]:
         CounterMetricFamily(
             "openmemory_searches",
             "Searches that this process answered, by how: hybrid, database_text when only words could be searched, time"
-            " when the query was nothing but one, overview when it was broad or nothing was found; and what was missing.",
+            " when the query was nothing but one, overview when it was broad or nothing was found; and what was"
+            " missing.",
             labels=("search_method", "degradation"),
         ),
         {(method.value, _REASONS.get(note, "other")): n for (method, note), n in services.search.answered.items()},
@@ -90,8 +91,11 @@ def state(services: Services) -> Iterator[Metric]:
             "Connections of this process to PostgreSQL, in use and waiting to be used.",
             labels=("pool", "state"),
         ),
-        {(name, "used"): use.used for name, use in pools.items()}
-        | {(name, "idle"): use.idle for name, use in pools.items()},
+        {
+            (name, state): count
+            for name, use in pools.items()
+            for state, count in (("used", use.used), ("idle", use.idle))
+        },
     )
     yield labelled(
         GaugeMetricFamily("openmemory_database_connections_limit", "How many each pool may open.", labels=("pool",)),

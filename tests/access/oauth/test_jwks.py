@@ -13,7 +13,8 @@ import pytest
 from openmemory.access.oauth.issuer import Issuer, metadata_urls
 from openmemory.access.oauth.jwks import PAUSE, REFRESH_AFTER, USABLE_FOR, PublicKeys, parse
 from openmemory.access.oauth.tokens import Tokens
-from openmemory.config.settings import LimitSettings, OAuthSettings
+from openmemory.config.sections import OAuthSettings
+from openmemory.config.settings import LimitSettings
 from openmemory.egress.clients import Egress
 from openmemory.errors import SetupError, Unauthenticated, Unavailable
 from tests.access.oauth.authorization_server import AuthorizationServer

@@ -20,7 +20,8 @@ from jwt.algorithms import HMACAlgorithm
 from openmemory.access.oauth.issuer import Issuer
 from openmemory.access.oauth.jwks import PublicKeys
 from openmemory.access.oauth.tokens import MAX_TOKEN_BYTES, REMEMBERED, Tokens
-from openmemory.config.settings import LimitSettings, OAuthSettings
+from openmemory.config.sections import OAuthSettings
+from openmemory.config.settings import LimitSettings
 from openmemory.egress.clients import Egress
 from openmemory.errors import Unauthenticated
 from openmemory.identity.principal import Principal, Scope

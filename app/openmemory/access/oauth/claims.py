@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from openmemory.config.settings import LimitSettings, OAuthSettings
+from openmemory.config.sections import OAuthSettings
+from openmemory.config.settings import LimitSettings
 from openmemory.errors import Invalid, Unauthenticated
 from openmemory.identity.names import checked_name
 from openmemory.identity.principal import Principal, Scope

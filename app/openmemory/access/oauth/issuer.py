@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
-from openmemory.config.settings import OAuthSettings
+from openmemory.config.sections import OAuthSettings
 from openmemory.egress.clients import Egress, small_json
 from openmemory.egress.policy import EgressRefused, Origin
 from openmemory.errors import SetupError

@@ -14,7 +14,7 @@ from jwt import InvalidKeyError
 from jwt.algorithms import Algorithm, get_default_algorithms
 
 from openmemory.access.oauth.issuer import Issuer, NotFetched
-from openmemory.config.settings import ASYMMETRIC
+from openmemory.config.sections import ASYMMETRIC
 from openmemory.errors import Unavailable
 
 log = logging.getLogger(__name__)

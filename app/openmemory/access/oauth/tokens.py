@@ -15,7 +15,8 @@ from typing import Any, Self
 from openmemory.access.oauth.claims import ClaimsValidator, refused
 from openmemory.access.oauth.issuer import Issuer
 from openmemory.access.oauth.jwks import PublicKeys
-from openmemory.config.settings import LimitSettings, OAuthSettings
+from openmemory.config.sections import OAuthSettings
+from openmemory.config.settings import LimitSettings
 from openmemory.egress.clients import Egress
 from openmemory.identity.principal import Principal
 from openmemory.serialization.exact_json import no_number
