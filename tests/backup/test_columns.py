@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from openmemory.backup.sections import SECTIONS
 from openmemory.memories.models import Memory
-from openmemory.memories.restore.tables import MEMORY_COLUMNS, ColumnKind
+from openmemory.memories.restore.tables import COMPUTED, COPIED, OWN_RULE, TABLES
 
 DERIVED = {"user_id", "words", "word_count", "folded"}
 """The importing user, and what PostgreSQL derives from `content`."""
 
 
 def test_an_import_writes_every_column():
-    archived = [column.name for column in MEMORY_COLUMNS]
+    archived = [*COPIED, *OWN_RULE]
     assert len(archived) == len(set(archived))
+    assert {column.split()[0] for column in TABLES["incoming_memories"].split(",")} == {
+        *archived,
+        "place",
+        "categories",
+    }
     assert set(archived) == {column.name for column in Memory.__table__.columns} - DERIVED
 
 
 def test_an_export_reads_every_column_that_an_import_copies():
-    exported = [column.name for column in MEMORY_COLUMNS if column.kind is not ColumnKind.COMPUTED]
+    exported = {*COPIED, *OWN_RULE} - {*COMPUTED}
     assert [name for name in exported if f"'{name}', m.{name}" not in SECTIONS["memories"]] == []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from openmemory.errors import Unavailable
 
@@ -19,19 +19,15 @@ _MAX_UPLOAD_SECONDS = 3600.0
 """Maximum total duration of an upload, in seconds."""
 
 
-@dataclass(slots=True)
-class _Own:
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    waiting: int = 0
-
-
 class Admission:
     """Admits a limited number at once, one per key, first come, first served. A key's next request blocks no others."""
 
     def __init__(self, at_once: int, patience: float) -> None:
         """`patience`: maximum number of seconds to wait for admission."""
         self._all = asyncio.Semaphore(at_once)
-        self._own: dict[str, _Own] = {}
+        self._own: dict[str, asyncio.Lock] = {}
+        self._users: Counter[str] = Counter()
+        """The number of requests that hold or await the lock of a key."""
         self._patience = patience
 
     @asynccontextmanager
@@ -41,32 +37,21 @@ class Admission:
         Raises:
             Unavailable: it was not admitted in time.
         """
-        own = self._own.setdefault(of, _Own())
-        own.waiting += 1
+        self._users[of] += 1
         try:
-            await self._acquire(own)
-            try:
-                yield
-            finally:
-                self._all.release()
-                own.lock.release()
-        finally:
-            own.waiting -= 1
-            if not own.waiting:
-                self._own.pop(of, None)
-
-    async def _acquire(self, own: _Own) -> None:
-        try:
-            async with asyncio.timeout(self._patience):
-                await own.lock.acquire()
+            async with AsyncExitStack() as held:
                 try:
-                    await self._all.acquire()
-                except BaseException:
-                    own.lock.release()
-                    raise
-        except TimeoutError:
-            words = "Other archives are being exported or imported. Try again later."
-            raise Unavailable(words, retry_after=self._patience, code="backup_busy") from None
+                    async with asyncio.timeout(self._patience):
+                        await held.enter_async_context(self._own.setdefault(of, asyncio.Lock()))
+                        await held.enter_async_context(self._all)
+                except TimeoutError:
+                    words = "Other archives are being exported or imported. Try again later."
+                    raise Unavailable(words, retry_after=self._patience, code="backup_busy") from None
+                yield
+        finally:
+            self._users[of] -= 1
+            if not self._users[of]:
+                del self._users[of], self._own[of]
 
 
 @asynccontextmanager

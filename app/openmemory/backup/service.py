@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -39,7 +38,6 @@ from openmemory.index.space import Spaces
 from openmemory.index.sync.delivery import OutboxDelivery
 from openmemory.memories.analyze import AnalyzeAfterWrites
 from openmemory.memories.restore import planning, tables, writing
-from openmemory.memories.restore.planning import Restored
 from openmemory.memories.schemas import OnError
 from openmemory.memories.service import Memories
 
@@ -200,14 +198,20 @@ class Backup:
         finally:
             archive.close()
         self._delivery.wake()
-        self._analyze_after_writes.wrote(done.added + done.replaced)
-        self._memories.written["add"] += done.added
-        self._memories.written["update"] += done.replaced
-        return _report(done, records)
+        self._analyze_after_writes.wrote(done["added"] + done["replaced"])
+        self._memories.written["add"] += done["added"]
+        self._memories.written["update"] += done["replaced"]
+        return ImportReport(
+            memories=MemoriesReport.model_validate({**done, "left_out": records.counted["memories"]}),
+            left_out=records.left_out.items,
+            mended=records.left_out.mended,
+            notes=records.left_out.notes,
+            **done,
+        )
 
     async def _restore(
         self, caller: Caller, archive: Spool, mode: Mode, progress: Progress, on_error: OnError
-    ) -> tuple[Restored, Records]:
+    ) -> tuple[dict[str, int], Records]:
         records = Records(self._memories.intake, self._limits, caller.principal, datetime.now(UTC).isoformat())
         async with self._turns.turn(str(caller.user_id)):
             models = await self._models()
@@ -221,10 +225,9 @@ class Backup:
                     records.left_out.refuse_any()
                 categories = await shared.make(tx, self._database)
                 done = await self._write(tx, caller, records, mode, progress, models=models)
-                done.categories = categories
                 if on_error == "fail":
                     records.left_out.refuse_any()
-                return done, records
+                return {**done, "categories": categories}, records
 
     async def _read(self, tx: Tx, container: Container, records: Records, progress: Progress) -> None:
         pending: Iterator[CopyRows] = rows(container, records)
@@ -258,9 +261,8 @@ class Backup:
 
     async def _check(self, tx: Tx, records: Records) -> None:
         await duplicates.reject(tx)
-        for lost in await tables.lost(tx, SHOWN):
-            for id_ in lost.ids:
-                records.left_out.add(lost.kind, id_, "its memory is not in the archive")
+        for kind, id_ in await tables.lost(tx, SHOWN):
+            records.left_out.add(kind, id_, "its memory is not in the archive")
         for id_ in await of_captures.lost(tx, SHOWN):
             records.left_out.add("capture", id_, f"is in {STEPS}, but not in {CAPTURES}")
         if not records.ours:
@@ -277,18 +279,18 @@ class Backup:
         progress: Progress,
         *,
         models: list[tuple[str, int]],
-    ) -> Restored:
+    ) -> dict[str, int]:
         """Plans and writes the import. Retries if another transaction wrote the same id or text first."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 async with tx.begin_nested():
                     progress("writing", 0, 2)
-                    done = await planning.plan(tx, caller, overwrite=mode == "overwrite")
+                    apps = await planning.plan(tx, caller, overwrite=mode == "overwrite")
                     progress("writing", 1, 2)
-                    done = await writing.write(tx, caller, done, mode=mode, models=models)
+                    done = await writing.write(tx, caller, mode=mode, models=models)
                     if records.user is not None:
                         await restore_user(tx, caller, records.user)
-                    done.captures, no_captures = await of_captures.restore_captures(tx, caller, SHOWN)
+                    captures, no_captures = await of_captures.restore_captures(tx, caller, SHOWN)
                     lost = [*await writing.lost(tx, SHOWN), *no_captures]
                     progress("writing", 2, 2)
             except exc.DBAPIError as error:
@@ -305,7 +307,7 @@ class Backup:
             else:
                 for kind, id_, problem in lost:
                     records.left_out.add(kind, id_, problem)
-                return done
+                return {**done, "apps": apps, "captures": captures}
         raise AssertionError("unreachable")
 
 
@@ -324,15 +326,3 @@ async def _copy(tx: Tx, table: str, data: bytes) -> None:
         raise exc.DBAPIError.instance(
             None, None, error, pg.Error, hide_parameters=True, connection_invalidated=driver.closed
         ) from error
-
-
-def _report(done: Restored, records: Records) -> ImportReport:
-    counts = asdict(done)
-    of_memories = {name: counts.pop(name) for name in MemoriesReport.model_fields if name != "left_out"}
-    return ImportReport(
-        memories=MemoriesReport(**of_memories, left_out=records.counted["memories"]),
-        **counts,
-        left_out=records.left_out.items,
-        mended=records.left_out.mended,
-        notes=records.left_out.notes,
-    )

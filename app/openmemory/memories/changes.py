@@ -146,23 +146,18 @@ async def add(tx: Tx, caller: Caller, news: Sequence[CheckedMemory], apps: dict[
     ]
 
 
+_SAME = ("metadata", "namespace", "thread_id", "kind", "key", "importance", "valid_from", "valid_until", "labels")
+
+
 def _row(new: CheckedMemory, app_id: UUID, now: datetime) -> dict[str, Any]:
-    return {
+    same = {name: getattr(new, name) for name in _SAME}
+    return same | {
         "id": uuid4(),
         "app_id": app_id,
         "content": new.text,
-        "metadata": new.metadata,
-        "namespace": new.namespace,
-        "thread_id": new.thread_id,
-        "kind": new.kind,
-        "key": new.key,
-        "importance": new.importance,
         "hash": text_hash(new.text),
         "expires_at": new.expires_at if new.ttl_days is None else now + timedelta(days=new.ttl_days),
-        "valid_from": new.valid_from,
-        "valid_until": new.valid_until,
         "created_at": new.created_at or now,
-        "labels": new.labels,
     }
 
 

@@ -53,6 +53,10 @@ LOOKS_LIKE_KEY_VALUES = r"length(content) <= 4096 AND content ~ '^\s*[^\s=|]+\s*
 """A condition that is true for every text that `key_values.parsed` accepts, and for few others."""
 
 
+_ACTIVE = text("state = 'active'")
+_NO_PENDING_LIST = {"fastupdate": "off"}
+
+
 class Memory(Base):
     """One memory."""
 
@@ -61,132 +65,79 @@ class Memory(Base):
         CheckConstraint("revision >= 1", name="revision"),
         # Prevents exact duplicates: identical active texts of the same user, namespace and app.
         Index(
-            "uq_memories_active_text",
-            "user_id",
-            "namespace",
-            "app_id",
-            "hash",
-            unique=True,
-            postgresql_where=text("state = 'active'"),
+            "uq_memories_active_text", "user_id", "namespace", "app_id", "hash", unique=True, postgresql_where=_ACTIVE
         ),
         # Lists are counted and paged with these indexes only. They cover the columns of `readable_by` and the filters.
         Index(
-            "idx_memory_user_created",
-            "user_id",
-            "created_at",
-            "id",
-            postgresql_include=[
-                "state",
-                "app_id",
-                "expires_at",
-                "valid_until",
-                "updated_at",
-                "importance",
-                "archived_at",
-                "deleted_at",
-                "namespace",
-                "kind",
-            ],
+            "idx_memory_user_created", "user_id", "created_at", "id",
+            postgresql_include=["state", "app_id", "expires_at", "valid_until", "updated_at", "importance",
+                                "archived_at", "deleted_at", "namespace", "kind"],
         ),
         Index(
-            "idx_memory_app_created",
-            "app_id",
-            "created_at",
-            "id",
+            "idx_memory_app_created", "app_id", "created_at", "id",
             postgresql_include=["user_id", "state", "expires_at", "valid_until", "namespace"],
         ),
         Index(
-            "idx_memory_thread_created",
-            "user_id",
-            "thread_id",
-            "created_at",
-            "id",
+            "idx_memory_thread_created", "user_id", "thread_id", "created_at", "id",
             postgresql_include=["state", "expires_at", "valid_until", "namespace"],
             postgresql_where=text("thread_id IS NOT NULL"),
         ),
         # The texts that fit into an index: for sorting, and for scanning for one or two letters. They are sorted by
         # bytes, which gives the same order in every database and matches the order of their prefixes.
         Index(
-            "idx_memory_text",
-            "user_id",
-            "content",
-            "id",
+            "idx_memory_text", "user_id", "content", "id",
             postgresql_ops={"content": "text_pattern_ops"},
             postgresql_include=["state", "app_id", "created_at", "expires_at", "valid_until", "namespace", "folded"],
             postgresql_where=text(f"octet_length(content) <= {SHORT}"),
         ),
         Index(
-            "idx_memory_long_text",
-            "user_id",
-            func.left(text("content"), text(str(BEGINNING))).label("beginning"),
-            "id",
+            "idx_memory_long_text", "user_id",
+            func.left(text("content"), text(str(BEGINNING))).label("beginning"), "id",
             postgresql_ops={"beginning": "text_pattern_ops"},
             postgresql_where=text(f"octet_length(content) > {SHORT}"),
         ),
         # Memories that may be hidden from a user who reads everything. Their number is subtracted from other counts.
         Index(
-            "idx_memory_maybe_hidden",
-            "user_id",
-            "id",
+            "idx_memory_maybe_hidden", "user_id", "id",
             postgresql_include=["state", "expires_at", "valid_until", "namespace"],
             postgresql_where=text("state <> 'active' OR expires_at IS NOT NULL OR valid_until IS NOT NULL"),
         ),
         # Memories that have not changed for long, for the archiving job.
-        Index("idx_memory_idle", "user_id", "updated_at", postgresql_where=text("state = 'active'")),
+        Index("idx_memory_idle", "user_id", "updated_at", postgresql_where=_ACTIVE),
         # One hash per scope and lexeme, so that a lookup reads no other user's memories.
         Index(
-            "idx_memory_lexical",
-            text("lexical_keys(user_id, namespace, words)"),
-            postgresql_using="gin",
-            postgresql_with={"fastupdate": "off"},
-            postgresql_where=text("state = 'active'"),
+            "idx_memory_lexical", text("lexical_keys(user_id, namespace, words)"),
+            postgresql_using="gin", postgresql_with=_NO_PENDING_LIST, postgresql_where=_ACTIVE,
         ),
         Index(
-            "idx_memory_content_trigram",
-            "user_id",
-            "content",
-            postgresql_using="gin",
-            postgresql_ops={"content": "gin_trgm_ops"},
-            postgresql_with={"fastupdate": "off"},
-            postgresql_where=text("state = 'active'"),
+            "idx_memory_content_trigram", "user_id", "content",
+            postgresql_using="gin", postgresql_ops={"content": "gin_trgm_ops"}, postgresql_with=_NO_PENDING_LIST,
+            postgresql_where=_ACTIVE,
         ),
         # A separate index with a pending list (fastupdate), so that pausing many memories stays fast.
         Index(
-            "idx_memory_inactive_trigram",
-            "user_id",
-            "content",
-            postgresql_using="gin",
-            postgresql_ops={"content": "gin_trgm_ops"},
+            "idx_memory_inactive_trigram", "user_id", "content",
+            postgresql_using="gin", postgresql_ops={"content": "gin_trgm_ops"},
             postgresql_where=text("state IN ('paused', 'archived')"),
         ),
         # Memories that will expire, soonest first, for the archiving job and for the list of upcoming expiries.
         Index(
-            "idx_memory_expiring",
-            "user_id",
-            "expires_at",
-            "id",
+            "idx_memory_expiring", "user_id", "expires_at", "id",
             postgresql_where=text("state = 'active' AND expires_at IS NOT NULL"),
         ),
         # Hashes of paths and values, for equality. Most memories have no metadata.
         Index(
-            "idx_memory_metadata",
-            "user_id",
-            "metadata",
-            postgresql_using="gin",
-            postgresql_ops={"metadata": "jsonb_path_ops"},
-            postgresql_with={"fastupdate": "off"},
+            "idx_memory_metadata", "user_id", "metadata",
+            postgresql_using="gin", postgresql_ops={"metadata": "jsonb_path_ops"}, postgresql_with=_NO_PENDING_LIST,
             postgresql_where=text("state = 'active' AND metadata <> '{}'::jsonb"),
         ),
         # Keys of texts that are key-value facts. Most texts are not: for these, only the first word is checked.
         Index(
-            "idx_memory_key_values",
-            "app_id",
-            text("key_value_keys(content)"),
-            postgresql_using="gin",
-            postgresql_with={"fastupdate": "off"},
+            "idx_memory_key_values", "app_id", text("key_value_keys(content)"),
+            postgresql_using="gin", postgresql_with=_NO_PENDING_LIST,
             postgresql_where=text(f"state = 'active' AND {LOOKS_LIKE_KEY_VALUES}"),
         ),
-    )
+    )  # fmt: skip
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))

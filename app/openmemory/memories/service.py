@@ -328,7 +328,7 @@ class Memories:
             return 0
         validation.count(ids, "memory_ids", self._limits.ids, "limits.ids")
         async with self._database.transaction() as tx:
-            await refuse_if_paused(tx, caller, transitions.DOING[target])
+            await refuse_if_paused(tx, caller, f"{transitions.ACCESS[target]} memories")
             mine = (Memory.id == func.any(ids)) & transitions.movable(caller, target)
             rows = await tx.execute(select(Memory.id, Memory.state).where(mine), caller.parameters)
             states = {row.id: row.state for row in rows}
@@ -350,7 +350,7 @@ class Memories:
         caller.may_write()
         query = self.intake.narrowed(caller, query)
         async with self._database.transaction() as tx:
-            await refuse_if_paused(tx, caller, transitions.DOING[target])
+            await refuse_if_paused(tx, caller, f"{transitions.ACCESS[target]} memories")
             which, values = ListCriteria.of(caller, query).matching(), parameters(caller, query)
             changed = [id_ for id_, _ in await changes.change_state(tx, caller, which, target, values=values)]
             everything = target is State.DELETED

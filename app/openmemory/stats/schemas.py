@@ -66,17 +66,10 @@ class MemoryOfApp(RecordModel):
     metadata_: dict[str, Any]
 
 
-class AccessedMemory(RecordModel):
+class AccessedMemory(MemoryOfApp):
     """A memory among those that an app accessed. Its time is UTC without an offset."""
 
-    id: UUID
-    content: str
-    created_at: NaiveTime
-    state: State
-    app_id: UUID
     app_name: str
-    categories: list[str]
-    metadata_: dict[str, Any]
 
 
 class Accessed(BaseModel):
@@ -86,19 +79,19 @@ class Accessed(BaseModel):
     access_count: int
 
 
-class AppMemories(BaseModel):
-    """A page of what an app wrote, newest first."""
-
+class _AppPage(BaseModel):
     total: int
     page: int
     page_size: int
+
+
+class AppMemories(_AppPage):
+    """A page of what an app wrote, newest first."""
+
     memories: list[MemoryOfApp]
 
 
-class AppAccesses(BaseModel):
+class AppAccesses(_AppPage):
     """A page of what an app accessed, most often first."""
 
-    total: int
-    page: int
-    page_size: int
     memories: list[Accessed]

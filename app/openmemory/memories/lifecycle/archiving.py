@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -37,19 +38,6 @@ _PAGE = 1_000
 """Policies or users per read."""
 
 _ACTIVE_AGAIN = MemoryStatusHistory.new_state == literal_column("'active'::memory_state")
-
-
-class _Due(NamedTuple):
-    """A policy and its user."""
-
-    id: UUID
-    user_id: UUID
-    user: str
-    criteria_type: str
-    criteria_id: UUID | None
-    criteria_name: str | None
-    days: int
-    action: str
 
 
 class _Some(NamedTuple):
@@ -129,14 +117,16 @@ class Archiving:
                 )  # fmt: skip
                 await self._all(policy.user, Principal(f"policy:{policy.id}", "archive policy", door=Door.JOB), some)
 
-    async def _page(self, after: UUID) -> list[_Due]:
-        columns = (
-            ArchivePolicy.id, ArchivePolicy.user_id, User.user_id, ArchivePolicy.criteria_type,
-            ArchivePolicy.criteria_id, ArchivePolicy.criteria_name, ArchivePolicy.days_to_archive, ArchivePolicy.action,
-        )  # fmt: skip
-        query = select(*columns).join(User, User.id == ArchivePolicy.user_id).where(ArchivePolicy.id > after)
+    async def _page(self, after: UUID) -> Sequence[Any]:
+        """Some policies, each with the name of its user."""
+        more = (ArchivePolicy.days_to_archive.label("days"), User.user_id.label("user"))
+        query = (
+            select(*ArchivePolicy.__table__.columns, *more)
+            .join(User, User.id == ArchivePolicy.user_id)
+            .where(ArchivePolicy.id > after)
+        )
         async with self._database.statement() as tx:
-            return [_Due(*row) for row in await tx.execute(query.order_by(ArchivePolicy.id).limit(_PAGE))]
+            return (await tx.execute(query.order_by(ArchivePolicy.id).limit(_PAGE))).all()
 
     async def _all(self, user: str, principal: Principal, some: _Some) -> None:
         try:

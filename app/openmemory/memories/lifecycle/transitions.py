@@ -18,14 +18,6 @@ ACCESS = {
 }
 """The types of access that the log records."""
 
-DOING = {
-    State.DELETED: "delete memories",
-    State.ACTIVE: "restore memories",
-    State.PAUSED: "pause memories",
-    State.ARCHIVED: "archive memories",
-}
-"""The actions a paused app must not do, as shown in the error message."""
-
 
 def movable(caller: Caller, target: State) -> ColumnElement[bool]:
     """The memories that a caller may move to `target`: all for the user, for an app what it may read or has archived.

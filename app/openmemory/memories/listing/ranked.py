@@ -54,28 +54,12 @@ class Of(StrEnum):
     """Its accesses by the app `source`."""
 
 
-class _Rows(NamedTuple):
-    """The memory id column of a table, and the condition for the rows that count."""
-
-    memory_id: Any
-    which: ColumnElement[bool]
-
-
 class _Level(NamedTuple):
     """The number of memories with the same count, and their ids, 16 bytes each, if they are few."""
 
     times: int
     size: int
     members: bytes | None
-
-
-class _Counted(NamedTuple):
-    """The rows to count, the criteria of the memories, and the bound parameters."""
-
-    of: Of
-    asked: ListCriteria
-    query: MemoryQuery
-    binds: dict[str, Any]
 
 
 async def related(database: Database, caller: Caller, memory_id: UUID, wanted: Slice) -> ListedPage | None:
@@ -97,7 +81,7 @@ async def related(database: Database, caller: Caller, memory_id: UUID, wanted: S
         return ListedPage(await pages.shown(database, ListAccess(caller), query, []), 0)
     of = Of.CATEGORY if len(categories) == 1 else Of.CATEGORIES
     binds = {"source": categories[0], "sources": categories, "memory_id": memory_id}
-    records, total = await _page(database, caller, _Counted(of, ListCriteria.of(caller, query), query, binds), wanted)
+    records, total = await _page(database, caller, query, of, binds, wanted=wanted)
     return ListedPage([record for record, _ in records], total)
 
 
@@ -109,20 +93,20 @@ async def accessed(
     The most accessed memories come first, then the newest.
     """
     query = MemoryQuery(states=repository.ALL_STATES)
-    counted = _Counted(Of.ACCESSES, ListCriteria.of(caller, query), query, {"source": app_id})
-    return await _page(database, caller, counted, wanted)
+    return await _page(database, caller, query, Of.ACCESSES, {"source": app_id}, wanted=wanted)
 
 
 async def _page(
-    database: Database, caller: Caller, counted: _Counted, wanted: Slice
+    database: Database, caller: Caller, query: MemoryQuery, of: Of, binds: dict[str, Any], *, wanted: Slice
 ) -> tuple[list[tuple[MemoryRecord, int]], int]:
-    binds = caller.parameters | counted.binds
+    """A page of the matching memories, by the number of their rows, with these parameters bound."""
+    asked, binds = ListCriteria.of(caller, query), caller.parameters | binds
 
     async def rows(statement: CompiledStatement, **more: Any) -> list[Any]:
         async with database.planned() as tx:
             return await statement.rows(tx, binds | more)
 
-    levels = [_levels(counted.of, counted.asked, each) for each in IdPartition]
+    levels = [_levels(of, asked, each) for each in IdPartition]
     before = 0
     often: dict[UUID, int] = {}
     for level in _together(await asyncio.gather(*(rows(statement, few=MAX_SORTED_HITS) for statement in levels))):
@@ -130,13 +114,13 @@ async def _page(
         if part.limit > 0:
             if level.members is None:
                 part = part.of(level.size)
-                newest = _newest(counted.of, counted.asked, backwards=part.backwards)
+                newest = _newest(of, asked, backwards=part.backwards)
                 found = await rows(newest, times=level.times, **part.binds)
             else:
                 found = await rows(_NEWEST_FIRST, ids=_ids(level.members), **part.binds)
             often |= dict.fromkeys((id_ for (id_,) in (found[::-1] if part.backwards else found)), level.times)
         before += level.size
-    records = await pages.shown(database, ListAccess(caller), counted.query, list(often))
+    records = await pages.shown(database, ListAccess(caller), query, list(often))
     return [(record, often[record.id]) for record in records], before
 
 
@@ -154,13 +138,14 @@ def _ids(members: bytes) -> list[UUID]:
     return [UUID(bytes=members[at : at + 16]) for at in range(0, len(members), 16)]
 
 
-def _rows(of: Of) -> _Rows:
+def _rows(of: Of) -> tuple[Any, ColumnElement[bool]]:
+    """The column of memory ids in the table that is counted, and the condition for the rows that count."""
     if of is Of.ACCESSES:
-        return _Rows(MemoryAccessLog.memory_id, MemoryAccessLog.app_id == _SOURCE)
+        return MemoryAccessLog.memory_id, MemoryAccessLog.app_id == _SOURCE
     category: Any = MemoryCategory.category_id
     assigned = category == _SOURCE if of is Of.CATEGORY else category == func.any(_SOURCES)
     other = MemoryCategory.memory_id != bindparam("memory_id", type_=Uuid)
-    return _Rows(MemoryCategory.memory_id, and_(OWN_ASSIGNMENTS, assigned, other))
+    return MemoryCategory.memory_id, and_(OWN_ASSIGNMENTS, assigned, other)
 
 
 def _per_memory(of: Of, partition: IdPartition) -> Select[Any]:

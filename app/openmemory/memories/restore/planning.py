@@ -7,8 +7,6 @@ for any number of memories.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlalchemy import func, text
 
 from openmemory.access import restore as of_access
@@ -144,30 +142,9 @@ _TOUCH = text(
 )
 
 
-@dataclass(slots=True)
-class Restored:
-    """The number of rows written, by kind, and the outcomes of the memories."""
-
-    added: int = 0
-    replaced: int = 0
-    unchanged: int = 0
-    skipped: int = 0
-    renamed: int = 0
-    archived_twins: int = 0
-    apps: int = 0
-    categories: int = 0
-    history: int = 0
-    revisions: int = 0
-    access_logs: int = 0
-    rules: int = 0
-    policies: int = 0
-    descriptions: int = 0
-    captures: int = 0
-    vectors: int = 0
-
-
-async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
-    """Decide what to do with each memory of the archive, and lock the affected rows.
+async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> int:
+    """Decide what to do with each memory of the archive, and lock the affected rows. Returns the number of apps that
+    were created or changed.
 
     The user's rules are locked first, as in every transaction that changes them or erases their objects. Therefore only
     one import at a time writes for a user. The categories must exist already (`shared_categories.make`).
@@ -175,14 +152,13 @@ async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
     Raises:
         NotFound: the user was erased while their archive was read.
     """
-    done = Restored()
     values = {"user": caller.user_id, "app": caller.app_id, "overwrite": overwrite}
     await rule_cache.hold(tx, [caller.user_id])
     if await tx.scalar(_USER, values) is None:
         raise NotFound("The user was erased a moment ago.", code="user_not_found")
     for statement in _PLAN:
         await tx.execute(text(statement))
-    done.apps = await of_access.restore_apps(tx, caller, overwrite=overwrite)
+    apps = await of_access.restore_apps(tx, caller, overwrite=overwrite)
     await tx.execute(_MATCH_CATEGORIES)
     await tx.execute(_RESOLVE, values)
     for statement in _INDEX_PLAN:
@@ -197,4 +173,4 @@ async def plan(tx: Tx, caller: Caller, *, overwrite: bool) -> Restored:
     await changes.change_state(tx, caller, Memory.id == func.any(expired), State.ARCHIVED)
     await tx.execute(_EXACT_DUPLICATES, values)
     await tx.execute(_TOUCH)
-    return done
+    return apps

@@ -20,7 +20,6 @@ from openmemory.database.engine import Tx
 from openmemory.identity.caller import Caller
 from openmemory.index.sync import outbox
 from openmemory.memories.lifecycle.restore import restore_policies
-from openmemory.memories.restore.planning import Restored
 from openmemory.memories.restore.tables import COPIED
 
 # For an existing memory, the archive's texts are appended to its revisions, from the first that differs.
@@ -220,8 +219,10 @@ _LOST = text(
 )
 
 
-async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Sequence[tuple[str, int]]) -> Restored:
+async def write(tx: Tx, caller: Caller, *, mode: str, models: Sequence[tuple[str, int]]) -> dict[str, int]:
     """Execute the plan. `models`: the embedding models in use with their dimensions; their vectors are imported.
+
+    Returns the number of rows written, by kind, and the outcomes of the memories.
 
     Raises:
         IntegrityError: a concurrent transaction wrote one of the ids or texts. Plan again and retry.
@@ -235,24 +236,21 @@ async def write(tx: Tx, caller: Caller, done: Restored, *, mode: str, models: Se
     await tx.execute(_REPLACE)  # what was there may be superseded by what is new
     await tx.execute(_UNASSIGN)
     await tx.execute(_KEEP_ASSIGNMENTS)
-    done.revisions = (await tx.execute(_KEEP_REVISIONS, values)).rowcount
-    done.history = (await tx.execute(_HISTORY, values)).rowcount
+    revisions = (await tx.execute(_KEEP_REVISIONS, values)).rowcount
+    history = (await tx.execute(_HISTORY, values)).rowcount
     await tx.execute(_PRESENT_STATES, values)
-    done.access_logs = (await tx.execute(_ACCESSES, values)).rowcount
+    access_logs = (await tx.execute(_ACCESSES, values)).rowcount
     in_use = {"models": [name for name, _ in models], "dimensions": [size for _, size in models]}
-    done.vectors = (await tx.execute(_VECTORS, in_use)).rowcount
+    vectors = (await tx.execute(_VECTORS, in_use)).rowcount
     await tx.execute(_ADD_ENTRIES)
-    done.rules = await of_access.restore_rules(tx, caller)
-    done.policies = await restore_policies(tx, caller)
-    done.descriptions = await restore.restore_descriptions(tx, caller)
-    counts = (await tx.execute(_COUNT)).one()._mapping
-    for name, count in counts.items():
-        setattr(done, name, count)
-    besides = {"rules": done.rules, "policies": done.policies, "descriptions": done.descriptions}
-    detail = {"mode": mode, **dict(counts), **besides}
+    rules = await of_access.restore_rules(tx, caller)
+    policies = await restore_policies(tx, caller)
+    descriptions = await restore.restore_descriptions(tx, caller)
+    outcomes = (await tx.execute(_COUNT)).one()._mapping
+    done = {**outcomes, "rules": rules, "policies": policies, "descriptions": descriptions}
     await access_log.log_chosen(tx, caller, AccessType.UPDATE, _REPLACED, {"operation": "import"})
-    await audit_log.record_chosen(tx, caller, AuditAction.MEMORY_IMPORT, _WRITTEN, detail=detail)
-    return done
+    await audit_log.record_chosen(tx, caller, AuditAction.MEMORY_IMPORT, _WRITTEN, detail={"mode": mode, **done})
+    return {**done, "revisions": revisions, "history": history, "access_logs": access_logs, "vectors": vectors}
 
 
 _REPLACED = "SELECT target AS id FROM restored WHERE fate = 'replace' AND touched"
