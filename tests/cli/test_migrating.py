@@ -20,7 +20,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from openmemory.errors import Invalid, SetupError, Unavailable
-from openmemory.importers import archive, sqlite_file
+from openmemory.importers import sqlite_file
+from openmemory.importers.archive import UserArchive
 from openmemory.importers.report import answer
 from openmemory.importers.run import ImportRequest, Migration
 from openmemory.importers.staging import TABLES, Staging
@@ -44,7 +45,7 @@ def archives(path: Path, folder: Path) -> dict[str, zipfile.ZipFile]:
     staging = staged(path, folder)
     found = {}
     for id_, name in staging.users():
-        archive.write(staging, id_, folder / f"{name}.zip", quiet)
+        UserArchive(staging, id_).write(folder / f"{name}.zip", quiet)
         found[name] = zipfile.ZipFile(folder / f"{name}.zip")
     staging.close()
     return found
@@ -405,7 +406,7 @@ async def test_the_fields_of_mem0_are_kept(tmp_path: Path) -> None:
         mem0.take(item)
     staging.settle()
     users = {name: id_ for id_, name in staging.users()}
-    archive.write(staging, users["alice"], tmp_path / "a.zip", quiet)
+    UserArchive(staging, users["alice"]).write(tmp_path / "a.zip", quiet)
     found = tables(zipfile.ZipFile(tmp_path / "a.zip"))
     memories = {memory["content"]: memory for memory in found["memories"]}
     tea, run = memories["Drinks tea"], memories["Runs at six"]

@@ -90,9 +90,9 @@ def too_much(problem: str) -> BadArchive:
     return BadArchive(f"Invalid zip file: {problem}", code="archive_too_large")
 
 
-def malformed(place: str, problem: str, hint: str | None = None) -> BadArchive:
+def malformed(place: str, problem: str) -> BadArchive:
     """The error for invalid content. `place` is, for example, `memories[17].created_at`."""
-    return BadArchive(f"{place}: {problem}", hint=hint)
+    return BadArchive(f"{place}: {problem}")
 
 
 def kind_of(value: Any) -> str:

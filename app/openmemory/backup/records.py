@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
@@ -51,51 +52,42 @@ class Records:
     _recent: RecentRecords = field(default_factory=RecentRecords)
     _user_id: str | None = None
     _owner: tuple[str, str] | None = None
-    _captures: CaptureRecords = field(init=False)
+    _with_id: dict[str, tuple[str, Callable[[Fields, int, str], Row]]] = field(init=False)
+    """The lists whose records have an id: the name of a record in the report, and what turns it into a row."""
+    _others: dict[str, Callable[[str, int, Any], list[Row]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Creates the converter for captures, which follows the same rules."""
-        self._captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self._recent)
+        captures = CaptureRecords(self.intake, self.limits, self.principal, self.now, self._recent)
+        self._with_id = {
+            "apps": ("app", self._app), "categories": ("category", self._category),
+            "memories": ("memory", self._memory), "status_history": ("history", self._change),
+            "access_controls": ("rule", self._rule), "archive_policies": ("policy", self._policy),
+            ACCESSES: ("access_log", self._access), CAPTURES: ("capture", captures.capture),
+        }  # fmt: skip
+        self._others = {
+            "memory_categories": self._filing, REVISIONS: self._revision, STEPS: captures.step, VECTORS: self._vector,
+        }  # fmt: skip
 
     def rows(self, kind: str, place: str, number: int, value: Any) -> list[Row]:
-        """The rows of one entry of the named list.
+        """The rows of one entry of the named list. A record whose content may not be stored is left out.
 
         Raises:
             BadArchive: the entry has a field of the wrong type, or repeats another one.
         """
-        if kind in _KINDS:
-            return self._with_id(kind, place, number, value)
-        read = {
-            "memory_categories": self._filing,
-            REVISIONS: self._revision,
-            STEPS: self._captures.step,
-            VECTORS: self._vector,
-        }[kind]
-        return read(place, number, value)
-
-    def _with_id(self, kind: str, place: str, number: int, value: Any) -> list[Row]:
-        """The rows of a record with an id. A record whose content may not be stored is left out."""
+        if kind in self._others:
+            return self._others[kind](place, number, value)
+        name, read = self._with_id[kind]
         fields = Fields(place, value)
         id_ = fields.id()
         self._recent.once(kind, id_, place)
-        read = {
-            "apps": self._app,
-            "categories": self._category,
-            "memories": self._memory,
-            "status_history": self._change,
-            "access_controls": self._rule,
-            "archive_policies": self._policy,
-            ACCESSES: self._access,
-            CAPTURES: self._captures.capture,
-        }[kind]
         try:
             return [read(fields, number, id_)]
         except Invalid as error:
-            self.left_out.add(_KINDS[kind], id_, error.message)
+            self.left_out.add(name, id_, error.message)
             self.counted[kind] += 1
             return [("incoming_refused", (kind, number, id_))]
         finally:
-            self._tell_mended(fields, _KINDS[kind], id_)
+            self._tell_mended(fields, name, id_)
 
     def object(self, key: str, value: Any) -> None:
         """Reads an object of the archive that is not a list.
@@ -306,11 +298,6 @@ class Records:
 
 
 _TIMES = ("archived_at", "deleted_at", "expires_at", "valid_from", "valid_until")
-_KINDS = {
-    "apps": "app", "categories": "category", "memories": "memory", "status_history": "history",
-    "access_controls": "rule", "archive_policies": "policy", ACCESSES: "access_log", CAPTURES: "capture",
-}  # fmt: skip
-"""The lists whose records have an id, with the name of one record in the report."""
 
 
 def _dimension(raw: bytes) -> int | None:

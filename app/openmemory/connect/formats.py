@@ -33,14 +33,6 @@ class FileFormat(Protocol):
         ...
 
 
-class Jsonc:
-    """JSON, with comments and trailing commas allowed."""
-
-    loads = staticmethod(jsonc.loads)
-    insert = staticmethod(jsonc.insert)
-    remove = staticmethod(jsonc.remove)
-
-
 class Toml:
     """TOML."""
 
@@ -124,7 +116,8 @@ def _last(node: yaml.Node) -> int:
     return node.end_mark.index
 
 
-JSON, TOML, YAML = Jsonc(), Toml(), Yaml()
+JSON: FileFormat = jsonc
+TOML, YAML = Toml(), Yaml()
 
 
 def edited(kind: FileFormat, text: str, path: Sequence[str], value: dict[str, Any] | None) -> str:

@@ -55,7 +55,7 @@ class ArchiveCounts:
     policies: int = 0
 
 
-class _Writer:
+class UserArchive:
     """The archive of one user. `_same` maps an app to the app of the same name that is written."""
 
     def __init__(self, staging: Staging, user: str) -> None:
@@ -82,26 +82,8 @@ class _Writer:
         [row] = self._rows(f"SELECT count(*) FROM {rows}")  # noqa: S608 - as above
         return int(row[0])
 
-    def tables(self) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
-        """The lists of `memories.json`, in order."""
-        history = (_plain(row) | {"changed_by": self._user} for row in self._of_memories("memory_status_history"))
-        yield "apps", map(self._app, self._apps.values())
-        yield "categories", map(_plain, self._rows(_CATEGORIES))
-        yield "memories", map(self._memory, self._rows(_MEMORIES))
-        yield "memory_categories", map(_plain, self._of_memories("memory_categories"))
-        yield "status_history", history
-        yield "access_controls", map(self._rule, self._rows(f"SELECT * FROM {_RULES} ORDER BY id"))  # noqa: S608
-        yield "archive_policies", map(self._policy, self._rows(f"SELECT * FROM {_POLICIES} ORDER BY id"))  # noqa: S608
-
-    def accesses(self) -> Iterator[dict[str, Any]]:
-        """The entries of the access log."""
-        for row in self._of_memories("memory_access_logs"):
-            yield _plain(row) | {
-                "app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"]),
-            }  # fmt: skip
-
     def contents(self) -> ArchiveCounts:
-        """The counts of the rows to write."""
+        """The counts of what the archive contains."""
         return ArchiveCounts(
             memories=self._staging.states(self._user),
             apps=len(self._apps),
@@ -112,7 +94,43 @@ class _Writer:
             policies=self._count(_POLICIES),
         )
 
-    def user(self) -> dict[str, Any]:
+    def write(self, path: Path, show: Callable[[int, int | None], None]) -> None:
+        """Writes the archive. Calls `show` with the number of memories written and their total."""
+        total = sum(self._staging.states(self._user).values())
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            with archive.open(TABLES, "w", force_zip64=True) as file:
+                file.write(b'{"user":' + exact_json.dumps(self._user_row()))
+                for name, rows in self._tables():
+                    file.write(b',"%s":[' % name.encode())
+                    for number, row in enumerate(rows):
+                        file.write((b"," if number else b"") + exact_json.dumps(row))
+                        if name == "memories" and number % _SHOW_EVERY == 0:
+                            show(number, total)
+                    file.write(b"]")
+                file.write(b',"export_meta":{"version":"1","generator":"openmemory import"}}')
+            with lines_member(archive, ACCESSES) as lines:
+                for access in self._accesses():
+                    lines.write(exact_json.dumps(access) + b"\n")
+
+    def _tables(self) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
+        """The lists of `memories.json`, in order."""
+        history = (_plain(row) | {"changed_by": self._user} for row in self._of_memories("memory_status_history"))
+        yield "apps", map(self._app, self._apps.values())
+        yield "categories", map(_plain, self._rows(_CATEGORIES))
+        yield "memories", map(self._memory, self._rows(_MEMORIES))
+        yield "memory_categories", map(_plain, self._of_memories("memory_categories"))
+        yield "status_history", history
+        yield "access_controls", map(self._rule, self._rows(f"SELECT * FROM {_RULES} ORDER BY id"))  # noqa: S608
+        yield "archive_policies", map(self._policy, self._rows(f"SELECT * FROM {_POLICIES} ORDER BY id"))  # noqa: S608
+
+    def _accesses(self) -> Iterator[dict[str, Any]]:
+        """The entries of the access log."""
+        for row in self._of_memories("memory_access_logs"):
+            yield _plain(row) | {
+                "app_id": self._same[row["app_id"]], "metadata": exact_json.loads(row["metadata"]),
+            }  # fmt: skip
+
+    def _user_row(self) -> dict[str, Any]:
         """The user's own row."""
         [row] = self._rows("SELECT * FROM users WHERE id = :user")
         return _plain(row) | {"metadata": exact_json.loads(row["metadata"])}
@@ -146,31 +164,6 @@ _MEMORIES = """
     SELECT m.*, (SELECT json_group_array(category_id) FROM memory_categories WHERE memory_id = m.id) AS filed
     FROM memories AS m WHERE m.user_id = :user ORDER BY m.id
 """
-
-
-def contents(staging: Staging, user: str) -> ArchiveCounts:
-    """The counts of what the archive of one user would contain."""
-    return _Writer(staging, user).contents()
-
-
-def write(staging: Staging, user: str, path: Path, show: Callable[[int, int | None], None]) -> None:
-    """Writes the archive of one user. Calls `show` with the number of memories written and their total."""
-    writer = _Writer(staging, user)
-    total = sum(staging.states(user).values())
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open(TABLES, "w", force_zip64=True) as file:
-            file.write(b'{"user":' + exact_json.dumps(writer.user()))
-            for name, rows in writer.tables():
-                file.write(b',"%s":[' % name.encode())
-                for number, row in enumerate(rows):
-                    file.write((b"," if number else b"") + exact_json.dumps(row))
-                    if name == "memories" and number % _SHOW_EVERY == 0:
-                        show(number, total)
-                file.write(b"]")
-            file.write(b',"export_meta":{"version":"1","generator":"openmemory import"}}')
-        with lines_member(archive, ACCESSES) as lines:
-            for access in writer.accesses():
-                lines.write(exact_json.dumps(access) + b"\n")
 
 
 def _plain(row: Row) -> dict[str, Any]:

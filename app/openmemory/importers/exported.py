@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from openmemory.backup.json_stream import StreamedValue, entries, lines
 from openmemory.importers.archive import ArchiveCounts
 from openmemory.importers.cleaning import STATES
 
-UNPACKED = 64 * 1024 * 1024 * 1024
+_UNPACKED = 64 * 1024 * 1024 * 1024
 """Maximum number of unpacked bytes that are inspected. The importing service has its own limit."""
 
 
@@ -51,7 +52,7 @@ def contents_of(path: Path) -> tuple[str, ArchiveCounts]:
         apps=lists["apps"],
         categories=lists["categories"],
         history=lists["status_history"],
-        access_logs=_lines(path, ACCESSES),
+        access_logs=_accesses(path),
         rules=lists["access_controls"],
         policies=lists["archive_policies"],
     )
@@ -59,19 +60,25 @@ def contents_of(path: Path) -> tuple[str, ArchiveCounts]:
 
 def has_accesses(path: Path) -> bool:
     """Returns True if the export contains the access log, as exports of this service do."""
+    with opened(path) as container:
+        return ACCESSES in container
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Container]:
+    """The members of an export."""
     with path.open("rb") as file:
-        return ACCESSES in Container(file, unpacked=UNPACKED)
+        yield Container(file, unpacked=_UNPACKED)
 
 
 def _tables(path: Path) -> Iterator[StreamedValue]:
-    with path.open("rb") as file, Container(file, unpacked=UNPACKED).open(TABLES) as read:
+    with opened(path) as container, container.open(TABLES) as read:
         yield from entries(read, TABLES)
 
 
-def _lines(path: Path, name: str) -> int:
-    with path.open("rb") as file:
-        container = Container(file, unpacked=UNPACKED)
-        if name not in container:
+def _accesses(path: Path) -> int:
+    with opened(path) as container:
+        if ACCESSES not in container:
             return 0
-        with container.open(name) as read:
-            return sum(1 for _ in lines(read, name))
+        with container.open(ACCESSES) as read:
+            return sum(1 for _ in lines(read, ACCESSES))

@@ -70,9 +70,9 @@ class SkippedRows:
     mended: Counter[str] = field(default_factory=Counter)
     """Count, by table, of numbers that JSON cannot represent, such as NaN, and that became null. No row is lost."""
 
-    def note(self, kind: str, id_: Any, reason: str, count: int = 1) -> None:
-        """Adds one row, or `count` rows, of a table."""
-        self.counts[kind, reason] += count
+    def note(self, kind: str, id_: Any, reason: str) -> None:
+        """Adds a row of a table."""
+        self.counts[kind, reason] += 1
         if len(self.shown) < SHOWN:
             self.shown.append({"kind": kind, "id": shown(id_), "reason": reason})
 

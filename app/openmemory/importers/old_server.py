@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openmemory.backup.container import Container, lines_member
+from openmemory.backup.container import lines_member
 from openmemory.backup.format import ACCESSES, TABLES
 from openmemory.errors import NotFound, OpenMemoryError, SetupError
 from openmemory.importers.cleaning import CleanedJson, Unusable, identifier, mapping, moment, text
-from openmemory.importers.exported import UNPACKED, memories_of
+from openmemory.importers.exported import memories_of, opened
 from openmemory.importers.fetching import download, fetched
 from openmemory.importers.left_out import SkippedRows
 from openmemory.serialization import exact_json
@@ -157,8 +157,8 @@ def _copy(exported: Path, archive: zipfile.ZipFile) -> None:
     """Copies the tables of the export unchanged; the service validates them. The member with the texts for other
     programs repeats them and is not unpacked."""
     with (
-        exported.open("rb") as file,
-        Container(file, unpacked=UNPACKED).open(TABLES) as read,
+        opened(exported) as container,
+        container.open(TABLES) as read,
         archive.open(TABLES, "w", force_zip64=True) as to,
     ):
         while data := read(1 << 20):

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from openmemory.cli.client import Client
-from openmemory.cli.output import ShowProgress, progress
+from openmemory.cli.output import progress
 from openmemory.errors import Invalid, OpenMemoryError, SetupError, Unavailable
-from openmemory.importers import archive, exported, mem0, old_server, qdrant, sqlite_file
-from openmemory.importers.archive import ArchiveCounts
+from openmemory.importers import exported, mem0, old_server, qdrant, sqlite_file
+from openmemory.importers.archive import ArchiveCounts, UserArchive
 from openmemory.importers.left_out import SkippedRows
 from openmemory.importers.sending import send
 from openmemory.importers.staging import Staging
 
 Kind = Literal["openmemory", "mem0"]
-Progress = Callable[[str], AbstractContextManager[ShowProgress]]
 
 _MAX_EXPORT_BYTES = 16 * 1024 * 1024 * 1024
 """Maximum size in bytes of an export fetched from an old server."""
@@ -86,13 +85,10 @@ class Report:
 class Migration:
     """One run. `client` connects to the importing service; a dry run has none."""
 
-    def __init__(
-        self, wanted: ImportRequest, default_user: str, client: Client | None, show: Progress = progress
-    ) -> None:
+    def __init__(self, wanted: ImportRequest, default_user: str, client: Client | None) -> None:
         self._wanted = wanted
         self._default = default_user
         self._client = client
-        self._show = show
         self.report = Report(wanted.source, wanted.dry_run)
 
     async def run(self) -> None:
@@ -116,7 +112,7 @@ class Migration:
         path = await asyncio.to_thread(_readable, self._wanted.source)
         if await asyncio.to_thread(sqlite_file.is_sqlite, path):
             async with self._staged(folder) as staging:
-                with self._show("rows read") as show:
+                with progress("rows read") as show:
                     await asyncio.to_thread(sqlite_file.stage, path, staging, folder, show)
             return
         if await asyncio.to_thread(_is_zip, path):
@@ -142,7 +138,7 @@ class Migration:
         if await asyncio.to_thread(exported.has_accesses, exported_to):
             await self._zip(exported_to, user)  # one of our own servers: the export is complete
             return
-        with self._show("memories' access logs read") as show:
+        with progress("memories' access logs read") as show:
             whole = await old_server.with_accesses(url, exported_to, folder, self.report.left_out, show)
         await self._zip(whole, user)
 
@@ -156,7 +152,7 @@ class Migration:
             )
         async with self._staged(folder) as staging:
             took = mem0.Mem0(staging, user=self._wanted.into or self._default)
-            with self._show("memories read") as show:
+            with progress("memories read") as show:
                 if path is None:
                     await qdrant.stage(source, took, show)
                 else:
@@ -188,15 +184,14 @@ class Migration:
         if self._wanted.into is not None and len(users) > 1:
             raise Invalid("--into", f"is for one user, but the source has {len(users)}; select one with --user")
         for id_, name in users:
-            taken = ImportOutcome(
-                name, self._wanted.into or name, await asyncio.to_thread(archive.contents, staging, id_)
-            )
+            found = await asyncio.to_thread(UserArchive, staging, id_)
+            taken = ImportOutcome(name, self._wanted.into or name, await asyncio.to_thread(found.contents))
             if self._wanted.dry_run:
                 self.report.users.append(taken)
                 continue
             path = folder / "archive.zip"
-            with self._show(f"memories of {name} packed") as show:
-                await asyncio.to_thread(archive.write, staging, id_, path, show)
+            with progress(f"memories of {name} packed") as show:
+                await asyncio.to_thread(found.write, path, show)
             await self._send(taken, path)
             await asyncio.to_thread(path.unlink)
 
@@ -204,7 +199,7 @@ class Migration:
         self.report.users.append(taken)
         if self._client is None:
             return
-        with self._show(f"of {taken.into} imported") as show:
+        with progress(f"of {taken.into} imported") as show:
             try:
                 taken.service = await send(self._client, path, taken.into, self._wanted.mode, show)
             except Unavailable:

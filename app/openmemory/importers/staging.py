@@ -93,7 +93,6 @@ _INDEXES = (
     "memories(user_id, id)", "memories(app_id)", "memory_categories(category_id)", "memory_status_history(memory_id)",
     "memory_access_logs(memory_id)", "apps(owner_id)",
 )  # fmt: skip
-_WRITTEN_TOGETHER = 1_000
 _MAX_DAYS = 36_500
 """Maximum number of days of a policy."""
 
@@ -109,7 +108,6 @@ class Staging:
         self.connection = sqlite3.connect(folder / "staging.sqlite", check_same_thread=False, isolation_level=None)
         self.connection.row_factory = sqlite3.Row
         self.connection.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA temp_store=FILE;")
-        self._pending = 0
         self.unknown = datetime.now(UTC).isoformat()
         """The time of rows that have no time."""
         for table, columns in TABLES.items():
@@ -136,11 +134,6 @@ class Staging:
             self.refuse(table, row, "id: must be unique")
         if taken and (numbers := sum(value.numbers for value in values if isinstance(value, CleanedJson))):
             self._ledger.mended(table, _usable(columns, row), numbers)
-        self._pending += 1
-        if self._pending >= _WRITTEN_TOGETHER:
-            self.connection.execute("COMMIT")
-            self.connection.execute("BEGIN")
-            self._pending = 0
         return bool(taken)
 
     def refuse(self, table: str, row: Mapping[str, Any], reason: str) -> None:

@@ -320,23 +320,14 @@ class ArchivePolicy(Base):
         ),
         Index("idx_policy_criteria", "criteria_type", "criteria_id"),
         Index(
-            "uq_archive_policies_criteria",
-            "user_id",
-            "criteria_type",
-            "criteria_id",
-            "action",
-            unique=True,
+            "uq_archive_policies_criteria", "user_id", "criteria_type", "criteria_id", "action", unique=True,
             postgresql_where=text("criteria_id IS NOT NULL"),
         ),
         Index(
-            "uq_archive_policies_namespace",
-            "user_id",
-            "criteria_name",
-            "action",
-            unique=True,
+            "uq_archive_policies_namespace", "user_id", "criteria_name", "action", unique=True,
             postgresql_where=text("criteria_name IS NOT NULL"),
         ),
-    )
+    )  # fmt: skip
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=NEW_ID)
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))

@@ -365,13 +365,13 @@ class Memories:
         """Soft-delete memories. They are no longer found; `restore` brings them back."""
         return await self.change_state(caller, ids, State.DELETED, strict=strict)
 
-    async def delete_all(self, caller: Caller, query: MemoryQuery | None = None) -> int:
+    async def delete_all(self, caller: Caller) -> int:
         """Soft-delete every memory that the caller may read."""
-        return await self.change_state_where(caller, query or MemoryQuery(), State.DELETED)
+        return await self.change_state_where(caller, MemoryQuery(), State.DELETED)
 
-    async def restore(self, caller: Caller, ids: Sequence[UUID], *, strict: bool = True) -> int:
+    async def restore(self, caller: Caller, ids: Sequence[UUID]) -> int:
         """Make memories active again, from any state."""
-        return await self.change_state(caller, ids, State.ACTIVE, strict=strict)
+        return await self.change_state(caller, ids, State.ACTIVE)
 
     @retry_on_conflict
     async def erase(self, caller: Caller, ids: Sequence[UUID]) -> int:
