@@ -72,39 +72,30 @@ class Container:
         """
         member = self._members[name]
         before = self.read
-        inflated = 0
-
-        def count(size: int, came: int) -> None:
-            self._left -= size
-            # For a deflated member, the compressed bytes read are estimated from the share that was inflated.
-            self.read = before + int(member.compress_size * min(1.0, inflated / max(1, member.file_size)))
-            if self._left < 0:
-                raise too_much(f"it unpacks to more than {self._limit:,} bytes (16 times limits.backup)")
-            if came > RATIO_FROM and came > RATIO * max(1, self.read - before):
-                raise too_much(f"{name} unpacks to more than {RATIO} times its size")
-
         with _in_words(name), self._zip.open(member) as raw:
 
-            def plain(size: int) -> bytes:
-                nonlocal inflated
-                with _in_words(name):
-                    data = raw.read(size)
-                inflated += len(data)
-                count(len(data), inflated)
-                return data
-
-            if not name.endswith(".gz"):
-                yield plain
-            else:
-                lines = _Gunzipped(plain)
+            def limited(read: Callable[[int], bytes]) -> Callable[[int], bytes]:
+                came = 0
 
                 def some(size: int) -> bytes:
+                    nonlocal came
                     with _in_words(name):
-                        data = lines.read(size)
-                    count(len(data), lines.count)
+                        data = read(size)
+                    came += len(data)
+                    self._left -= len(data)
+                    # The compressed bytes read are estimated from the share of the member that was inflated.
+                    inflated = min(1.0, raw.tell() / max(1, member.file_size))
+                    self.read = before + int(member.compress_size * inflated)
+                    if self._left < 0:
+                        raise too_much(f"it unpacks to more than {self._limit:,} bytes (16 times limits.backup)")
+                    if came > RATIO_FROM and came > RATIO * max(1, self.read - before):
+                        raise too_much(f"{name} unpacks to more than {RATIO} times its size")
                     return data
 
-                yield some
+                return some
+
+            plain = limited(raw.read)
+            yield limited(_Gunzipped(plain).read) if name.endswith(".gz") else plain
         self.read = before + member.compress_size
 
 
@@ -155,7 +146,6 @@ class _Gunzipped:
         self._pending = b""
         self._stream: zlib._Decompress | None = None
         self._streams = 0
-        self.count = 0
 
     def read(self, size: int) -> bytes:
         """At most `size` bytes; b"" at the end."""
@@ -176,7 +166,6 @@ class _Gunzipped:
             elif ended and not data:
                 raise EOFError("Compressed file ended before the end-of-stream marker was reached")
             if data:
-                self.count += len(data)
                 return data
 
     def _next(self) -> bool:
