@@ -26,7 +26,7 @@ _SPACE = b" \t\r\n"
 _FLAT = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 """The text between two brackets: characters outside of strings, and whole strings."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_SCALAR = re.compile(rb"[^,\]}\s]*+(?=[,\]}\s])")
+_SCALAR = re.compile(rb"[^,\]}\s]*+")
 _BLANK = re.compile(rb"[ \t\r\n]*+")
 
 
@@ -157,8 +157,13 @@ class _Buffer:
     def value(self, place: str) -> bytes:
         """The raw bytes of the next value."""
         sign = self.peek()
-        nested = sign in (b"{", b"[")
-        end = self._nested(place) if nested else self._match(_STRING if sign == b'"' else _SCALAR, place)
+        end = self._at
+        if sign == b'"':
+            end = self._match(_STRING, place)
+        elif sign in (b"{", b"["):
+            end = self._nested(place)
+        else:
+            end = self._scalar(place)
         value, self._at = self._data[self._at : end], end
         return value
 
@@ -168,6 +173,14 @@ class _Buffer:
             if found is not None:
                 return found.end()
             self._grow(place)
+
+    def _scalar(self, place: str) -> int:
+        while True:
+            found = _SCALAR.match(self._data, self._at)
+            assert found is not None
+            if found.end() < len(self._data) or not self._more(self._at):
+                return found.end()
+            self._check_size(place)
 
     def _nested(self, place: str) -> int:
         depth = 0
@@ -190,6 +203,9 @@ class _Buffer:
     def _grow(self, place: str) -> None:
         if not self._more(self._at):
             raise malformed(place, "is not valid JSON: it ends too soon")
+        self._check_size(place)
+
+    def _check_size(self, place: str) -> None:
         if len(self._data) - self._at > self._most.bytes + _CHUNK:
             raise malformed(place, _too_large(self._most))
 
