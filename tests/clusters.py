@@ -6,13 +6,13 @@ import asyncio
 import atexit
 import os
 import shutil
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 from openmemory.config.settings import Settings
 from openmemory.services import open_stores
+from tests.folders import new_folder
 
 _DATABASE = "postgres"
 
@@ -34,7 +34,7 @@ def furnish(folder: Path) -> Path:
 @cache
 def _template() -> Path:
     """The database of a service that was started once and stopped; one for all tests of this process."""
-    parent = Path(tempfile.mkdtemp(prefix="om-"))
+    parent = new_folder()
     parent.chmod(0o755)
     atexit.register(shutil.rmtree, parent)
     folder = parent / "data"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import shutil
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
@@ -20,8 +21,15 @@ from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
 from openmemory.services import Services, open_services
 from tests.clusters import furnish
+from tests.folders import new_folder
 
 _numbers = count()
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end, so the garbage collector need not walk through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,21 +43,34 @@ def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def short_folder() -> Iterator[Path]:
-    """A folder whose path is short enough for unix sockets, reachable by any account."""
-    folder = Path(tempfile.mkdtemp(prefix="om-"))
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = new_folder()
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
-async def services(short_folder: Path) -> AsyncIterator[Services]:
+def session_folder() -> Iterator[Path]:
+    """A folder for what all tests of a worker share."""
+    with _folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def short_folder() -> Iterator[Path]:
+    """A folder whose path is short enough for unix sockets, reachable by any account."""
+    with _folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+async def services(session_folder: Path) -> AsyncIterator[Services]:
     """The whole product, shared by the tests of one worker; each test takes a `new_user` of its own."""
     # Tests of categories file when they want to; others would meet categories that they did not give.
     settings = Settings(
-        data_dir=str(furnish(short_folder / "shared")), port=0, categories=CategorySettings(assign="off")
+        data_dir=str(furnish(session_folder / "shared")), port=0, categories=CategorySettings(assign="off")
     )
     async with open_services(settings) as opened:
         yield opened

@@ -50,12 +50,12 @@ def model(llm_server: LlmServer) -> Iterator[LlmServer]:
 
 
 @pytest.fixture(scope="session")
-async def inferring(short_folder: Path, llm_server: LlmServer) -> AsyncIterator[Services]:
+async def inferring(session_folder: Path, llm_server: LlmServer) -> AsyncIterator[Services]:
     """The product with a language model."""
     settings = Settings.model_validate(
         {
             # Another folder of tests that imports this fixture has one of its own.
-            "data_dir": str(furnish(short_folder / f"capture-{uuid4().hex[:6]}")),
+            "data_dir": str(furnish(session_folder / f"capture-{uuid4().hex[:6]}")),
             "port": 0,
             "llm": {
                 "provider": "openai", "model": "m", "api_key": "test-key-0123456789", "base_url": llm_server.url,

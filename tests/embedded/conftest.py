@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -19,11 +18,12 @@ import openmemory
 from openmemory.embedded.folder import DataFolder
 from openmemory.embedded.postgres import EmbeddedPostgres
 from openmemory.embedded.processes import servers_of
+from tests.folders import new_folder
 
 
 def passable_folder() -> Path:
     """A new folder that every account may pass through; pytest's own are closed to `nobody`."""
-    path = Path(tempfile.mkdtemp(prefix="openmemory-test-")).resolve()
+    path = new_folder("openmemory-test-")
     path.chmod(0o711)
     return path
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from tests import warm
+from tests.folders import new_folder
 
 START = 60.0
 """Seconds that a start may take on a busy machine."""
@@ -102,7 +103,7 @@ class Isolated(Service):
 @contextmanager
 def short_parent() -> Iterator[Path]:
     """A new folder for data folders: short enough for unix sockets, reachable by any account."""
-    parent = Path(tempfile.mkdtemp(prefix="om-"))
+    parent = new_folder()
     parent.chmod(0o755)
     yield parent
     shutil.rmtree(parent)
