@@ -42,11 +42,8 @@ eval: .venv/.dev ## how well searches find, on judged collections; ARGS are fold
 	@exec $(BIN)/python -m benchmarks.evaluation $(ARGS)
 
 check: .venv/.dev ## everything that must hold: format, lint, types, imports, prose, YAML, migrations, tests
-	@for step in $(STEPS) test; do \
-		printf '\n== %s\n' "$$step"; started=$$(date +%s); \
-		$(MAKE) --no-print-directory $$step || { printf '== %s failed\n' "$$step"; exit 1; }; \
-		printf '== %s: %s s\n' "$$step" "$$(($$(date +%s) - started))"; \
-	done
+	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(STEPS)
+	@$(MAKE) --no-print-directory test
 
 docs: .venv/.runtime .venv/docs/.done ## build the documentation into `site/`; ARGS are those of `mkdocs build`
 	@$(BIN)/python tools/reference.py build/reference
@@ -74,7 +71,7 @@ compile = cp -p $(1) $(1).old && $(UV) pip compile --quiet --universal --python-
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links $(2) $(ARGS) -o $(1) && \
 	if cmp -s $(1) $(1).old; then mv $(1).old $(1); else rm $(1).old; echo "$(1) has changed"; fi
 
-# The steps of `check`, in the order of how soon they can fail.
+# The steps of `check`, two at a time.
 
 format-check: .venv/.dev
 	@$(BIN)/ruff format --check .

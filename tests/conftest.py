@@ -25,11 +25,14 @@ from tests.folders import new_folder
 
 _numbers = count()
 
+# Modules and tests stay to the end, so the garbage collector need not walk through them again and again.
+gc.disable()
+
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay to the end, so the garbage collector need not walk through them again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -276,6 +276,7 @@ def _exactly(door: socket.socket, length: int) -> bytes:
 
 
 def _main() -> None:
+    gc.disable()
     for module in _MODULES:
         import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))
@@ -283,6 +284,7 @@ def _main() -> None:
         raise RuntimeError(f"{threads} threads run; one may, or what is forked is not whole")
     gc.collect()
     gc.freeze()
+    gc.enable()
     # Standard input becomes that of what is forked.
     door = socket.socket(fileno=os.dup(0))
     arguments = _serve(door)

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from sqlalchemy import text
+from sqlalchemy import delete, text
 
 from openmemory.capture import worker
-from openmemory.capture.models import Status
+from openmemory.capture.models import WAITS, Capture, Status
 from openmemory.capture.schemas import CaptureCreate, Outcome
 from openmemory.config.settings import Settings
 from openmemory.identity.caller import Caller
@@ -103,14 +103,21 @@ async def remembered(inferring: Services, claude: Caller) -> Callable[..., Await
 
 
 @pytest.fixture
-async def soon(inferring: Services, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """Pauses are short, and none is left over."""
+async def soon(inferring: Services, monkeypatch: pytest.MonkeyPatch, eventually: Any) -> AsyncIterator[None]:
+    """Pauses are short, and neither a pause nor an unfinished capture is left over."""
     monkeypatch.setattr(worker, "FIRST_PAUSE", 0.05)
     monkeypatch.setattr(worker, "LAST_PAUSE", 0.2)
     monkeypatch.setattr(worker, "AWAY", 0.05)
     monkeypatch.setattr(worker, "MAX_AWAY", 0.1)
     monkeypatch.setattr(worker, "IDLE", 0.1)
     yield
+    async with inferring.database.transaction() as tx:
+        await tx.execute(delete(Capture).where(Capture.status.in_(WAITS)))
+
+    async def idle() -> bool:
+        return not inferring.capturing._working
+
+    await eventually(idle, within=30)
     inferring.capturing._away = inferring.capturing._away_until = 0.0
 
 

@@ -180,7 +180,9 @@ def test_a_worker_that_does_not_obey_is_killed_within_the_deadline_and_no_secret
     assert psutil.wait_procs(family, 10)[1] == []
 
 
-def test_nothing_is_left_of_a_parent_that_was_killed_and_nothing_is_lost(serve: Serve, new_user: str) -> None:
+def test_nothing_is_left_of_a_parent_that_was_killed_and_nothing_is_lost(
+    serve: Serve, folder: Path, new_user: str
+) -> None:
     service = serve()
     url = service.ready()
     family = service.family()
@@ -191,7 +193,8 @@ def test_nothing_is_left_of_a_parent_that_was_killed_and_nothing_is_lost(serve: 
     service.process.kill()
     service.ended(_STOP)
     assert psutil.wait_procs(family, 10)[1] == []
-    assert memories(serve().ready(), new_user) == sorted(texts)
+    with starting(folder) as start:
+        assert memories(start().ready(), new_user) == sorted(texts)
 
 
 def test_a_worker_that_cannot_start_ends_the_service_with_its_reason(serve: Serve, folder: Path) -> None:

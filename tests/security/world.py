@@ -99,14 +99,12 @@ class World:
     async def load(self) -> None:
         """Read everything again: what was done may have changed it."""
         async with self.services.database.statement() as tx:
-            rows = (await tx.execute(_ROWS)).all()
-            rules = (await tx.execute(_RULES)).all()
-            apps = (await tx.execute(_APPS)).all()
-        known = set(self.users)
+            mine = {"users": self.users}
+            rows = (await tx.execute(_ROWS, mine)).all()
+            rules = (await tx.execute(_RULES, mine)).all()
+            apps = (await tx.execute(_APPS, mine)).all()
         self.rows = {}
         for row in rows:
-            if row.user not in known:
-                continue
             id_ = str(row.id)
             categories = {token for name in row.categories for token in TOKEN.findall(name)}
             tokens = frozenset(TOKEN.findall(row.told)) - self.names.keys()
@@ -119,10 +117,10 @@ class World:
                 self.memory_of[each] = id_
             for token in categories:
                 self.owner_of.setdefault(token, row.user)
-        self.rules = [Rule(str(r.id), r.user, r.app, r.effect, r.key) for r in rules if r.user in known]
+        self.rules = [Rule(str(r.id), r.user, r.app, r.effect, r.key) for r in rules]
         for rule in self.rules:
             self.owner_of[rule.id] = rule.user
-        self.apps = {str(a.id): (a.user, a.name, a.is_active) for a in apps if a.user in known}
+        self.apps = {str(a.id): (a.user, a.name, a.is_active) for a in apps}
         for id_, (user, _, _) in self.apps.items():
             self.owner_of[id_] = user
 
@@ -185,19 +183,23 @@ SELECT m.id, u.user_id AS user, a.name AS app, m.namespace, m.state::text AS sta
        md5(concat_ws('|', m.content, m.metadata, CASE WHEN m.expires_at <= now() THEN 'over' ELSE m.state::text END,
            m.namespace, m.revision,
            array(SELECT category_id FROM memory_categories mc WHERE mc.memory_id = m.id ORDER BY 1))) AS marks
-FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id ORDER BY u.user_id, m.content, m.id
+FROM memories m JOIN users u ON u.id = m.user_id JOIN apps a ON a.id = m.app_id WHERE u.user_id = ANY(:users)
+ORDER BY u.user_id, m.content, m.id
 """)
 
 _RULES = text("""
 SELECT r.id, u.user_id AS user, a.name AS app, r.effect,
        CASE r.object_type WHEN 'category' THEN 'category:' || c.name ELSE r.object_key END AS key
 FROM access_controls r JOIN users u ON u.id = r.user_id LEFT JOIN apps a ON a.id = r.subject_id
-LEFT JOIN categories c ON r.object_type = 'category' AND c.id = r.object_id
+LEFT JOIN categories c ON r.object_type = 'category' AND c.id = r.object_id WHERE u.user_id = ANY(:users)
 """)
 
 _EVERYBODY = text("SELECT u.user_id AS user, a.name AS app FROM users AS u LEFT JOIN apps AS a ON a.owner_id = u.id")
 
-_APPS = text("SELECT a.id, u.user_id AS user, a.name, a.is_active FROM apps a JOIN users u ON u.id = a.owner_id")
+_APPS = text("""
+SELECT a.id, u.user_id AS user, a.name, a.is_active FROM apps a JOIN users u ON u.id = a.owner_id
+WHERE u.user_id = ANY(:users)
+""")
 
 
 async def populate(services: Services, rng: random.Random) -> World:
