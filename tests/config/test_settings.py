@@ -57,6 +57,13 @@ def test_an_environment_that_cannot_be_used_is_refused_by_variable(environ: dict
     assert message in failure.value.message
 
 
+@pytest.mark.parametrize("name", ["OPENMEMORY_FOO", "OPENMEMORY_TEAM_FOLDER"])
+def test_a_variable_that_resembles_no_setting_is_a_warning(name: str):
+    settings = load(environ={name: "1"})
+    assert settings.warnings() == [f"{name} is not a setting and has no effect; `openmemory config` lists all"]
+    assert load(environ={"OPENMEMORY_PORT": "1"}).warnings() == []
+
+
 OAUTH = {"OPENMEMORY_OAUTH_ISSUER": "https://as.example.com", "OPENMEMORY_OAUTH_RESOURCE": "https://memory.example.com"}
 
 

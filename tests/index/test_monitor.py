@@ -77,7 +77,9 @@ class Installation:
         return sum(result.parts.cosine is not None for result in answer.results), answer.note
 
     async def problems(self) -> list[str]:
-        return (await self.services.health.diagnose()).problems
+        found = await self.services.health.diagnose()
+        assert (found.status == "ok") is (found.problems == [])
+        return found.problems
 
     def behind(self) -> float:
         """The gauge that an administrator watches."""

@@ -92,6 +92,13 @@ def test_the_field_is_named_as_the_client_wrote_it(location, field):
     assert not_valid([{"type": "missing", "loc": location, "msg": "Field required"}]) == f"{field}: is required"
 
 
+async def test_no_field_is_named_twice(client):
+    unknown = await client.get("/api/v1/memories/not-an-id")
+    assert unknown.json()["detail"].count("memory_id: ") == 1
+    policy = await client.post("/api/v1/archive-policies", json={"criteria_type": "user"})
+    assert policy.json()["detail"] == "days_to_archive: must be given, or days_to_expire"
+
+
 def test_only_the_first_problems_are_told():
     errors = [{"type": "missing", "loc": ("body", f"f{n}"), "msg": "Field required"} for n in range(7)]
     told = not_valid(errors)

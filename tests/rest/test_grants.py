@@ -9,7 +9,9 @@ async def test_a_rule_is_made_listed_and_revoked(client, new_user):
     rule = {"user_id": new_user, "effect": "deny", "app": "cursor", "object_type": "namespace", "object": "private"}
     made = await client.post(GRANTS + "/", json=rule)
     grant = made.json()
-    assert (made.status_code, list(grant)) == (201, ["id", "effect", "app", "object_type", "object", "created_at"])
+    assert (made.status_code, list(grant)) == (201, [
+        "id", "effect", "app", "object_type", "object", "object_name", "created_at",
+    ])  # fmt: skip
     assert (await client.post(GRANTS, json=rule)).json()["id"] == grant["id"]
     for params in ({"user_id": new_user}, {"user_id": new_user, "app": "cursor"}):
         assert (await client.get(GRANTS, params=params)).json() == {"grants": [grant]}
@@ -18,6 +20,19 @@ async def test_a_rule_is_made_listed_and_revoked(client, new_user):
     gone = await client.delete(f"{GRANTS}/{grant['id']}", params={"user_id": new_user})
     assert gone.status_code == 200
     assert (await client.get(GRANTS, params={"user_id": new_user})).json() == {"grants": []}
+
+
+async def test_a_rule_shows_the_name_beside_the_id(client, new_user, remember):
+    row = await remember(new_user, "one", app="claude")
+    for type_, object_, name in (
+        ("app", "claude", "claude"), ("category", f"of {new_user}", f"of {new_user}"),
+        ("namespace", "private", "private"), ("memory", row["id"], None), ("all", None, None),
+    ):  # fmt: skip
+        rule = {"user_id": new_user, "effect": "deny", "object_type": type_, "object": object_}
+        assert (await client.post(GRANTS, json=rule)).json()["object_name"] == name
+    listed = (await client.get(GRANTS, params={"user_id": new_user})).json()["grants"]
+    assert [grant["object_name"] for grant in listed] == ["claude", f"of {new_user}", "private", None, None]
+    assert listed[0]["object"] == row["app_id"]
 
 
 async def test_somebody_elses_rule_cannot_be_revoked(client, new_user, remember):

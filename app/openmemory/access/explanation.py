@@ -37,7 +37,9 @@ def reason(app: Caller, facts: Any, rule: Any) -> str:
 
 
 def _decided(rule: Any) -> str:
-    what = {"all": "everything", "memory": "this memory"}.get(rule.object_type) or f"{rule.object_type} {rule.name!r}"
+    what = {"all": "everything", "memory": "this memory"}.get(
+        rule.object_type
+    ) or f"{rule.object_type} {rule.object_name!r}"
     subject = rule.app or "every app"
     if rule.effect == "deny":
         return f"denied by the rule that hides {what} from {subject}"

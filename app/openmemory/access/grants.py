@@ -75,6 +75,7 @@ class Grant(BaseModel):
     app: str | None = Field(description="The app it speaks to; null: every app of the user.")
     object_type: ObjectType
     object: str | None = Field(description="The memory's id, the app's or category's id, or the namespace's name.")
+    object_name: str | None = Field(description="The name of the app, category or namespace.")
     created_at: datetime
 
 
@@ -202,12 +203,9 @@ class Grants:
 
     async def _speaking(self, tx: Tx, app: Caller, memory_id: UUID) -> Sequence[Any]:
         """Returns the rules for an app that apply to a memory, in the order of precedence."""
-        rows, written = self._memories, aliased(App)
+        rows = self._memories
         query = (
             _grants()
-            .add_columns(func.coalesce(AccessControl.object_name, written.name, _CATEGORIES.c.name).label("name"))
-            .outerjoin(written, and_(AccessControl.object_type == "app", written.id == AccessControl.object_id))
-            .outerjoin(_CATEGORIES, _CATEGORIES.c.id == AccessControl.object_id)
             .join(rows, rows.id == memory_id)
             .where(
                 AccessControl.user_id == app.user_id,
@@ -230,14 +228,21 @@ def _only_owner(caller: Caller) -> None:
 
 
 def _grants() -> Any:
-    return select(
-        AccessControl.id,
-        AccessControl.effect,
-        App.name.label("app"),
-        AccessControl.object_type,
-        func.coalesce(AccessControl.object_name, cast(AccessControl.object_id, Text)).label("object"),
-        AccessControl.created_at,
-    ).outerjoin(App, App.id == AccessControl.subject_id)
+    written = aliased(App)
+    return (
+        select(
+            AccessControl.id,
+            AccessControl.effect,
+            App.name.label("app"),
+            AccessControl.object_type,
+            func.coalesce(AccessControl.object_name, cast(AccessControl.object_id, Text)).label("object"),
+            func.coalesce(AccessControl.object_name, written.name, _CATEGORIES.c.name).label("object_name"),
+            AccessControl.created_at,
+        )
+        .outerjoin(App, App.id == AccessControl.subject_id)
+        .outerjoin(written, and_(AccessControl.object_type == "app", written.id == AccessControl.object_id))
+        .outerjoin(_CATEGORIES, _CATEGORIES.c.id == AccessControl.object_id)
+    )
 
 
 async def _app_id(tx: Tx, caller: Caller, name: str) -> UUID:

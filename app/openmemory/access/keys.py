@@ -31,6 +31,7 @@ from openmemory.database.engine import Database, Tx
 from openmemory.database.retry import retry_on_conflict
 from openmemory.errors import Invalid, NotFound, Unavailable
 from openmemory.identity.principal import Principal, Scope
+from openmemory.serialization.timestamps import DateOrTime
 
 REMEMBERED = 5.0
 """Seconds that a valid key is cached. Another process may therefore accept a revoked key for that long."""
@@ -65,7 +66,9 @@ class KeyCreate(BaseModel):
         default=None, min_length=1, max_length=100, description="The namespaces that it reaches; left out: all."
     )
     scopes: list[Scope] = Field(default=[Scope.READ, Scope.WRITE], min_length=1, description="What it may do.")
-    expires_at: datetime | None = Field(default=None, description="When it ends, with an offset; left out: never.")
+    expires_at: DateOrTime | None = Field(
+        default=None, description="When it ends, a date, or a time with an offset; left out: never."
+    )
 
 
 class Key(BaseModel):

@@ -30,7 +30,7 @@ def config(data_dir: DataDir = None, config: ConfigFile = None, json: Json = Fal
         "without_effect": settings.inherited.ignored,
     }
     table = Table(["setting", "value", "meaning"], rows, wide="meaning")
-    CommandAnswer(values, table, notes=settings.inherited.lines()).show(json=json)
+    CommandAnswer(values, table, notes=[*settings.warnings(), *settings.inherited.lines()]).show(json=json)
 
 
 def _masked(value: Any) -> Any:

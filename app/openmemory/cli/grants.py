@@ -29,11 +29,14 @@ async def list_grants(client: Client, user: User = None, app: AppName = None) ->
             grant["effect"],
             grant["app"] or "(every app)",
             grant["object_type"],
-            grant["object"],
+            grant["object_name"] or grant["object"],
+            "" if grant["object"] == grant["object_name"] else grant["object"],
         )
         for grant in found["grants"]
     ]
-    return CommandAnswer(found, Table(["id", "made", "effect", "app", "type", "object"], rows, wide="object"))
+    return CommandAnswer(
+        found, Table(["id", "made", "effect", "app", "type", "object", "object id"], rows, wide="object")
+    )
 
 
 @grants.command()
@@ -82,4 +85,5 @@ async def explain(
 
 
 def _words(grant: dict[str, Any]) -> str:
-    return f"{grant['effect']} {grant['app'] or 'every app'} {grant['object_type']} {grant['object'] or ''}".rstrip()
+    named = grant["object_name"] or grant["object"] or ""
+    return f"{grant['effect']} {grant['app'] or 'every app'} {grant['object_type']} {named}".rstrip()

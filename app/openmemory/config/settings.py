@@ -1,8 +1,9 @@
 """Settings: `openmemory.toml`, then `OPENMEMORY_*` environment variables, then command-line flags; the last wins.
 The environment variables of the old OpenMemory have the lowest precedence (`legacy_env.py`).
 
-A key `section.name` is spelt `OPENMEMORY_SECTION_NAME` in the environment. An unknown key or an invalid value stops
-the start. The error names the key, its source and the valid values. `openmemory.toml` in the project lists every key.
+A key `section.name` is spelt `OPENMEMORY_SECTION_NAME` in the environment. An unknown key in the file, a mistyped
+variable or an invalid value stops the start. The error names the key, its source and the valid values.
+`openmemory.toml` in the project lists every key.
 """
 
 from __future__ import annotations
@@ -261,11 +262,16 @@ class Settings(Section):
     categories: CategorySettings = CategorySettings()
     log: LogSettings = LogSettings()
     _inherited: legacy_env.LegacySettings = PrivateAttr(default=legacy_env.NOTHING)
+    _unknown: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def inherited(self) -> legacy_env.LegacySettings:
         """The settings that the variables of the old OpenMemory provide."""
         return self._inherited
+
+    def warnings(self) -> list[str]:
+        """The lines about variables of this service's prefix that are no settings and have no effect."""
+        return [f"{name} is not a setting and has no effect; `openmemory config` lists all" for name in self._unknown]
 
 
 def keys(model: type[BaseModel] = Settings, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
@@ -295,7 +301,8 @@ def load(
     the working folder may belong to something else.
 
     Raises:
-        SetupError: an unknown key or an invalid value; the message names the key, its source and the valid values.
+        SetupError: an unknown key, a mistyped variable or an invalid value; the message names the key, its source and
+            the valid values.
     """
     environ = os.environ if environ is None else environ
     given: dict[tuple[str, ...], Any] = {}
@@ -316,11 +323,15 @@ def load(
             raise SetupError(f"{path[1]}: unknown key {name!r}{_nearest(name, ['.'.join(key) for key in known])}")
         put(path[0], value, f"{path[1]}: {'.'.join(path[0])}")
     names = {PREFIX + "_".join(path).upper(): path for path in known}
+    unknown: list[str] = []
     for name, text in environ.items():
         if not name.startswith(PREFIX) or name.startswith(_NOT_SETTINGS):
             continue
         if name not in names:
-            raise SetupError(f"environment: unknown setting {name}{_nearest(name, list(names))}")
+            if close := _mistyped(name, list(names)):
+                raise SetupError(f"environment: unknown setting {name}; did you mean {close!r}?")
+            unknown.append(name)
+            continue
         put(names[name], _parse(text, known[names[name]].annotation), f"environment: {name}")
     for dotted, value in (flags or {}).items():
         if value is not None:
@@ -335,6 +346,7 @@ def load(
     try:
         settings = Settings.model_validate(values)
         settings._inherited = inherited
+        settings._unknown = tuple(unknown)
         return settings
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
@@ -402,6 +414,14 @@ def _parse(text: str, annotation: Any) -> Any:
         except json.JSONDecodeError:
             return text
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _mistyped(name: str, known: list[str]) -> str | None:
+    """Returns the setting that a variable seems to mean. The common prefix would make every name look alike."""
+    import difflib
+
+    found = difflib.get_close_matches(name.removeprefix(PREFIX), [each.removeprefix(PREFIX) for each in known], 1, 0.75)
+    return PREFIX + found[0] if found else None
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -71,7 +71,8 @@ class Collection(BaseModel):
 
 
 class Diagnosis(BaseModel):
-    """Readiness, and what an admin wants to know besides. `problems` is empty when all is well."""
+    """Readiness, and what an admin wants to know besides. `problems` is empty when all is well, and only then is
+    `status` ok."""
 
     status: Literal["ok", "degraded", "down"]
     version: str
@@ -149,8 +150,9 @@ class Health:
             problems.append(f"index: {drift} entries differ from PostgreSQL; run `openmemory sync`")
         if last and last["error"]:
             problems.append(f"sync: the last run failed: {last['error']}")
+        status = "degraded" if ready.status == "ok" and problems else ready.status
         return Diagnosis(
-            status=ready.status, version=self._version, checks=ready.checks, counts=counts, marks_waiting=waiting,
+            status=status, version=self._version, checks=ready.checks, counts=counts, marks_waiting=waiting,
             marks_stuck=stuck, drift=drift, collections=collections, last_sync=last, problems=problems,
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 from uuid import UUID
@@ -173,11 +174,18 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def not_valid(errors: Sequence[Any]) -> str:
-    """Formats pydantic's errors as `field: problem; field: problem`. The input itself is not repeated."""
-    shown = [f"{_field(found['loc'])}: {_words(found)}" for found in errors[:SHOWN_PROBLEMS]]
-    if len(errors) > len(shown):
-        shown.append(f"and {len(errors) - len(shown)} more")
+    """Formats pydantic's errors as `field: problem; field: problem`, each once. The input itself is not repeated."""
+    problems = list(dict.fromkeys(map(_problem, errors)))
+    shown = problems[:SHOWN_PROBLEMS]
+    if len(problems) > len(shown):
+        shown.append(f"and {len(problems) - len(shown)} more")
     return "; ".join(shown)
+
+
+def _problem(found: Mapping[str, Any]) -> str:
+    field, words = _field(found["loc"]), _words(found)
+    # A check of the whole body names the field itself.
+    return words if field == "body" and _NAMES_ITS_FIELD.match(words) else f"{field}: {words}"
 
 
 def as_invalid(errors: Sequence[Any]) -> Invalid:
@@ -200,6 +208,7 @@ def _field(location: Sequence[str | int]) -> str:
     return path or "body"
 
 
+_NAMES_ITS_FIELD = re.compile(r"[a-z_.]+: ")
 _WORDS = {
     "missing": "is required",
     "extra_forbidden": "is not a known field",

@@ -25,7 +25,7 @@ from openmemory.memories.schemas import (
 )
 from openmemory.memories.validation import MAX_DAYS
 from openmemory.rest.caller import BodyUser
-from openmemory.serialization.timestamps import EpochSeconds
+from openmemory.serialization.timestamps import DateOrTime, EpochInput, EpochSeconds
 
 _YEAR_1, _YEAR_9999 = -62_135_596_800, 253_402_300_799
 
@@ -46,7 +46,15 @@ EXPLAIN = (
     " retrieval method. Explain the answer: how the question was read."
 )
 
-Seconds = Annotated[int, Field(ge=_YEAR_1, le=_YEAR_9999, description="Seconds since 1970 (not milliseconds).")]
+Seconds = Annotated[
+    EpochInput,
+    Field(
+        ge=_YEAR_1,
+        le=_YEAR_9999,
+        description="Seconds since 1970 (not milliseconds), or a date or time in ISO 8601, of UTC unless it says"
+        " otherwise.",
+    ),
+]
 
 
 def moment(seconds: int | None) -> datetime | None:
@@ -61,7 +69,7 @@ def _in_utc(value: datetime) -> datetime:
         raise ValueError("must lie within the years 1 to 9999 in UTC") from None
 
 
-Moment = Annotated[datetime, AfterValidator(_in_utc)]
+Moment = Annotated[DateOrTime, AfterValidator(_in_utc)]
 
 Days = Annotated[int, Field(ge=1, le=MAX_DAYS)]
 
@@ -146,9 +154,11 @@ class NewMemory(BaseModel):
     importance: float | None = Field(default=None, ge=0, le=1, description="0 to 1.")
     categories: list[str] = []
     metadata: dict[str, Any] = {}
-    created_at: Moment | None = Field(default=None, description="When it was said, with an offset; left out: now.")
+    created_at: Moment | None = Field(
+        default=None, description="When it was said, a date, or a time with an offset; left out: now."
+    )
     expires_at: Moment | None = Field(
-        default=None, description="When it expires, with an offset. Nobody finds it after that."
+        default=None, description="When it expires, a date, or a time with an offset. Nobody finds it after that."
     )
     ttl_days: Days | None = Field(
         default=None, description="Instead of `expires_at`: the number of days from now after which it expires."
@@ -216,7 +226,7 @@ class MemoryChange(BaseModel):
     categories: list[str] | None = None
     expires_at: Moment | None = Field(
         default=None,
-        description="When it expires, with an offset; null: never.",
+        description="When it expires, a date, or a time with an offset; null: never.",
     )
     ttl_days: Days | None = Field(default=None, description="Instead of `expires_at`: the number of days from now.")
 
