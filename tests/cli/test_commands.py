@@ -12,7 +12,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 COMMANDS = [
     "serve", "mcp", "stop", "add", "search", "list", "import", "export", "sync", "doctor", "apps", "grants", "keys",
-    "audit", "erase", "config",
+    "audit", "erase", "config", "get", "update", "delete", "restore", "archive", "pause", "history", "related",
+    "accesses",
 ]  # fmt: skip
 NOT_FOR_HELP = [
     "asyncio", "pydantic", "rich", "httpx", "fastapi", "sqlalchemy", "numpy", "onnxruntime", "mcp",

@@ -312,15 +312,6 @@ async def test_an_authority_that_is_not_known_is_refused_unless_the_environment_
         assert await both(Egress(["127.0.0.1"], resolve=resolve), url) == 200
 
 
-async def test_a_redirect_from_tls_to_plain_http_is_refused(authority: Authority, server: Server) -> None:
-    egress = Egress(["127.0.0.1"], resolve=names(**{"memory.example": "127.0.0.1"}), tls=authority.client)
-    with serving(tls=authority.server("memory.example")) as secure:
-        secure.answer = redirect(f"http://127.0.0.1:{server.port}/")
-        message = await refusal(egress, f"https://memory.example:{secure.port}/", redirects=True)
-        assert "without TLS" in message
-    assert server.connections == 0
-
-
 async def test_a_connection_under_one_name_is_not_used_for_another_at_the_same_address(authority: Authority) -> None:
     """Else a server that proved to be the one would be believed to be the other."""
     resolve = names(**{"one.example": "127.0.0.1", "two.example": "127.0.0.1"})

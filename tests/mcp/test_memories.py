@@ -238,3 +238,14 @@ async def test_more_memories_than_one_call_lists_are_counted(
     assert len(json.loads(_text(result))) == 1000
     assert result["structuredContent"]["total"] == 1001
     assert result["structuredContent"]["result"][0]["memory"] == "The newest fact"
+
+
+async def test_without_ids_what_the_assistant_deleted_last_comes_back(
+    call: Call, failure: Failure, remember: Remember
+) -> None:
+    first, second = [await remember(f"Fact number {number}") for number in range(2)]
+    await call("delete_memories", memory_ids=[first])
+    await call("delete_all_memories")
+    assert _text(await call("restore_memories")) == f"Successfully restored 1 memories: {second}"
+    assert _text(await call("restore_memories")) == f"Successfully restored 1 memories: {first}"
+    assert await failure("restore_memories") == "Error: There is nothing to restore that you deleted"

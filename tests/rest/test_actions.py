@@ -4,6 +4,8 @@ from uuid import uuid4
 
 import pytest
 
+from openmemory.errors import NotFound
+
 ACTIONS = "/api/v1/memories/actions"
 
 
@@ -125,7 +127,8 @@ async def test_a_deleted_memory_is_restored(client, new_user, remember):
     refused = await client.post(f"{ACTIONS}/archive", json=body)
     assert (refused.status_code, refused.json()["error"]) == (409, "transition_not_allowed")
     assert (await client.post(f"{ACTIONS}/restore", json=body)).json() == {
-        "message": "Successfully restored 1 memories"
+        "message": "Successfully restored 1 memories",
+        "memory_ids": [row["id"]],
     }
     assert await states(client, new_user) == {"one": "active"}
 
@@ -136,3 +139,32 @@ async def test_an_erased_memory_is_gone(client, new_user, remember):
     assert (await client.post(f"{ACTIONS}/erase", json=body)).json() == {"message": "Successfully erased 1 memories"}
     assert await states(client, new_user) == {}
     assert (await client.post(f"{ACTIONS}/restore", json=body)).status_code == 404
+
+
+async def test_without_ids_what_was_deleted_last_is_restored_one_deletion_after_the_other(client, new_user, remember):
+    rows = [await remember(new_user, text) for text in ("one", "two", "three", "four")]
+    one, two, three, four = [row["id"] for row in rows]
+    for ids in ([one], [two, three]):
+        body = {"user_id": new_user, "memory_ids": ids}
+        assert (await client.request("DELETE", "/api/v1/memories", json=body)).is_success
+    await client.post(f"{ACTIONS}/archive", json={"user_id": new_user, "memory_ids": [four]})
+    body = {"user_id": new_user}
+    answer = (await client.post(f"{ACTIONS}/restore", json=body)).json()
+    assert answer["message"] == "Successfully restored 2 memories"
+    assert set(answer["memory_ids"]) == {two, three}
+    assert (await client.post(f"{ACTIONS}/restore", json=body)).json()["memory_ids"] == [one]
+    nothing = await client.post(f"{ACTIONS}/restore", json=body)
+    assert (nothing.status_code, nothing.json()["error"]) == (404, "nothing_deleted")
+    assert await states(client, new_user) == {"one": "active", "two": "active", "three": "active", "four": "archived"}
+
+
+async def test_who_restores_without_ids_restores_only_what_they_deleted_themself(client, services, new_user, remember):
+    mine, theirs = [(await remember(new_user, text, app="claude"))["id"] for text in ("by the user", "by an app")]
+    claude = await services.directory.caller(new_user, "claude")
+    cursor = await services.directory.caller(new_user, "cursor")
+    await services.memories.delete(claude, [theirs])
+    await client.request("DELETE", "/api/v1/memories", json={"user_id": new_user, "memory_ids": [mine]})
+    with pytest.raises(NotFound):
+        await services.memories.restore_last(cursor)
+    assert [str(id_) for id_ in await services.memories.restore_last(claude)] == [theirs]
+    assert (await client.post(f"{ACTIONS}/restore", json={"user_id": new_user})).json()["memory_ids"] == [mine]

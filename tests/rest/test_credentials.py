@@ -154,7 +154,7 @@ async def test_a_key_of_some_namespaces_is_told_no_query_that_went_further(locke
         ("fact of whoever asks for more", narrow, {"namespaces": ["work", "home"]}),
     )
     for words, headers, where in asked:
-        query = {"user_id": new_user, "query": words} | where
+        query = {"user_id": new_user, "query": words, "app": "cursor"} | where
         found = (await locked.post(f"{MEMORIES}/search", headers=headers, json=query)).json()["results"]
         assert [result["id"] for result in found] == [row["id"]]
     async with services.database.transaction() as tx:
@@ -164,7 +164,7 @@ async def test_a_key_of_some_namespaces_is_told_no_query_that_went_further(locke
             SELECT :id, app_id, 'list', '{"asked": "fact of an archive"}', NULL, now() FROM memories WHERE id = :id
         """
         await tx.execute(text(imported), {"id": row["id"]})
-    path, size = f"{MEMORIES}/{row['id']}/access-log", {"page_size": 50}
+    path, size = f"{MEMORIES}/{row['id']}/access-log", {"page_size": 50, "fold": "false"}
     every = (await locked.get(path, headers=whole, params=size)).json()
     some = (await locked.get(path, headers=narrow, params=size)).json()
     assert {log["metadata_"].get("query") for log in every["logs"]} >= {words for words, _, _ in asked}
@@ -376,7 +376,8 @@ async def test_the_audit_log_cannot_be_changed_by_a_session_that_calls_itself_a_
 async def test_old_lines_of_the_access_log_go_and_the_rest_stays(services, remember, client, new_user):
     row = await remember(new_user, "one")
     for _ in range(2):
-        assert (await client.get(f"{MEMORIES}/{row['id']}", params={"user_id": new_user})).status_code == 200
+        body = {"user_id": new_user, "query": "one", "app": "cursor"}
+        assert (await client.post(f"{MEMORIES}/search", json=body)).json()["results"]
     async with services.database.statement() as tx:
         await tx.execute(
             text(

@@ -276,17 +276,19 @@ async def test_a_filter_refuses_an_unknown_sorting_as_openmemory_did(client, new
     assert (answer.status_code, answer.json()) == (400, {"error": "bad_request", "detail": detail, "hint": None})
 
 
-async def test_the_access_log_has_naive_times_newest_first(client, new_user, remember):
+async def test_the_access_log_has_naive_times_and_assistants_first(client, new_user, remember):
     row = await remember(new_user, "Alice drinks tea", app="claude")
     url = f"/api/v1/memories/{row['id']}"
     await client.get(url, params={"user_id": new_user})
+    await client.post("/api/v1/memories/search", json={"user_id": new_user, "query": "tea", "app": "cursor"})
     await client.put(url, json={"user_id": new_user, "memory_content": "Alice drinks coffee"})
     page = (await client.get(f"{url}/access-log", params={"user_id": new_user})).json()
     assert list(page) == ["total", "page", "page_size", "logs"]
     assert (page["page"], page["page_size"]) == (1, 10)
-    assert [entry["access_type"] for entry in page["logs"]] == ["update", "get"]
+    assert [entry["access_type"] for entry in page["logs"]] == ["search", "update"]
     assert list(page["logs"][0]) == [
-        "id", "memory_id", "app_id", "accessed_at", "access_type", "metadata_", "app_name",
+        "id", "memory_id", "app_id", "accessed_at", "access_type", "metadata_", "app_name", "count",
+        "first_accessed_at",
     ]  # fmt: skip
     assert is_naive(page["logs"][0]["accessed_at"])
 

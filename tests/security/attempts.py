@@ -294,7 +294,7 @@ class Attempts:
     def _search(self, actor: Actor) -> Attempt:
         user = self._user(actor)
         body = {"user_id": user} | self._query()
-        app = self._app_of(user) if self._rng.random() < 0.4 else None
+        app = self._app_of(user) if self._rng.random() < 0.8 else None
         if app is not None:
             body["app"] = app
         if self._rng.random() < 0.2:
@@ -309,7 +309,7 @@ class Attempts:
             user = self._user(actor) if self._rng.random() < 0.7 else None
             params = {} if user is None else {"user_id": user}
             if part == "/access-log":
-                params["page_size"] = "100"
+                params |= {"page_size": "100", "fold": self._rng.choice(["true", "false"])}
             id_ = self._own_id(actor)
             return Attempt(f"get{part}", "GET", f"{MEMORIES}/{id_}{part}", params, user=user, about=id_)
 
@@ -347,7 +347,9 @@ class Attempts:
             user = self._user(actor)
             # What is erased is gone for good: most attempts are about one memory of another user.
             ids = self._ids() if name != "erase" else [self._id()]
-            body = {"user_id": user, "memory_ids": ids}
+            body: dict[str, Any] = {"user_id": user, "memory_ids": ids}
+            if name == "restore" and self._rng.random() < 0.3:
+                del body["memory_ids"]
             return Attempt(name, "POST", f"{MEMORIES}/actions/{name}", None, body, user=user, writes=True)
 
         return make

@@ -11,6 +11,7 @@ import orjson
 from sqlalchemy import (
     ARRAY,
     CTE,
+    Boolean,
     String,
     Text,
     Uuid,
@@ -50,13 +51,19 @@ class AccessType(StrEnum):
     RESTORE = "restore"
 
 
+READS = {AccessType.SEARCH, AccessType.LIST, AccessType.GET}
+
 _COLUMNS = ["memory_id", "app_id", "app_name", "access_type", "metadata", "namespaces"]
 
 
 def parameters(caller: Caller, access: AccessType) -> dict[str, Any]:
-    """The parameters that the statements of this module bind. An app that does not exist is logged by name only."""
+    """The parameters that the statements of this module bind. An app that does not exist is logged by name only.
+
+    What the user themself reads is no access of an app; it is in the audit log only.
+    """
     name = caller.app if caller.known_app is None else None
-    return {"log_app_id": caller.known_app, "log_app_name": name, "log_access_type": access.value}
+    by_app = not (caller.owner and access in READS)
+    return {"log_app_id": caller.known_app, "log_app_name": name, "log_access_type": access.value, "log_it": by_app}
 
 
 def inserted(rows: CTE, metadata: Any, namespaces: Any = None) -> CTE:
@@ -73,7 +80,8 @@ def inserted(rows: CTE, metadata: Any, namespaces: Any = None) -> CTE:
         bindparam("log_access_type", type_=String), metadata,
         literal_column("NULL::text[]") if namespaces is None else namespaces,
     )  # fmt: skip
-    accesses = accesses.where(there.correlate(rows).exists()).order_by(rows.c.id)
+    wanted = bindparam("log_it", type_=Boolean)
+    accesses = accesses.where(wanted, there.correlate(rows).exists()).order_by(rows.c.id)
     return insert(MemoryAccessLog).from_select(_COLUMNS, accesses).cte("logged")
 
 

@@ -13,7 +13,7 @@ from openmemory.serialization.timestamps import NaiveTime
 
 
 class AccessLogEntry(BaseModel):
-    """One access to a memory."""
+    """One access to a memory, or repeated ones: the newest, and how many there were."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -24,10 +24,12 @@ class AccessLogEntry(BaseModel):
     access_type: str
     metadata_: dict[str, Any]
     app_name: str
+    count: int = Field(description="1, or how many reads by this app followed within an hour of each other.")
+    first_accessed_at: NaiveTime = Field(description="When the first of them was.")
 
 
 class AccessLogPage(BaseModel):
-    """A page of a memory's access log, newest first."""
+    """A page of a memory's access log: assistants first, newest first. `total` counts the entries."""
 
     total: int
     page: int

@@ -71,8 +71,8 @@ class Applying:
                     applied.operations.append(await self._one(decision))
             except (Invalid, NotFound, ConflictError) as error:
                 reason = {"secret_refused": "secret", "injection_refused": "injection"}.get(error.code, error.code)
-                refused = refusal(reason, decision.text, decision.memory)
-                applied.refused.append(refused.model_copy(update={"detail": error.message}))
+                told = refusal(reason, decision.text, decision.memory)
+                applied.refused.append(told.model_copy(update={"detail": error.message}))
         return applied
 
     async def _one(self, decision: Decision) -> dict[str, Any]:

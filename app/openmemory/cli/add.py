@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import App, Namespace, User
+from openmemory.cli.options import App, Category, ExpiresAt, Kind, Metadata, Namespace, Thread, TtlDays, User, json_of
 from openmemory.cli.output import CommandAnswer, plain, read_stdin
 
 _DONE = {"NONE": "Already remembered", "UPDATE": "Completed", "SUPERSEDE": "Remembered in place of an older one"}
@@ -21,13 +21,22 @@ async def add(
     user: User = None,
     app: App = None,
     namespace: Namespace = None,
-    thread: Annotated[str | None, typer.Option(metavar="NAME", help="The conversation that it belongs to.")] = None,
-    category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A category; may be repeated.")] = None,
-    ttl_days: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=36_500, help="The memory expires after N days.")
+    thread: Thread = None,
+    kind: Kind = None,
+    key: Annotated[str | None, typer.Option(metavar="NAME", help="A name that you choose for it.")] = None,
+    importance: Annotated[float | None, typer.Option(metavar="N", min=0, max=1, help="From 0 to 1.")] = None,
+    category: Category = None,
+    metadata: Metadata = None,
+    ttl_days: TtlDays = None,
+    expires_at: ExpiresAt = None,
+    created_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When it was said: a date, or a time with an offset.")
     ] = None,
+    infer: Annotated[
+        bool, typer.Option("--infer", help="Let the language model of the service extract facts from the text.")
+    ] = False,
 ) -> CommandAnswer:
-    """Remember one text, word for word."""
+    """Remember one text, word for word unless --infer is given."""
     body = {
         "user_id": user,
         "text": read_stdin() if text == "-" else text,
@@ -36,11 +45,28 @@ async def add(
         "thread_id": thread,
         "categories": category,
         "ttl_days": ttl_days,
-        "infer": False,
+        "kind": kind,
+        "key": key,
+        "importance": importance,
+        "metadata": json_of(metadata),
+        "expires_at": expires_at,
+        "created_at": created_at,
+        "infer": infer,
     }
     added = await client.call("POST", "/api/v1/memories", body=body)
+    if added["capture_id"]:
+        return _extracted(added)
     similar = (
         f"  may say the same: {one['id']}: {plain(one['memory'])}" for one in added.get("possible_duplicates", [])
     )
     notes = [added["note"]] if added.get("note") else []
     return CommandAnswer(added, f"{_DONE.get(added['event'], 'Remembered')}: {added['id']}", *similar, notes=notes)
+
+
+def _extracted(outcome: dict[str, Any]) -> CommandAnswer:
+    """The answer about a text that a language model was asked about."""
+    lines = [f"{one['event']}: {one['id']}: {plain(one['memory'])}" for one in outcome["results"]]
+    lines += [f"Not remembered ({one['reason']}): {plain(one['memory'] or '')}" for one in outcome["refused"]]
+    if outcome["status"] != "done":
+        lines.append(f"The text is kept as capture {outcome['capture_id']}, which is {outcome['status']}.")
+    return CommandAnswer(outcome, *lines or ["Nothing to remember."])

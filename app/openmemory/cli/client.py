@@ -46,11 +46,18 @@ class Client:
     settings: Settings
 
     async def call(
-        self, method: str, path: str, *, params: Mapping[str, Any] = {}, body: Any = None, patient: bool = False
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] = {},
+        body: Any = None,
+        whole: bool = False,
+        patient: bool = False,
     ) -> Any:
         """Calls the API and returns the decoded response. Parameters and fields that are None are not sent.
 
-        `patient`: no time limit for the response.
+        `whole`: all fields of the body are sent. `patient`: no time limit for the response.
 
         Raises:
             OpenMemoryError: the service rejected the request, failed or did not answer.
@@ -58,7 +65,7 @@ class Client:
         import httpx
 
         timeout = httpx.Timeout(5, read=None) if patient else httpx.USE_CLIENT_DEFAULT
-        body = None if body is None else _given(body)
+        body = body if body is None or whole else _given(body)
         try:
             with self._transport():
                 answer = await self.http.request(method, path, params=_given(params), json=body, timeout=timeout)
@@ -126,6 +133,18 @@ class Client:
             if app["name"] == name:
                 return str(app["id"])
         raise NotFound(f"{await self.user(user)} has no app {name!r}", code="app_not_found")
+
+    async def category_id(self, user: str | None, name: str) -> str:
+        """The id of a category of a user's memories.
+
+        Raises:
+            NotFound: none of the user's memories has such a category.
+        """
+        found = await self.call("GET", "/api/v1/memories/categories", params={"user_id": user})
+        for category in found["categories"]:
+            if category["name"].casefold() == name.strip().casefold():
+                return str(category["id"])
+        raise NotFound(f"{await self.user(user)} has no memories of the category {name!r}", code="category_not_found")
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from openmemory.cli.import_ import import_
 from openmemory.cli.keys import keys
 from openmemory.cli.list_ import list_
 from openmemory.cli.mcp import mcp
+from openmemory.cli.memories import accesses, archive, delete, get, history, pause, related, restore, update
 from openmemory.cli.policies import policies
 from openmemory.cli.rules import rules
 from openmemory.cli.search import search
@@ -70,6 +71,8 @@ cli.command()(stop)
 cli.command()(add)
 cli.command()(search)
 cli.command("list")(list_)
+for command in (get, update, delete, restore, archive, pause, history, related, accesses):
+    cli.command()(command)
 cli.command("import")(import_)
 cli.command()(export)
 cli.command()(sync)

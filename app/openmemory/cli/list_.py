@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Namespace, OnlyApp, PageNumber, PageSize, User
+from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, PageNumber, PageSize, Since, Thread, Until, User
 from openmemory.cli.output import CommandAnswer, Table, local_time
 
 
@@ -18,6 +18,12 @@ async def list_(
     user: User = None,
     app: OnlyApp = None,
     namespace: Namespace = None,
+    thread: Thread = None,
+    kind: Kind = None,
+    category: Category = None,
+    contains: Annotated[str | None, typer.Option(metavar="TEXT", help="Only memories with this text.")] = None,
+    since: Since = None,
+    until: Until = None,
     state: Annotated[
         str, typer.Option(metavar="STATES", help="active, paused, archived, deleted, separated by commas; or all.")
     ] = "active",
@@ -31,6 +37,12 @@ async def list_(
         "user_id": user,
         "app_id": None if app is None else await client.app_id(user, app),
         "namespace": namespace,
+        "thread_id": thread,
+        "kind": kind,
+        "categories": ",".join(category) if category else None,
+        "search_query": contains,
+        "from_date": since,
+        "to_date": until,
         "state": ",".join(STATES) if state == "all" else state,
         "size": limit,
         "page": page,

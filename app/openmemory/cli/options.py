@@ -21,8 +21,35 @@ User = Annotated[str | None, typer.Option(metavar="NAME", help="The user; defaul
 App = Annotated[str | None, typer.Option(metavar="NAME", help="The app that writes; default: access.default_app.")]
 OnlyApp = Annotated[str | None, typer.Option("--app", metavar="NAME", help="Only memories that this app wrote.")]
 Namespace = Annotated[str | None, typer.Option(metavar="NAME", help="The namespace: a project of the user.")]
+Thread = Annotated[str | None, typer.Option(metavar="NAME", help="The conversation inside the namespace.")]
+Kind = Annotated[str | None, typer.Option(metavar="NAME", help="The sort of memory, such as preference or decision.")]
+Category = Annotated[list[str] | None, typer.Option(metavar="NAME", help="A category; may be repeated.")]
+Metadata = Annotated[str | None, typer.Option(metavar="JSON", help='Its metadata, such as \'{"source": "standup"}\'.')]
+TtlDays = Annotated[int | None, typer.Option(metavar="N", min=1, max=36_500, help="The memory expires after N days.")]
+ExpiresAt = Annotated[
+    str | None, typer.Option(metavar="TIME", help="When the memory expires: a date, or a time with an offset.")
+]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only memories from this date or time on.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only memories until this date or time.")]
 PageSize = Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="Memories on a page.")]
 PageNumber = Annotated[int, typer.Option("--page", min=1, metavar="N", help="The page to show.")]
+
+
+def json_of(text: str | None, option: str = "--metadata") -> Any:
+    """The value of an option that is JSON, which the service validates; None if it was not given.
+
+    Raises:
+        Invalid: it is not JSON.
+    """
+    from openmemory.errors import Invalid
+    from openmemory.serialization import exact_json
+
+    if text is None:
+        return None
+    try:
+        return exact_json.loads(text)
+    except ValueError as error:
+        raise Invalid(option, f"must be valid JSON: {error}") from None
 
 
 def location_options(data_dir: str | None, config: Path | None) -> list[str]:

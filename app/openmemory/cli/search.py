@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from openmemory.cli.client import Client, connected
-from openmemory.cli.options import Namespace, OnlyApp, User
+from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, Since, Thread, Until, User, json_of
 from openmemory.cli.output import CommandAnswer, Table, local_time, plain
-from openmemory.errors import Invalid
 
 _COLUMNS = ("score", "id", "created", "app")
 _TERMS = ("words", "meaning", "beside", "thread", "time", "recency", "late", "reranker")
@@ -26,6 +25,11 @@ async def search(
     user: User = None,
     app: OnlyApp = None,
     namespace: Namespace = None,
+    thread: Thread = None,
+    kind: Kind = None,
+    category: Category = None,
+    since: Since = None,
+    until: Until = None,
     filter: Annotated[
         str | None,
         typer.Option(metavar="JSON", help='Only matching memories, such as \'{"metadata.project": "webshop"}\'.'),
@@ -44,7 +48,12 @@ async def search(
         "query": query,
         "limit": limit,
         "namespace": namespace,
-        "filter": None if filter is None else _conditions(filter),
+        "thread_id": thread,
+        "kind": kind,
+        "categories": category,
+        "from_date": since,
+        "to_date": until,
+        "filter": json_of(filter, "--filter"),
         "app_ids": None if app is None else [await client.app_id(user, app)],
         "as_of": as_of,
         "explain": explain or None,
@@ -98,13 +107,3 @@ def _read(why: dict[str, Any]) -> Iterator[str]:
         yield f"Relevance floor: cosine {why['floor']:g}"
     for time in why["times"]:
         yield f"Time: from {time['start'] or 'ever'} until {time['end'] or 'ever'}"
-
-
-def _conditions(text: str) -> Any:
-    """A filter parsed from JSON. The service validates it."""
-    from openmemory.serialization import exact_json
-
-    try:
-        return exact_json.loads(text)
-    except ValueError as error:
-        raise Invalid("--filter", f"must be valid JSON: {error}") from None

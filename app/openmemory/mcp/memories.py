@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -21,6 +20,7 @@ from openmemory.mcp.tool import Answer, Arguments, Id, Time, Tool, absent
 from openmemory.mcp.untrusted import Untrusted
 from openmemory.memories.schemas import Event, MemoryCreate, MemoryQuery, MemoryRecord, MemoryUpdate
 from openmemory.serialization import exact_json
+from openmemory.serialization.timestamps import DateOrTime
 from openmemory.services import Services
 
 LISTED = 1_000
@@ -38,7 +38,9 @@ class AddArguments(Arguments):
     namespace: Namespace = "default"
     metadata: dict[str, Any] = Field(default_factory=dict, description="Anything to keep with it, as a JSON object.")
     ttl_days: int | None = Field(None, description="Days after which it is found no more: for what holds for a time.")
-    expires_at: datetime | None = Field(None, description="In place of ttl_days: when, with an offset from UTC.")
+    expires_at: DateOrTime | None = Field(
+        None, description="In place of ttl_days: a date, or a time with an offset from UTC."
+    )
 
     def input(self) -> CaptureCreate:
         """Returns the input of the service."""
@@ -114,6 +116,10 @@ class ListResult(BaseModel):
 
 class IdsArguments(Arguments):
     memory_ids: Ids
+
+
+class RestoreArguments(Arguments):
+    memory_ids: Ids | None = Field(None, description="Ids of memories; left out: what you deleted last.")
 
 
 class NoArguments(Arguments):
@@ -205,7 +211,10 @@ async def _delete_all(services: Services, caller: Caller, _: NoArguments) -> Ans
     return _said("Successfully deleted all memories")
 
 
-async def _restore(services: Services, caller: Caller, arguments: IdsArguments) -> Answer:
+async def _restore(services: Services, caller: Caller, arguments: RestoreArguments) -> Answer:
+    if arguments.memory_ids is None:
+        ids = await services.memories.restore_last(caller)
+        return _said(f"Successfully restored {len(ids)} memories: {', '.join(map(str, ids))}")
     restored = await _changed(services.memories.restore, caller, arguments.memory_ids)
     return _said(f"Successfully restored {restored} memories")
 
@@ -297,7 +306,7 @@ TOOLS: tuple[Tool[Any], ...] = (
     ),
     Tool(
         "restore_memories", "Restore memories",
-        "Bring memories back that you have deleted, by their ids.",
-        IdsArguments, ResultText, WRITES, _restore, "Error restoring memories",
+        "Bring memories back that you have deleted: those of your last deletion, or by their ids.",
+        RestoreArguments, ResultText, WRITES, _restore, "Error restoring memories",
     ),
 )  # fmt: skip

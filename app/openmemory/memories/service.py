@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select
@@ -30,13 +29,12 @@ from openmemory.dedup import read_back
 from openmemory.dedup.port import Dedup, DedupPolicy
 from openmemory.errors import BatchRefused, Forbidden, Invalid, NotFound
 from openmemory.identity.caller import Caller
-from openmemory.identity.principal import Scope
 from openmemory.index.sync.delivery import OutboxDelivery
-from openmemory.memories import changes, idempotency, repository, validation
+from openmemory.memories import changes, idempotency, repository, stored_rows, validation
 from openmemory.memories.analyze import AnalyzeAfterWrites
-from openmemory.memories.idempotency import IdempotentRequest, StoredResult
+from openmemory.memories.idempotency import IdempotentRequest
 from openmemory.memories.intake import Intake
-from openmemory.memories.lifecycle import transitions
+from openmemory.memories.lifecycle import restoring, transitions
 from openmemory.memories.lifecycle.states import ALLOWED, refuse
 from openmemory.memories.listing import pages, ranked
 from openmemory.memories.listing.criteria import ListCriteria, parameters
@@ -196,8 +194,8 @@ class Memories:
     ) -> tuple[MemoryAdded, MemoryRowAdded]:
         async with self._storing(caller, [new], apps) as tx:
             if once is not None and (before := await idempotency.claim(tx, caller, once, "memory")) is not None:
-                repeated = await _answered_before(tx, caller, new, before)
-                return repeated, await _row_of(tx, caller, new, repeated)
+                repeated = await stored_rows.answered_before(tx, caller, new, before)
+                return repeated, await stored_rows.row_of(tx, caller, new, repeated)
             done = None
             if dedup is not None:
                 done = await read_back.duplicate_of_read(tx, caller, new) or await dedup(tx)
@@ -205,7 +203,7 @@ class Memories:
             if once is not None:
                 await idempotency.store(tx, caller, once, memory_id=added.id, answer=added.kept(new))
             await _log_duplicates(tx, caller, [added])
-            return added, await _row_of(tx, caller, new, added)
+            return added, await stored_rows.row_of(tx, caller, new, added)
 
     @asynccontextmanager
     async def _storing(self, caller: Caller, news: Sequence[CheckedMemory], apps: dict[str, UUID]) -> AsyncIterator[Tx]:
@@ -374,6 +372,16 @@ class Memories:
         return await self.change_state(caller, ids, State.ACTIVE)
 
     @retry_on_conflict
+    async def restore_last(self, caller: Caller) -> Sequence[UUID]:
+        """Make active again what the caller's last deletion took away, and return the ids."""
+        caller.may_write()
+        async with self._database.transaction() as tx:
+            changed = await restoring.restore_last(tx, caller)
+        self.written[State.ACTIVE.value] += len(changed)
+        self._delivery.wake()
+        return changed
+
+    @retry_on_conflict
     async def erase(self, caller: Caller, ids: Sequence[UUID]) -> int:
         """Permanently remove memories with their texts, history, log and vectors, all or none. Only the user may.
 
@@ -425,8 +433,10 @@ class Memories:
         await idempotency.prune(self._database)
 
     @retry_on_conflict
-    async def access_log(self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10) -> AccessLogPage:
-        """The accesses to one memory, newest first. Reading the log does not count as an access.
+    async def access_log(
+        self, caller: Caller, memory_id: UUID, *, page: int = 1, page_size: int = 10, fold: bool = True
+    ) -> AccessLogPage:
+        """The accesses to one memory: of assistants first, newest first. `fold`: repeated ones are one entry.
 
         A credential limited to some namespaces sees no queries that searched other namespaces.
 
@@ -442,7 +452,7 @@ class Memories:
             if await repository.get(tx, caller, memory_id) is None:
                 raise _no_memory()
             await audit_log.record(tx, caller, AuditAction.MEMORY_ACCESS_LOG, [memory_id])
-            return await service.page(tx, caller, memory_id, page, page_size)
+            return await service.page(tx, caller, memory_id, page=page, page_size=page_size, fold=fold)
 
 
 def _kept(caller: Caller) -> tuple[State, ...]:
@@ -462,36 +472,3 @@ async def _log_duplicates(tx: Tx, caller: Caller, added: Sequence[MemoryAdded]) 
     """Record the exact duplicates. New memories are recorded by the statement that stores them."""
     if known := [each.id for each in added if each.event is Event.NONE]:
         await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, known, detail={"event": Event.NONE})
-
-
-async def _row_of(tx: Tx, caller: Caller, new: CheckedMemory, added: MemoryAdded) -> MemoryRowAdded:
-    """Returns the existing memory if the caller may read it, and otherwise the text as it was sent."""
-    became: dict[str, Any] = {
-        "event": added.event, "note": added.note, "previous_memory": added.previous_memory,
-        "possible_duplicates": list(added.possible_duplicates), "changed": list(added.changed),
-    }  # fmt: skip
-    is_new = added.event in (Event.ADD, Event.SUPERSEDE)
-    if not is_new and Scope.READ in caller.principal.scopes:
-        record = await repository.get(tx, caller, added.id)
-        if record is not None:
-            return MemoryRowAdded.of(record, **became)
-    at = added.first_at or new.created_at
-    sent: dict[str, Any] = {
-        "id": added.id, "user_id": caller.user_id, "app_id": caller.app_id, "content": new.text,
-        "metadata_": new.metadata, "state": State.ACTIVE, "created_at": at, "updated_at": at, "archived_at": None,
-        "deleted_at": None, "vector": None, "labels": list(new.labels), "namespace": new.namespace,
-        "thread_id": new.thread_id, "kind": new.kind, "key": new.key, "importance": new.importance,
-        "categories": sorted(set(new.categories)), "valid_from": new.valid_from, "valid_until": new.valid_until,
-        "expires_at": added.first_expires_at if added.first_at else new.expires_at,
-    }  # fmt: skip
-    return MemoryRowAdded.model_construct(**sent, **became)
-
-
-async def _answered_before(tx: Tx, caller: Caller, new: CheckedMemory, before: StoredResult) -> MemoryAdded:
-    assert before.memory_id is not None  # the requests of captures have other fingerprints
-    await audit_log.record(tx, caller, AuditAction.MEMORY_ADD, [before.memory_id], detail={"again": True})
-    added = MemoryAdded.model_validate({"id": before.memory_id, "memory": new.text, **before.answer})
-    if (added.changed or added.previous_memory) and await repository.get(tx, caller, added.id) is None:
-        # The caller may have lost the right to read the earlier text.
-        return added.model_copy(update={"changed": (), "previous_memory": None})
-    return added

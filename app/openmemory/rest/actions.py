@@ -105,14 +105,33 @@ async def _pause(services: Services, caller: Caller, which: PauseBody) -> str:
     raise HTTPException(400, "Invalid pause request parameters")
 
 
+class RestoreBody(BaseModel):
+    """The memories to make active again."""
+
+    memory_ids: list[UUID] | None = Field(default=None, description="Left out: all that your last call deleted.")
+    user_id: BodyUser = None
+
+
+class Restored(Message):
+    """The result, in words, and the memories that are active now."""
+
+    memory_ids: list[UUID]
+
+
 @router.post("/restore", responses=documented(403, 404, 409, 413))
 async def restore_memories(
-    services: TheServices, asking: TheAsking, which: Annotated[MemoriesOfUser, Body(openapi_examples=_SOME)]
-) -> Message:
-    """Makes memories active again, including deleted ones. All or none."""
+    services: TheServices,
+    asking: TheAsking,
+    which: Annotated[RestoreBody, Body(openapi_examples={**_SOME, "what was deleted last": {"value": {}}})],
+) -> Restored:
+    """Makes memories active again, including deleted ones. All or none. Without `memory_ids`, all that your last
+    deletion took away: of the user themself, or of the app of your credential."""
     caller = await asking.as_owner(which.user_id)
+    if which.memory_ids is None:
+        ids = await services.memories.restore_last(caller)
+        return Restored(message=f"Successfully restored {len(ids)} memories", memory_ids=ids)
     count = await services.memories.restore(caller, which.memory_ids)
-    return Message(message=f"Successfully restored {count} memories")
+    return Restored(message=f"Successfully restored {count} memories", memory_ids=which.memory_ids)
 
 
 @router.post("/erase", responses=documented(403, 404, 413))

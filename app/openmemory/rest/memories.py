@@ -258,17 +258,20 @@ async def list_related(
 
 @router.get("/{memory_id}/access-log", responses=documented(403, 404))
 async def get_access_log(
+    *,
     services: TheServices,
     caller: OwnerOfMemory,
     memory_id: MemoryId,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     page_size: Annotated[int, Query(ge=1, le=100)] = 10,
+    fold: Annotated[bool, Query(description="Show repeated accesses as one; false: each by itself.")] = True,
 ) -> AccessLogPage:
-    """Show who accessed one memory, newest first. Times are UTC without an offset.
+    """Show which apps accessed one memory: assistants first, newest first. Times are UTC without an offset. What the
+    user themself reads is no access of an app; the audit log has it.
 
     A credential for some namespaces does not see queries that searched other namespaces: `metadata_` is empty there.
     """
-    return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size)
+    return await services.memories.access_log(caller, memory_id, page=page, page_size=page_size, fold=fold)
 
 
 def _states(text: str) -> tuple[State, ...]:

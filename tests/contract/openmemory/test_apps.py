@@ -144,13 +144,6 @@ async def test_what_an_app_wrote_is_listed_newest_first_with_naive_times(api, ne
     assert (second["total"], second["page"], second["page_size"]) == (3, 2, 2)
 
 
-async def test_what_an_app_wrote_is_logged_as_read(api, new_user, claude):
-    page = await get(api, new_user, f"/{claude}/memories", page_size=1)
-    path = f"/api/v1/memories/{page['memories'][0]['id']}/access-log"
-    logs = (await api.get(path, params={"user_id": new_user})).json()["logs"]
-    assert [entry["access_type"] for entry in logs] == ["list"]
-
-
 # The rows of GET /api/v1/apps/{id}/accessed.
 
 

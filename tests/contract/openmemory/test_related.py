@@ -69,14 +69,6 @@ async def test_what_is_unknown_or_somebody_elses_has_no_related(api, new_user, r
         assert (answer.status_code, answer.json()["detail"]) == (404, "Memory not found")
 
 
-async def test_related_memories_are_logged_as_read(api, new_user, remember):
-    one = await remember("one", categories=["red"])
-    two = await remember("two", categories=["red"])
-    await related(api, new_user, one["id"])
-    logs = (await api.get(f"{MEMORIES}/{two['id']}/access-log", params={"user_id": new_user})).json()["logs"]
-    assert [entry["access_type"] for entry in logs] == ["list"]
-
-
 @pytest.mark.parametrize("slash", ["", "/"])
 async def test_categories_are_those_of_active_and_paused_memories(api, new_user, remember, bring, slash):
     await remember("active", categories=["red", "blue"])
