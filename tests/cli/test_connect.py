@@ -154,7 +154,7 @@ def test_hooks_are_added_shown_and_removed(run: Run, home: Path, tmp_path: Path)
     shown = run("hooks", "add", "--dry-run", **at(home))
     assert (shown.returncode, file.read_text()) == (0, before)
     assert '+      {\n+        "command": ' in shown.stdout
-    done = run("hooks", "add", "--checkpoint", "--budget", "300", "--data-dir", str(tmp_path / "data"), **at(home))
+    done = run("hooks", "add", "--prompt", "--budget", "300", "--data-dir", str(tmp_path / "data"), **at(home))
     assert done.returncode == 0, done.stderr
     assert f"Codex: changed {home / '.codex' / 'hooks.json'}. Trust it there: /hooks." in done.stdout
     command = json.loads((home / ".codex" / "hooks.json").read_text())["hooks"]["SessionStart"][0]["hooks"][0][
@@ -165,7 +165,7 @@ def test_hooks_are_added_shown_and_removed(run: Run, home: Path, tmp_path: Path)
     where = ["--data-dir", str(tmp_path / "data"), "--budget", "300"]
     assert arguments == ["hook", "session-start", "--client", "codex", *where]
     status = {row["client"]: row["hooks"] for row in json.loads(run("hooks", "status", "--json", **at(home)).stdout)}
-    assert status == {"codex": ["session-start", "checkpoint"], "cursor": ["session-start"]}
+    assert status == {"codex": ["session-start", "prompt"], "cursor": ["session-start"]}
     gone = run("hooks", "remove", **at(home))
     assert gone.returncode == 0, gone.stderr
     assert file.read_text() == before

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from openmemory.cli import project, transcript
+from openmemory.cli import project
 
 PATIENCE = 30.0
 """Seconds after which a hook hangs."""
@@ -108,7 +108,7 @@ def body_of(request: bytes) -> dict[str, Any]:
     return found
 
 
-EVENTS: tuple[Sequence[str], ...] = (("session-start",), ("prompt",), ("checkpoint",))
+EVENTS: tuple[Sequence[str], ...] = (("session-start",), ("prompt",))
 SESSION = {"cwd": "/", "session_id": "s1", "prompt": "what tea?", "source": "startup"}
 
 WRONG = {
@@ -139,8 +139,7 @@ def test_a_wrong_answer_prints_nothing(serve: Serve, reply: bytes) -> None:
 def test_a_service_that_is_stopped_prints_nothing(event: Sequence[str], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as once:
         port = once.getsockname()[1]
-    (tmp_path / "session.jsonl").write_text(json.dumps({"message": {"role": "user", "content": "hello"}}))
-    stdin = json.dumps(SESSION | {"transcript_path": str(tmp_path / "session.jsonl")}).encode()
+    stdin = json.dumps(SESSION).encode()
     assert hook(*event, "--url", f"http://127.0.0.1:{port}", AMPLE, stdin=stdin) == SILENT
     assert hook(*event, "--data-dir", str(tmp_path), AMPLE, stdin=stdin) == SILENT, "none ever ran here"
     (tmp_path / "service.json").write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
@@ -244,7 +243,7 @@ def test_why_nothing_is_printed_is_said_on_request(serve: Serve) -> None:
     assert (code, out) == (0, "")
     assert "401 Unauthorized" in err
     assert "no service is running" in hook("session-start", "--data-dir", "/nowhere", AMPLE, "--verbose").err
-    assert "'stop' is no hook; valid are session-start, prompt, checkpoint" in hook("stop", "--verbose", AMPLE).err
+    assert "'stop' is no hook; valid are session-start, prompt" in hook("stop", "--verbose", AMPLE).err
 
 
 def test_each_assistant_gets_the_brief_in_its_form(asked: tuple[str, list[bytes]]) -> None:
@@ -296,23 +295,6 @@ def test_the_service_of_the_data_folder_is_asked_with_its_key(asked: tuple[str, 
     if sys.platform.startswith("linux"):
         assert hook("session-start", AMPLE, XDG_DATA_HOME=str(tmp_path)).out == BRIEF + "\n"
     assert all(b"Authorization: Bearer local_secret" in request for request in asked[1])
-
-
-def test_a_checkpoint_sends_the_last_requests_and_prints_nothing(
-    asked: tuple[str, list[bytes]], tmp_path: Path
-) -> None:
-    lines = [{"type": "user", "message": {"role": "user", "content": f"request {n}"}} for n in range(9)]
-    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    stdin = json.dumps(SESSION | {"cwd": str(tmp_path), "transcript_path": str(tmp_path / "t.jsonl")}).encode()
-    assert hook("checkpoint", "--client", "codex", "--url", asked[0], AMPLE, stdin=stdin) == SILENT
-    [request] = asked[1]
-    assert request.startswith(b"POST /api/v1/checkpoint ")
-    assert body_of(request) == {
-        "app": "codex",
-        "namespace": tmp_path.name,
-        "thread_id": "s1",
-        "requests": ["request 4", "request 5", "request 6", "request 7", "request 8"],
-    }
 
 
 def git(root: Path, config: str) -> Path:
@@ -377,40 +359,3 @@ def test_a_folder_outside_of_git_has_its_own_name_and_a_home_has_none(
     assert project.namespace(str(tmp_path / "notes")) == "notes"
     assert project.namespace(str(tmp_path)) is None
     assert project.namespace("/") is None
-
-
-def test_requests_are_what_the_user_typed(tmp_path: Path) -> None:
-    entries: list[Any] = [
-        {"type": "user", "message": {"role": "user", "content": "Fix the\n  tea timer"}},
-        {"type": "assistant", "message": {"role": "assistant", "content": 'The "user" wants tea'}},
-        {"type": "user", "message": {"role": "user", "content": [{"type": "tool_result", "content": "42"}]}},
-        {"type": "user", "isMeta": True, "message": {"role": "user", "content": "Caveat: ..."}},
-        {"type": "user", "isSidechain": True, "message": {"role": "user", "content": "Explore the code"}},
-        {"type": "user", "message": {"role": "user", "content": "<command-name>/clear</command-name>"}},
-        {"type": "user", "message": {"role": "user", "content": "[Request interrupted by user]"}},
-        {
-            "type": "response_item",
-            "payload": {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "And of Codex"}]},
-        },
-        {
-            "type": "response_item",
-            "payload": {
-                "type": "message",
-                "role": "user",
-                "content": [{"type": "input_text", "text": "# AGENTS.md instructions"}],
-            },
-        },
-        "user",
-        {"message": {"role": "user", "content": [{"type": "text", "text": "x" * 2_000}]}},
-    ]
-    file = tmp_path / "t.jsonl"
-    file.write_text("\n".join([*map(json.dumps, entries), '{"user": broken', ""]))
-    assert transcript.last_requests(str(file)) == ["Fix the tea timer", "And of Codex", "x" * transcript.REQUEST_LENGTH]
-
-
-def test_only_the_end_of_a_long_transcript_is_read(tmp_path: Path) -> None:
-    line = json.dumps({"message": {"role": "user", "content": "old"}, "padding": "y" * 3_000_000})
-    last = json.dumps({"message": {"role": "user", "content": "new"}})
-    file = tmp_path / "t.jsonl"
-    file.write_text(f"{line}\n{last}\n")
-    assert transcript.last_requests(str(file)) == ["new"]

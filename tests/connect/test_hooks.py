@@ -12,7 +12,7 @@ from openmemory.connect.clients import AssistantClient, ServerAddress
 from openmemory.connect.hooks import Hook, hooked, hooks_in, is_ours
 from openmemory.errors import Invalid
 
-EVERY: tuple[Hook, ...] = ("session-start", "prompt", "checkpoint")
+EVERY: tuple[Hook, ...] = ("session-start", "prompt")
 APPS = ("claude-code", "codex", "cursor")
 OURS = ServerAddress(command=("/opt/open memory/bin/openmemory", "hook", "--client", "someone"))
 OTHERS = {
@@ -138,13 +138,10 @@ def test_each_assistant_gets_the_events_and_the_form_that_it_documents(tmp_path:
         "claude-code": {
             "SessionStart": [start],
             "UserPromptSubmit": [plain["prompt"]],
-            "PreCompact": [plain["checkpoint"]],
-            "SessionEnd": [plain["checkpoint"]],
         },
         "codex": {
             "SessionStart": [start],
             "UserPromptSubmit": [plain["prompt"]],
-            "PreCompact": [plain["checkpoint"]],
         },
         "cursor": {"sessionStart": [{"command": command.format("session-start"), "timeout": 5}]},
     }

@@ -1,4 +1,4 @@
-"""`openmemory hook`: what assistants run at the start of a session, with each prompt, and before they forget.
+"""`openmemory hook`: the programs that assistants run at the start of a session and with each prompt.
 
 A hook must never fail or delay a session. It ends with exit code 0 within its time whatever happens, and prints nothing
 on any failure. Only a part of the standard library is imported here: typer, httpx and the application take longer to
@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import SplitResult, urlsplit
 
-from openmemory.cli import project, transcript
+from openmemory.cli import project
 
-EVENTS = ("session-start", "prompt", "checkpoint")
+EVENT_NAMES = {"session-start": "SessionStart", "prompt": "UserPromptSubmit"}
 TIMEOUT = 300
 """Milliseconds from the start of the process to its end."""
 _MARGIN = 0.015
@@ -30,7 +30,6 @@ _QUERY = 1_000
 """Characters of a prompt that are searched for."""
 _LARGEST = 1_000_000
 _INPUT = 10_000_000
-_EVENT_NAMES = {"session-start": "SessionStart", "prompt": "UserPromptSubmit"}
 
 Options = Mapping[str, str]
 
@@ -84,8 +83,8 @@ def _elapsed() -> float:
 
 def _answer(event: str, options: Options) -> str:
     """Asks the service, and returns the text to print."""
-    if event not in EVENTS:
-        raise HookError(f"{event!r} is no hook; valid are {', '.join(EVENTS)}")
+    if event not in EVENT_NAMES:
+        raise HookError(f"{event!r} is no hook; valid are {', '.join(EVENT_NAMES)}")
     given = _given()
     folder = next((path for path in (given.get("cwd"), *_roots(given)) if isinstance(path, str) and path), os.getcwd())
     body: dict[str, Any] = {
@@ -93,8 +92,6 @@ def _answer(event: str, options: Options) -> str:
         "app": options.get("client"),
         "namespace": options.get("namespace") or project.namespace(folder),
     }
-    if event == "checkpoint":
-        return _checkpoint(options, given, body)
     body["budget"] = int(options.get("budget", BUDGETS[event]))
     if event == "prompt":
         body["query"] = str(given.get("prompt") or "").strip()[:_QUERY]
@@ -107,19 +104,6 @@ def _answer(event: str, options: Options) -> str:
     if not isinstance(text, str):
         raise HookError("the answer has no text")
     return _shown(options.get("client", ""), event, text)
-
-
-def _checkpoint(options: Options, given: Mapping[str, Any], body: dict[str, Any]) -> str:
-    """Keeps the last requests of the session, and prints nothing."""
-    session = given.get("session_id") or given.get("conversation_id")
-    path = given.get("transcript_path")
-    if not isinstance(session, str) or not isinstance(path, str):
-        raise HookError("there is no session_id or transcript_path")
-    requests = transcript.last_requests(path)
-    if not requests:
-        raise HookError(f"{path}: there are no requests")
-    _post(options, "/api/v1/checkpoint", body | {"thread_id": session, "requests": requests})
-    return ""
 
 
 def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -159,7 +143,7 @@ def _shown(client: str, event: str, text: str) -> str:
         return text
     if client == "cursor":
         return json.dumps({"additional_context": text})
-    own = {"hookEventName": _EVENT_NAMES[event], "additionalContext": text}
+    own = {"hookEventName": EVENT_NAMES[event], "additionalContext": text}
     return json.dumps({"systemMessage": text.partition("\n")[0], "hookSpecificOutput": own})
 
 

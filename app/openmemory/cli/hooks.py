@@ -34,9 +34,6 @@ def add(
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Also search for each prompt, and show the few memories that fit it.")
     ] = False,
-    checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Also keep the last requests of a session when it ends.")
-    ] = False,
     budget: Budget = None,
     user: User = None,
     data_dir: DataDir = None,
@@ -55,8 +52,6 @@ def add(
     chosen: list[Hook] = ["session-start"]
     if prompt:
         chosen.append("prompt")
-    if checkpoint:
-        chosen.append("checkpoint")
     plans = adding(_chosen(names, chosen), data_dir, config, user=user, url=url, budget=budget)
     change_files(plans, dry_run=dry_run, yes=yes, json=json)
 
@@ -127,7 +122,7 @@ def _chosen(names: list[str] | None, chosen: list[Hook] | None = None) -> list[A
 
 
 def hook(
-    event: Annotated[Literal["session-start", "prompt", "checkpoint"], typer.Argument(help="The moment it is for.")],
+    event: Annotated[Literal["session-start", "prompt"], typer.Argument(help="The moment it is for.")],
     *,
     client: Annotated[
         str | None, typer.Option(metavar="NAME", help="The assistant: claude-code, codex or cursor.")
@@ -145,9 +140,9 @@ def hook(
 ) -> None:
     """Run a hook: assistants do, and write their JSON to its standard input.
 
-    session-start prints a brief, prompt prints the memories that fit the prompt, and checkpoint keeps the last requests
-    of the session. The namespace is that of the project: the first line of .openmemory, otherwise the path of the Git
-    remote (owner/name), otherwise the name of the folder. It ends with exit code 0 and prints nothing on any failure.
+    session-start prints a brief, and prompt prints the memories that fit the prompt. The namespace is that of the
+    project: the first line of .openmemory, otherwise the path of the Git remote (owner/name), otherwise the name of the
+    folder. It ends with exit code 0 and prints nothing on any failure.
     """
     # `openmemory.__main__` does the same sooner: importing this module takes longer than a hook may take.
     from openmemory.cli.hook import OPTIONS, run

@@ -13,10 +13,10 @@ from typing import Any, Literal
 from openmemory.connect import jsonc
 from openmemory.connect.clients import NAME, AssistantClient, ServerAddress
 
-Hook = Literal["session-start", "prompt", "checkpoint"]
+Hook = Literal["session-start", "prompt"]
 BRIEF: tuple[Hook, ...] = ("session-start",)
 
-_OURS = re.compile(r"""openmemory(\.exe)?["']? hook (session-start|prompt|checkpoint)\b""")
+_OURS = re.compile(r"""openmemory(\.exe)?["']? hook (session-start|prompt)\b""")
 _STARTS = "startup|clear|compact"
 """A resumed session has the brief of its start already."""
 _SECONDS = 5
@@ -25,9 +25,9 @@ _SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class HookNotation:
-    """The notation of one assistant: the names of its events for each hook. `grouped`: as Claude Code writes them."""
+    """The notation of an assistant: its name of the event of each hook. `grouped`: as Claude Code writes them."""
 
-    events: Mapping[Hook, tuple[str, ...]]
+    events: Mapping[Hook, str]
     grouped: bool = True
 
     def entry(self, hook: Hook, command: str) -> dict[str, Any]:
@@ -120,19 +120,13 @@ def _entries(notation: HookNotation, chosen: Collection[Hook], server: ServerAdd
     program, word, *options = server.command
     return {
         event: [notation.entry(hook, shlex.join([program, word, hook, *options]))]
-        for hook, events in notation.events.items()
+        for hook, event in notation.events.items()
         if hook in chosen
-        for event in events
     }
 
 
-_CLAUDE = HookNotation(
-    {"session-start": ("SessionStart",), "prompt": ("UserPromptSubmit",), "checkpoint": ("PreCompact", "SessionEnd")}
-)
-_CODEX = HookNotation(
-    {"session-start": ("SessionStart",), "prompt": ("UserPromptSubmit",), "checkpoint": ("PreCompact",)}
-)
-_CURSOR = HookNotation({"session-start": ("sessionStart",)}, grouped=False)
+_CLAUDE = HookNotation({"session-start": "SessionStart", "prompt": "UserPromptSubmit"})
+_CURSOR = HookNotation({"session-start": "sessionStart"}, grouped=False)
 
 
 def hooked(chosen: Collection[Hook] = BRIEF, home: Path | None = None) -> list[AssistantClient]:
@@ -147,6 +141,6 @@ def hooked(chosen: Collection[Hook] = BRIEF, home: Path | None = None) -> list[A
         client(
             "claude-code", "Claude Code", home / ".claude/settings.json", _CLAUDE, "It runs from the next session on."
         ),
-        client("codex", "Codex", home / ".codex/hooks.json", _CODEX, "Trust it there: /hooks."),
+        client("codex", "Codex", home / ".codex/hooks.json", _CLAUDE, "Trust it there: /hooks."),
         client("cursor", "Cursor", home / ".cursor/hooks.json", _CURSOR, "Open a new chat.", version=1),
     ]
