@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import update
 
 from openmemory.access.apps import Apps
+from openmemory.audit.models import MemoryAccessLog
 from openmemory.errors import Forbidden, NotFound
 from openmemory.identity.caller import Caller
 from openmemory.memories.schemas import MemoryCreate
@@ -44,3 +47,26 @@ async def test_an_app_of_somebody_else_is_not_found(services: Services, app_call
     for app_id in (app_caller.app_id, uuid4()):
         with pytest.raises(NotFound, match="App not found"):
             await Apps(services.database).set_active(stranger, app_id, False)
+
+
+async def test_apps_tell_what_they_did_lately_and_when_they_last_read(
+    services: Services, app_caller: Caller, owner: Caller
+):
+    old = datetime.now(UTC) - timedelta(days=30)
+    memories = [MemoryCreate("new"), MemoryCreate("old", created_at=old)]
+    ids = [added.id for added in await services.memories.add_many(app_caller, memories)]
+
+    async def activity() -> tuple[int, int, datetime | None]:
+        [app] = (await Apps(services.database).list(owner, name="claude", activity=True)).apps
+        return app.recently_created, app.recent_accesses, app.last_accessed
+
+    assert await activity() == (1, 0, None)
+    for memory_id in (*ids, ids[0]):
+        await services.memories.get(app_caller, memory_id)
+    created, accesses, last = await activity()
+    assert (created, accesses) == (1, 3)
+    assert last == (await Apps(services.database).get(owner, app_caller.app_id)).last_accessed
+    async with services.database.transaction() as tx:
+        which = MemoryAccessLog.app_id == app_caller.app_id
+        await tx.execute(update(MemoryAccessLog).where(which).values(accessed_at=old))
+    assert await activity() == (1, 0, old)

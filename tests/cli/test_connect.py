@@ -79,15 +79,23 @@ def test_what_an_assistant_is_told_to_start_speaks_for_the_memory(run: Run, home
     assert "Cursor was connected" in answered.stdout
     listed = run("clients", "--user", "bob", "--json", "--data-dir", str(served), **at(home))
     rows = {row["client"]: row for row in json.loads(listed.stdout)}
-    assert rows["cursor"] | {"last_call": None} == {
+    assert rows["cursor"] == {
         "client": "cursor",
         "title": "Cursor",
         "file": str(home / ".cursor" / "mcp.json"),
         "connected": True,
         "memories_written": 1,
         "memories_read": 0,
-        "last_call": None,
+        "written_lately": 1,
+        "reads_lately": 0,
+        "last_read": None,
     }
+    cells = dict(
+        line.split("\t", 1)
+        for line in run("clients", "--user", "bob", "--data-dir", str(served), **at(home)).stdout.splitlines()
+    )
+    assert cells["Cursor"].split("\t")[:5] == ["yes", "yes", "1 (1)", "0", "never"]
+    assert cells["Codex"].split("\t")[:5] == ["", "", "0", "0", "never"]
     assert not rows["codex"]["connected"]
     assert "claude-code" not in rows, "it is not installed"
 

@@ -24,24 +24,34 @@ from openmemory.serialization.timestamps import NaiveTime
 AppSort = Literal["name", "memories", "memories_accessed"]
 
 
-def _of_each_app(counted: str, rows: str, which: str) -> CompiledStatement:
+RECENT_DAYS = 7
+"""The days whose writes and accesses are counted as recent."""
+
+
+def _of_each_app(counted: str, moment: str, rows: str, which: str) -> CompiledStatement:
     sql = f"""
-        SELECT a.id, (SELECT count({counted}) FROM {rows} AS r WHERE r.app_id = a.id AND {which})
-        FROM apps AS a WHERE a.id = ANY(:apps)
+        SELECT a.id, of.* FROM apps AS a CROSS JOIN LATERAL (
+            SELECT count({counted}), count(*) FILTER (WHERE r.{moment} > now() - interval '{RECENT_DAYS} days'),
+                max(r.{moment})
+            FROM {rows} AS r WHERE r.app_id = a.id AND {which}) AS of
+        WHERE a.id = ANY(:apps)
         """  # noqa: S608 - only constants are put in
     return CompiledStatement(bound(sql, {"apps": ARRAY(Uuid())}), plain=True)
 
 
-_CREATED = _of_each_app("*", "memories", "r.state <> 'deleted'")
-"""Counts for each of the `apps` the memories that it wrote and that are not deleted."""
+_CREATED = _of_each_app("*", "created_at", "memories", "r.state <> 'deleted'")
+"""Counts for each of the `apps` the memories that it wrote and that are not deleted, in all and lately."""
 
 # Counts in the order of an index: PostgreSQL 16 and later need no sort for this, and it takes three quarters of the
 # time of counting the rows of a SELECT DISTINCT.
 _ACCESSED = [
-    _of_each_app("DISTINCT r.memory_id", "memory_access_logs", str(half.of(literal_column("r.memory_id"))))
+    _of_each_app(
+        "DISTINCT r.memory_id", "accessed_at", "memory_access_logs", str(half.of(literal_column("r.memory_id")))
+    )
     for half in IdPartition
 ]
-"""Count the distinct memories that each of the `apps` accessed, in two halves."""
+"""Count the distinct memories that each of the `apps` accessed, and its late accesses, and tell the time of the last
+one; in two halves."""
 
 _DETAIL = text(
     """
@@ -56,6 +66,10 @@ _DETAIL = text(
 )
 
 
+def _absent(value: Any) -> bool:
+    return value is None
+
+
 class AppSummary(BaseModel):
     """An app and how much it wrote and read."""
 
@@ -64,6 +78,20 @@ class AppSummary(BaseModel):
     is_active: bool = Field(description="A paused app (false) neither reads nor writes.")
     total_memories_created: int = Field(description="Memories it wrote that are not deleted.")
     total_memories_accessed: int = Field(description="Different memories it accessed.")
+    recently_created: int | None = Field(
+        None,
+        description=f"Those of them that it wrote in the last {RECENT_DAYS} days; only with `activity`.",
+        exclude_if=_absent,
+    )
+    recent_accesses: int | None = Field(
+        None, description=f"Its accesses in the last {RECENT_DAYS} days; only with `activity`.", exclude_if=_absent
+    )
+    last_accessed: NaiveTime | None = Field(
+        None, description="UTC without an offset; only with `activity`, and if it ever did.", exclude_if=_absent
+    )
+
+
+_COUNTED = "total_memories_created", "total_memories_accessed", "recently_created", "recent_accesses", "last_accessed"
 
 
 class AppPage(BaseModel):
@@ -101,10 +129,12 @@ class Apps:
         is_active: bool | None = None,
         sort: AppSort = "name",
         descending: bool = False,
+        activity: bool = False,
         page: int = 1,
         page_size: int = 10,
     ) -> AppPage:
-        """Returns a page of the user's apps. `name` is a case-insensitive part of the name."""
+        """Returns a page of the user's apps. `name` is a case-insensitive part of the name. `activity`: with what each
+        did lately."""
         _only_owner(caller)
         caller.may_read()
         which: list[ColumnElement[bool]] = [App.owner_id == caller.user_id]
@@ -120,32 +150,36 @@ class Apps:
         total, some = len(apps), slice((page - 1) * page_size, page * page_size)
         if sort == "name":
             apps = apps[some]
-        created, accessed = await self._counts([app.id for app in apps])
+        counts = await self._counts([app.id for app in apps])
         if sort != "name":
-            counts = created if sort == "memories" else accessed
-            apps = sorted(apps, key=lambda app: (counts[app.id] * (-1 if descending else 1), app.id))[some]
+            key = 0 if sort == "memories" else 1
+            apps = sorted(apps, key=lambda app: (counts[app.id][key] * (-1 if descending else 1), app.id))[some]
+        shown = _COUNTED if activity else _COUNTED[:2]
         summaries = [
             AppSummary(
                 **app._asdict(),
-                total_memories_created=created[app.id],
-                total_memories_accessed=accessed[app.id],
+                **dict(zip(shown, counts[app.id], strict=False)),
             )
             for app in apps
         ]
         return AppPage(total=total, page=page, page_size=page_size, apps=summaries)
 
-    async def _counts(self, apps: Sequence[UUID]) -> tuple[dict[UUID, int], dict[UUID, int]]:
-        """Returns for each app how many memories it wrote that are not deleted, and how many distinct ones it accessed.
+    async def _counts(self, apps: Sequence[UUID]) -> dict[UUID, tuple[Any, ...]]:
+        """Returns for each app how much it wrote and accessed, in all and lately: the fields of `_COUNTED`.
 
         Uses three connections at once, because an app may have written and accessed very many.
         """
-        counted = (self._counted(count, apps) for count in (_CREATED, *_ACCESSED))
-        created, *accessed = await asyncio.gather(*counted)
-        return created, {app: sum(half[app] for half in accessed) for app in apps}
+        created, *accessed = await asyncio.gather(*(self._counted(count, apps) for count in (_CREATED, *_ACCESSED)))
+        found = {}
+        for app in apps:
+            different, recent, last = zip(*(half[app] for half in accessed), strict=True)
+            total, lately, _ = created[app]
+            found[app] = total, sum(different), lately, sum(recent), max(filter(None, last), default=None)
+        return found
 
-    async def _counted(self, count: CompiledStatement, apps: Sequence[UUID]) -> dict[UUID, int]:
+    async def _counted(self, count: CompiledStatement, apps: Sequence[UUID]) -> dict[UUID, Sequence[Any]]:
         async with self._database.planned() as tx:
-            return dict(await count.rows(tx, {"apps": list(apps)}))
+            return {app: counts for app, *counts in await count.rows(tx, {"apps": list(apps)})}
 
     async def get(self, caller: Caller, app_id: UUID) -> AppDetail:
         """Returns one app with how much it wrote and read, and when.

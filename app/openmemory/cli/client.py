@@ -117,7 +117,7 @@ class Client:
         """All apps of a user, by name."""
         found: list[dict[str, Any]] = []
         while True:
-            params = {"user_id": user, "page": len(found) // 100 + 1, "page_size": 100}
+            params = {"user_id": user, "page": len(found) // 100 + 1, "page_size": 100, "activity": True}
             answer = await self.call("GET", "/api/v1/apps", params=params)
             found += answer["apps"]
             if len(answer["apps"]) < 100:

@@ -100,15 +100,15 @@ def disconnect(
 
 @connected
 async def clients(client: Client, user: User = None) -> CommandAnswer:
-    """List the assistants of this machine: which are connected, and how each uses the memory."""
+    """List the assistants of this machine: which are connected, and how each uses the memory.
+
+    An assistant is in use if it wrote or read in the last seven days. In brackets: how much in these days.
+    """
     from openmemory.connect.clients import assistants
     from openmemory.connect.connections import entry
     from openmemory.errors import Invalid
 
-    apps: dict[str, dict[str, Any]] = {}
-    for app in await client.apps(user):
-        detail = await client.call("GET", f"/api/v1/apps/{app['id']}", params={"user_id": user})
-        apps[app["name"]] = app | {"last_call": detail["last_accessed"]}
+    apps = {app["name"]: app for app in await client.apps(user)}
     rows: list[dict[str, Any]] = []
     for it in assistants():
         try:
@@ -123,14 +123,15 @@ async def clients(client: Client, user: User = None) -> CommandAnswer:
         (
             row["title"],
             "yes" if row["connected"] else "",
-            row["memories_written"],
-            row["memories_read"],
-            local_time(row["last_call"]) or "never",
+            "yes" if row["written_lately"] or row["reads_lately"] else "",
+            _with_lately(row["memories_written"], row["written_lately"]),
+            _with_lately(row["memories_read"], row["reads_lately"]),
+            local_time(row["last_read"]) or "never",
             row["file"],
         )
         for row in rows
     ]
-    columns = ["client", "connected", "written", "read", "last call", "file"]
+    columns = ["client", "connected", "in use", "written", "read", "last read", "file"]
     return CommandAnswer(rows, Table(columns, cells, wide="file"))
 
 
@@ -142,8 +143,14 @@ def _row(app: str, title: str, file: str, is_connected: bool, found: dict[str, A
         "connected": is_connected,
         "memories_written": found.get("total_memories_created", 0),
         "memories_read": found.get("total_memories_accessed", 0),
-        "last_call": found.get("last_call"),
+        "written_lately": found.get("recently_created", 0),
+        "reads_lately": found.get("recent_accesses", 0),
+        "last_read": found.get("last_accessed"),
     }
+
+
+def _with_lately(total: int, lately: int) -> str:
+    return f"{total} ({lately})" if lately else str(total)
 
 
 def _chosen(names: list[str] | None, project: bool) -> list[AssistantClient]:

@@ -36,6 +36,7 @@ async def list_apps(
     is_active: Annotated[bool | None, Query(description="Only paused apps (false), or only others (true).")] = None,
     sort_by: AppSort = "name",
     sort_direction: Literal["asc", "desc"] = "asc",
+    activity: Annotated[bool, Query(description="With what each did in the last days, and when it last read.")] = False,
     page: PageNumber = 1,
     page_size: PageSize = 10,
 ) -> AppPage:
@@ -48,6 +49,7 @@ async def list_apps(
         is_active=is_active,
         sort=sort_by,
         descending=sort_direction == "desc",
+        activity=activity,
         page=page,
         page_size=page_size,
     )
