@@ -61,6 +61,7 @@ from openmemory.saved_settings.service import Configuration
 from openmemory.saved_settings.trials import Trials
 from openmemory.schema import migrate
 from openmemory.search import lexicon
+from openmemory.search.brief import Briefs
 from openmemory.search.lexicon import LexicalBackfill
 from openmemory.search.reranking import open_reranker
 from openmemory.search.service import Search
@@ -123,6 +124,7 @@ class Services:
     descriptions: Descriptions
     apps: Apps
     search: Search
+    briefs: Briefs
     stats: Stats
     grants: Grants
     keys: ApiKeys
@@ -336,6 +338,7 @@ async def open_services(
             analyze_after_writes=analyze_after_writes,
             apps=Apps(database),
             search=search,
+            briefs=Briefs(search, memories),
             stats=Stats(database, rates),
             grants=Grants(database, Memory),
             keys=keys,

@@ -17,6 +17,8 @@ import pytest
 
 from openmemory.cli import project
 
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
 PATIENCE = 30.0
 """Seconds after which a hook hangs."""
 AMPLE = "--timeout=20000"
@@ -359,3 +361,22 @@ def test_a_folder_outside_of_git_has_its_own_name_and_a_home_has_none(
     assert project.namespace(str(tmp_path / "notes")) == "notes"
     assert project.namespace(str(tmp_path)) is None
     assert project.namespace("/") is None
+
+
+@pytest.mark.journey
+def test_a_session_starts_with_the_memories_of_its_project(om: Run, served: Path, user: str, tmp_path: Path) -> None:
+    inside = git(tmp_path / "repo", '[remote "origin"]\n\turl = git@h:ada/engine.git\n')
+    for text, namespace in (("The engine runs on steam", "ada/engine"), ("Nobody else sees this", "other/project")):
+        assert om("add", text, "--user", user, "--namespace", namespace).returncode == 0
+    where = ("--data-dir", str(served), "--user", user, "--client", "cursor", AMPLE)
+    stdin = json.dumps({"workspace_roots": [str(inside)]}).encode()
+    code, out, err = hook("session-start", *where, stdin=stdin)
+    assert (code, err) == (0, "")
+    text = json.loads(out)["additional_context"]
+    assert text.startswith("OpenMemory: 1 of 1 memories, ")
+    assert "namespace ada/engine" in text
+    assert text.endswith("The engine runs on steam")
+    fitting = json.dumps({"cwd": str(inside), "prompt": "what does the engine run on?"}).encode()
+    assert hook("prompt", *where[:4], AMPLE, stdin=fitting).out.endswith("The engine runs on steam\n")
+    reads = {app["name"]: app for app in json.loads(om("apps", "list", "--user", user, "--json").stdout)}
+    assert reads["cursor"]["total_memories_accessed"] == 1

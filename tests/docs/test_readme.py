@@ -1,4 +1,4 @@
-"""The commands of README and of the guides work as they stand, against a service that `make serve` started."""
+"""The commands of README work as they stand, against a service that `make serve` started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 from mcp import Client
@@ -77,11 +76,6 @@ def address(place: Path, environment: dict[str, str]) -> Iterator[str]:
         process.wait(20)
 
 
-def single(blocks: list[str]) -> list[str]:
-    """The commands of some blocks, one by one."""
-    return [one for block in blocks for one in re.split(r"\n(?=(?:openmemory|curl) )", block.strip()) if one]
-
-
 def run(commands: str, address: str, place: Path, environment: dict[str, str]) -> str:
     """Runs the commands, which must succeed, and returns their output."""
     done = subprocess.run(
@@ -145,20 +139,3 @@ def test_the_documentation_shows_what_a_start_prints(address: str, place: Path, 
     printed = (place / "log").read_text().replace(address, ADDRESS).splitlines()
     [shown] = [block.text for block in read(ROOT / name).blocks if block.language == "text"]
     assert [line for line in shown.splitlines() if line not in printed and line.strip() != "…"] == []
-
-
-GUIDES = ["programs", "duplicates", "access-rules", "categories", "expiry", "archives", "searching"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", GUIDES)
-def test_the_commands_of_the_guides_work(address: str, place: Path, environment: dict[str, str], name: str) -> None:
-    required("curl", "--version")
-    (place / "notes.jsonl").write_text('{"text": "We meet on Monday."}\n', encoding="utf-8")
-    errand = {"text": "Fetch the parcel.", "infer": False, "categories": ["errands"]}
-    httpx.post(f"{address}/api/v1/memories/", json=errand, timeout=60).raise_for_status()
-    page = read(ROOT / "docs" / "guides" / f"{name}.md")
-    commands = single([block.text for block in page.blocks if block.language == "sh"])
-    assert commands
-    for command in commands:
-        run(f"source .venv/bin/activate\n{command}", address, place, environment)

@@ -56,6 +56,7 @@ class Attempts:
             "POST /api/v1/memories/batch": self._batch,
             "GET /api/v1/memories/search": self._search_by_query,
             "POST /api/v1/memories/search": self._search,
+            "POST /api/v1/brief": self._brief,
             "GET /api/v1/memories/{memory_id}": self._of_memory(""),
             "GET /api/v1/memories/{memory_id}/history": self._of_memory("/history"),
             "GET /api/v1/memories/{memory_id}/access-log": self._of_memory("/access-log"),
@@ -70,7 +71,7 @@ class Attempts:
             "GET /api/v1/captures/usage": self._of_user("/api/v1/captures/usage"),
             "GET /api/v1/captures/{capture_id}": self._of_capture("GET", ""),
             "POST /api/v1/captures/{capture_id}/undo": self._of_capture("POST", "/undo"),
-            "GET /api/v1/apps": self._of_user("/api/v1/apps", page_size=100),
+            "GET /api/v1/apps": self._of_user("/api/v1/apps", page_size=100, activity=True),
             "GET /api/v1/apps/{app_id}": self._of_app(""),
             "GET /api/v1/apps/{app_id}/memories": self._of_app("/memories"),
             "GET /api/v1/apps/{app_id}/accessed": self._of_app("/accessed"),
@@ -302,6 +303,21 @@ class Attempts:
         path = f"{MEMORIES}/search"
         return Attempt(
             "search", "POST", path, None, body, user=user, app=app, as_app=app is not None, asks=_asks(body)
+        )  # fmt: skip
+
+    def _brief(self, actor: Actor) -> Attempt:
+        user = self._user(actor)
+        app = self._app_of(user)
+        body: dict[str, Any] = {"user_id": user, "app": app, "budget": 2_000}
+        if self._rng.random() < 0.5:
+            body["namespace"] = self._namespace()
+        asks = None
+        if self._rng.random() < 0.3:
+            body |= {"query": self._query()["query"], "min_score": 0}
+            asks = _asks(body)
+            asks = asks and (asks[0], tuple(dict.fromkeys((*asks[1], "default"))))
+        return Attempt(
+            "POST /api/v1/brief", "POST", "/api/v1/brief", None, body, user=user, app=app, as_app=True, asks=asks
         )  # fmt: skip
 
     def _of_memory(self, part: str) -> Callable[[Actor], Attempt]:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -115,13 +116,25 @@ def partition(lengths: Sequence[int]) -> list[slice]:
     return runs[::-1]
 
 
+@cache
+def _tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(TOKENIZER.verified()))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def count_tokens(text: str) -> int:
+    """The number of tokens of a text, for the packaged model. Those of language models are similar."""
+    encoded = _tokenizer().encode(text.encode("utf-8", "replace").decode("utf-8"), add_special_tokens=False)
+    return len(encoded.ids)
+
+
 class Model:
     """The loaded tokenizer and network, safe to use from several threads. `tokenwise`: tokens get vectors too."""
 
     def __init__(self, threads: int, *, tokenwise: bool = True) -> None:
-        self._tokenizer: Tokenizer = Tokenizer.from_file(str(TOKENIZER.verified()))
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        self._tokenizer = _tokenizer()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

@@ -13,6 +13,7 @@ from openmemory.rest import (
     audit,
     backup,
     batch,
+    brief,
     captures,
     categories,
     config,
@@ -36,6 +37,7 @@ from openmemory.rest.errors import add_error_handlers
 ROUTERS = (
     search.router,  # before memories, so that /search is not taken for a memory id
     batch.router,
+    brief.router,
     memories.router,
     actions.router,
     captures.router,

@@ -1,0 +1,44 @@
+"""REST endpoint of the brief that assistants get when a session starts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Body
+from pydantic import BaseModel, ConfigDict, Field
+
+from openmemory.rest.caller import BodyUser, TheAsking, TheServices
+from openmemory.rest.errors import documented
+from openmemory.rest.routing import Router
+from openmemory.search.brief import BUDGET, MAX_BUDGET, MIN_BUDGET, Brief, BriefQuery
+
+router = Router("/api/v1/brief", "search")
+
+
+class BriefBody(BaseModel):
+    """A request for a brief."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user_id: BodyUser = None
+    app: str | None = Field(None, description="The app that reads; left out: the credential's, or the default app.")
+    namespace: str | None = Field(None, description="The project. Memories of the default namespace come as well.")
+    budget: int = Field(BUDGET, ge=MIN_BUDGET, le=MAX_BUDGET, description="The largest size in tokens.")
+    query: str | None = Field(None, description="A prompt: only memories that fit it; left out: the most telling ones.")
+    min_score: float = Field(0.5, ge=0, le=1, description="With a query: only memories of at least this score.")
+
+
+@router.post("", responses=documented(403, 404, 413))
+async def brief(
+    services: TheServices,
+    asking: TheAsking,
+    wanted: Annotated[
+        BriefBody,
+        Body(openapi_examples={"a project": {"value": {"user_id": "alice", "app": "claude", "namespace": "webshop"}}}),
+    ],
+) -> Brief:
+    """Write a brief for an assistant: a line for each of the most telling memories, within a budget of tokens."""
+    caller = await asking.as_app(wanted.user_id, wanted.app)
+    return await services.briefs.brief(
+        caller, BriefQuery(wanted.namespace, wanted.budget, wanted.query, wanted.min_score)
+    )
