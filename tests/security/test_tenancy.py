@@ -483,4 +483,4 @@ async def test_a_planted_leak_is_found(tenancy, seed: int, plant: Callable[[pyte
     trial = await trial_of(tenancy, seed)
     plant(monkeypatch)
     with pytest.raises(Leak):
-        await trial.run(1_500)
+        await trial.run(3_000)

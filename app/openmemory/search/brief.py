@@ -78,15 +78,17 @@ class Briefs:
         """
         validation.between(asked.budget, "budget", MIN_BUDGET, MAX_BUDGET)
         namespaces = tuple(dict.fromkeys(name for name in (asked.namespace, GENERAL) if name is not None))
-        total = await self._memories.count(caller, MemoryQuery(namespaces=namespaces))
-        groups = [await self._telling(caller, asked, (name,)) for name in namespaces] if asked.prompt is None else []
-        if asked.prompt is not None:
-            groups = [await self._fitting(caller, asked, namespaces)]
+        if asked.prompt is None:
+            reads = [self._telling(caller, asked, name) for name in namespaces]
+        else:
+            reads = [self._fitting(caller, asked, namespaces)]
+        counting = self._memories.count(caller, MemoryQuery(namespaces=namespaces))
+        total, groups = await asyncio.gather(counting, asyncio.gather(*reads))
         # In a thread, because the first brief loads the tokenizer.
         return await asyncio.to_thread(written, groups, asked, total)
 
-    async def _telling(self, caller: Caller, asked: BriefQuery, namespaces: tuple[str, ...]) -> list[SearchResult]:
-        query = SearchQuery("", limit=asked.budget // TOKENS_OF_A_LINE, namespaces=namespaces)
+    async def _telling(self, caller: Caller, asked: BriefQuery, namespace: str) -> list[SearchResult]:
+        query = SearchQuery("", limit=asked.budget // TOKENS_OF_A_LINE, namespaces=(namespace,))
         return (await self._search.overview(caller, query)).results
 
     async def _fitting(self, caller: Caller, asked: BriefQuery, namespaces: tuple[str, ...]) -> list[SearchResult]:
