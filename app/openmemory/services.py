@@ -338,7 +338,7 @@ async def open_services(
             analyze_after_writes=analyze_after_writes,
             apps=Apps(database),
             search=search,
-            briefs=Briefs(search, memories),
+            briefs=Briefs(database, search),
             stats=Stats(database, rates),
             grants=Grants(database, Memory),
             keys=keys,

@@ -258,11 +258,6 @@ class Memories:
         look = ListAccess(caller, AccessType.EXPORT if export else AccessType.LIST, hashes=True)
         return await pages.page(self._database, look, query, Slice(offset, limit))
 
-    async def count(self, caller: Caller, query: MemoryQuery) -> int:
-        """The number of memories that the caller may read and that match the filters."""
-        caller.may_read()
-        return await pages.total(self._database, caller, self.intake.narrowed(caller, query))
-
     async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
         """A page of five memories that share categories with one: most shared categories first, then the newest.
 

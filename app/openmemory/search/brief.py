@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field
 
 from openmemory.content_policy.injection import LABEL, instructs
+from openmemory.database.engine import Database
 from openmemory.identity.caller import Caller
 from openmemory.memories import validation
+from openmemory.memories.listing import pages
 from openmemory.memories.schemas import MemoryQuery
-from openmemory.memories.service import Memories
 from openmemory.search.schemas import Method, SearchQuery, SearchResult
 from openmemory.search.service import Search
 
@@ -63,9 +64,9 @@ class Brief(BaseModel):
 class Briefs:
     """Writes briefs."""
 
-    def __init__(self, search: Search, memories: Memories) -> None:
+    def __init__(self, database: Database, search: Search) -> None:
+        self._database = database
         self._search = search
-        self._memories = memories
 
     async def brief(self, caller: Caller, asked: BriefQuery) -> Brief:
         """Returns the most telling memories of the project and of the user, or those that fit a prompt, as lines.
@@ -76,13 +77,14 @@ class Briefs:
         Raises:
             Invalid: the budget, the namespace or the prompt cannot be used.
         """
+        caller.may_read()
         validation.between(asked.budget, "budget", MIN_BUDGET, MAX_BUDGET)
         namespaces = tuple(dict.fromkeys(name for name in (asked.namespace, GENERAL) if name is not None))
         if asked.prompt is None:
             reads = [self._telling(caller, asked, name) for name in namespaces]
         else:
             reads = [self._fitting(caller, asked, namespaces)]
-        counting = self._memories.count(caller, MemoryQuery(namespaces=namespaces))
+        counting = pages.total(self._database, caller, MemoryQuery(namespaces=namespaces))
         total, groups = await asyncio.gather(counting, asyncio.gather(*reads))
         # In a thread, because the first brief loads the tokenizer.
         return await asyncio.to_thread(written, groups, asked, total)
