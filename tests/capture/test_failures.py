@@ -151,6 +151,7 @@ async def test_whoever_does_not_wait_longer_is_told_that_it_goes_on(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 async def test_two_hundred_at_once_are_all_done_by_few_questions_at_a_time(
     inferring: Services, model: LlmServer, claude: Caller, eventually: Any
 ) -> None:

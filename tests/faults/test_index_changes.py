@@ -382,6 +382,7 @@ def done(short_folder: Path, request: pytest.FixtureRequest) -> Iterator[Counter
         place.end()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_some_changes_of_model_and_name_leave_nothing_wrong(done: Counter[str], engine: str) -> None:

@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.timeout(300)]
 SESSIONS = 200
 
 
+@pytest.mark.slow
 async def test_two_hundred_sse_sessions_at_once_each_see_their_own_memories_only(address: str, new_user: str) -> None:
     opened = 0
     all_open = asyncio.Event()

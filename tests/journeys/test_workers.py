@@ -167,6 +167,7 @@ def test_a_signal_ends_every_process_though_event_streams_are_open(serve: Serve,
     assert not (folder / "run-index").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_obey_is_killed_within_the_deadline_and_no_secret_was_its_argument(serve: Serve) -> None:
     service = serve(OPENMEMORY_ACCESS_API_KEY="Vd7-kq2Xw9-pLr4mZt8n")
     url = service.ready()
@@ -180,6 +181,7 @@ def test_a_worker_that_does_not_obey_is_killed_within_the_deadline_and_no_secret
     assert psutil.wait_procs(family, 10)[1] == []
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_parent_that_was_killed_and_nothing_is_lost(
     serve: Serve, folder: Path, new_user: str
 ) -> None:

@@ -264,7 +264,7 @@ async def test_a_session_over_sse_answers_whatever_comes_and_lives_on(
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Service]:
-    with short_parent() as parent, starting(parent / "data") as start:
+    with short_parent() as parent, starting(furnish(parent / "data")) as start:
         service = start(OPENMEMORY_RATES_SAVES="0", OPENMEMORY_RATES_SEARCHES="0")
         service.ready()
         yield service

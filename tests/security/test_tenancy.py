@@ -478,6 +478,7 @@ PLANTED = (
 
 
 # A world of its own for each: what was done in one, such as pausing an app, would stand in the way of making it again.
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "plant"), [*enumerate(PLANTED, 2)])
 async def test_a_planted_leak_is_found(tenancy, seed: int, plant: Callable[[pytest.MonkeyPatch], None], monkeypatch):
     trial = await trial_of(tenancy, seed)
