@@ -367,9 +367,9 @@ class Memories:
         """Soft-delete every memory that the caller may read."""
         return await self.change_state_where(caller, MemoryQuery(), State.DELETED)
 
-    async def restore(self, caller: Caller, ids: Sequence[UUID]) -> int:
+    async def restore(self, caller: Caller, ids: Sequence[UUID], *, strict: bool = True) -> int:
         """Make memories active again, from any state."""
-        return await self.change_state(caller, ids, State.ACTIVE)
+        return await self.change_state(caller, ids, State.ACTIVE, strict=strict)
 
     @retry_on_conflict
     async def restore_last(self, caller: Caller) -> Sequence[UUID]:
