@@ -99,7 +99,7 @@ def test_every_exception_is_a_command_of_some_page() -> None:
 def test_the_commands_of_a_page_work_in_order_on_a_fresh_store(page: str) -> None:
     required("curl", "--version")
     with short_parent() as place, starting(furnish(place / "data")) as start:
-        address = start().ready()
+        address = start(OPENMEMORY_CATEGORIES_ASSIGN="local").ready()
         (place / ".venv").symlink_to(Path(sys.executable).parents[1])
         (place / "home" / ".cursor").mkdir(parents=True)
         for name, text in FILES.get(page, {}).items():
