@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -146,7 +147,9 @@ def test_a_service_that_is_stopped_prints_nothing(event: Sequence[str], tmp_path
     assert hook(*event, "--data-dir", str(tmp_path), AMPLE, stdin=stdin) == SILENT, "none ever ran here"
     (tmp_path / "service.json").write_text(json.dumps({"url": f"http://127.0.0.1:{port}", "pid": 1}))
     (tmp_path / "local.key").write_text("local_key\n")
-    assert hook(*event, "--data-dir", str(tmp_path), AMPLE, stdin=stdin) == SILENT, "one was killed here"
+    with (tmp_path / "openmemory.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert hook(*event, "--data-dir", str(tmp_path), AMPLE, stdin=stdin) == SILENT, "it does not listen yet"
 
 
 def test_a_service_that_never_answers_does_not_hold_the_hook_up(serve: Serve) -> None:
@@ -290,12 +293,19 @@ def test_the_service_is_asked_for_the_project_as_the_assistant(asked: tuple[str,
 def test_the_service_of_the_data_folder_is_asked_with_its_key(asked: tuple[str, list[bytes]], tmp_path: Path) -> None:
     folder = tmp_path / "openmemory"
     folder.mkdir()
-    (folder / "service.json").write_text(json.dumps({"url": asked[0], "pid": 1}))
+    info = folder / "service.json"
+    info.write_text(json.dumps({"url": asked[0], "pid": 1}))
     (folder / "local.key").write_text("local_secret\n")
-    assert hook("session-start", AMPLE, "--data-dir", str(folder)).out == BRIEF + "\n"
-    assert hook("session-start", AMPLE, OPENMEMORY_DATA_DIR=str(folder)).out == BRIEF + "\n"
-    if sys.platform.startswith("linux"):
-        assert hook("session-start", AMPLE, XDG_DATA_HOME=str(tmp_path)).out == BRIEF + "\n"
+    with (folder / "openmemory.lock").open("w") as lock:
+        assert hook("session-start", AMPLE, "--data-dir", str(folder)) == SILENT
+        assert asked[1] == [], "nobody owns the folder: whoever listens there now must not get its key"
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert hook("session-start", AMPLE, "--data-dir", str(folder)).out == BRIEF + "\n"
+        assert hook("session-start", AMPLE, OPENMEMORY_DATA_DIR=str(folder)).out == BRIEF + "\n"
+        if sys.platform.startswith("linux"):
+            assert hook("session-start", AMPLE, XDG_DATA_HOME=str(tmp_path)).out == BRIEF + "\n"
+        info.write_text(json.dumps({"url": "no port (a command has the stores open itself)", "pid": 1}))
+        assert hook("session-start", AMPLE, "--data-dir", str(folder)) == SILENT
     assert all(b"Authorization: Bearer local_secret" in request for request in asked[1])
 
 

@@ -7,6 +7,7 @@ import than the hook may take. For the same reason HTTP is spoken over a plain s
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -150,6 +151,8 @@ def _shown(client: str, event: str, text: str) -> str:
 def _post(options: Options, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Posts to the service and returns its JSON object."""
     url, key = _service(options)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise HookError("the service has no address")
     content = json.dumps({name: value for name, value in body.items() if value is not None}).encode()
     head = [f"POST {url.path.rstrip('/')}{path} HTTP/1.0", f"Host: {url.netloc.rpartition('@')[2]}"]
     head += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
@@ -187,13 +190,26 @@ def _service(options: Options) -> tuple[SplitResult, str]:
     if url := options.get("url"):
         return urlsplit(url), key
     named = options.get("data-dir") or os.environ.get("OPENMEMORY_DATA_DIR")
-    for folder in [named] if named else _data_folders():
-        try:
-            info = json.loads(_read(os.path.join(os.path.expanduser(folder), "service.json")))
-        except FileNotFoundError:
-            continue
-        return urlsplit(info["url"]), key or _read(os.path.join(os.path.expanduser(folder), "local.key")).strip()
+    for folder in map(os.path.expanduser, [named] if named else _data_folders()):
+        if _has_owner(folder):
+            url = json.loads(_read(os.path.join(folder, "service.json")))["url"]
+            return urlsplit(url), key or _read(os.path.join(folder, "local.key")).strip()
     raise HookError("no service is running")
+
+
+def _has_owner(folder: str) -> bool:
+    """Returns True if a process owns the data folder. What a dead owner left may lead to somebody else's port."""
+    try:
+        lock = os.open(os.path.join(folder, "openmemory.lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def _data_folders() -> list[str]:
