@@ -104,14 +104,9 @@ class Client:
         except httpx.TransportError as error:
             raise Unavailable(f"{self.http.base_url}: {error or type(error).__name__}") from error
 
-    async def me(self) -> dict[str, Any]:
-        """As whom the service takes this client: the user and the app that it means where none is named."""
-        found: dict[str, Any] = await self.call("GET", "/api/v1/me")
-        return found
-
     async def user(self, name: str | None) -> str:
         """The user of a command: the given name, or the one that the service means."""
-        return name or str((await self.me())["user"])
+        return name or str((await self.call("GET", "/api/v1/me"))["user"])
 
     async def apps(self, user: str | None) -> list[dict[str, Any]]:
         """All apps of a user, by name."""

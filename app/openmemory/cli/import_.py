@@ -87,8 +87,7 @@ async def _lines(
     from openmemory.cli.importing import Import
 
     async with service(settings, url) as client:
-        me = await client.me()
-        run = Import(client, user=user or me["user"], app=app, default_app=me["app"])
+        run = Import(client, user=user, app=app)
         try:
             await run.file(file)
         finally:

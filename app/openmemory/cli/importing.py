@@ -43,13 +43,13 @@ _OF_THE_LINES = (ConflictError, Forbidden, Invalid, NotFound)
 class Import:
     """One import of a file, and its counts."""
 
-    def __init__(self, client: Client, *, user: str, app: str | None, default_app: str) -> None:
-        """`user` and `app` apply to lines that name none; `default_app` writes where neither names one."""
+    def __init__(self, client: Client, *, user: str | None, app: str | None) -> None:
+        """`user` and `app` apply to lines that name none; None leaves them to the service."""
         self.added = self.already = self.left_out = self.failed = 0
         self._client = client
         self._user = user
         self._app = app
-        self._default_app = default_app
+        self._default_app: str | None = None
 
     async def file(self, name: str) -> None:
         """Stores every line of the file; `-` is standard input.
@@ -148,7 +148,7 @@ class Import:
             "size": 100,
             "page": 1,
         }
-        app = memory.get("app", self._default_app)
+        app = memory.get("app") or await self._app_of_nobody(line)
         while True:
             try:
                 found = await self._patiently(line, "GET", "/api/v1/memories", params=params)
@@ -160,6 +160,13 @@ class Import:
             if params["page"] >= found["pages"]:
                 return None
             params["page"] += 1
+
+    async def _app_of_nobody(self, line: Line) -> str:
+        """The app that writes lines that name none."""
+        if self._default_app is None:
+            me = await self._patiently(line, "GET", "/api/v1/me")
+            self._default_app = str(me["app"])
+        return self._default_app
 
     async def _was_interrupted(self, line: Line, result: dict[str, Any]) -> bool:
         """Returns True if an interrupted run added the active memory with this text but did not set its state yet."""
