@@ -58,7 +58,7 @@ async def full(api: httpx.AsyncClient, remember: Remember, new_user: str) -> dic
     """A user with a memory in every state, a rule and categories; the ids by state."""
     ids = {}
     for number, state in enumerate(STATES):
-        row = await remember(f"a memory that is {state}", categories=[f"Work of {new_user}"], metadata={"n": number})
+        row = await remember(f"a memory that is {state}", categories=[f"work of {new_user}"], metadata={"n": number})
         ids[state] = row["id"]
         if state != "active":
             body = {"memory_ids": [row["id"]], "state": state, "user_id": new_user}
@@ -137,7 +137,7 @@ async def test_every_line_has_its_keys(api: httpx.AsyncClient, full: dict[str, s
         assert line.keys() == {"id", "content", "metadata", "created_at", "updated_at", "state", "app", "categories"}
     [line] = [line for line in lines if line["id"] == full["active"]]
     assert (line["content"], line["app"], line["categories"], line["metadata"]) == (
-        "a memory that is active", "openmemory", [f"Work of {new_user}"], {"n": 0},
+        "a memory that is active", "openmemory", [f"work of {new_user}"], {"n": 0},
     )  # fmt: skip
 
 
