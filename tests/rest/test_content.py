@@ -62,6 +62,7 @@ async def test_the_row_of_a_redacted_memory_is_the_one_that_is_stored(redacting,
         "CI uses [redacted: GitHub token].", {"api_key": "[redacted: API key]"},
     )  # fmt: skip
     assert (added.pop("event"), again.pop("event")) == ("ADD", "NONE")
+    assert (added.pop("results")[0]["event"], again.pop("results")[0]["event"]) == ("ADD", "NONE")
     assert added == again
 
 

@@ -26,6 +26,7 @@ IDS = {"memory_ids": ["{memory}"]}
 REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
     f"GET {M}/search": (f"{M}/search?query=coffee", None),
     f"POST {M}/search": (f"{M}/search", {"query": "coffee"}),
+    "POST /api/v1/brief": ("/api/v1/brief", {}),
     f"POST {M}/batch": (f"{M}/batch", {"memories": [{"text": "{fresh}"}]}),
     f"GET {M}": (M, None),
     f"POST {M}": (M, {"text": "{fresh}", "infer": False}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from openmemory.capture.adding import NO_LLM
 from openmemory.dedup import key_value_merge
 
 
@@ -20,7 +19,7 @@ async def test_pairs_are_merged_and_the_answer_tells_what_changed(client, new_us
     at = datetime.fromisoformat(changed["was"]["at"])
     assert at.replace(tzinfo=None) == datetime.fromisoformat(old["created_at"])
     told = f"changed: budget 50K -> 40K (was @claude {datetime.now(UTC):%Y-%m-%d})"
-    assert row["note"] == f"{NO_LLM} {key_value_merge.MERGED} added: floor. {told}"
+    assert row["note"] == f"{key_value_merge.MERGED} added: floor. {told}"
     again = await remember(new_user, "floor=3", app="claude")
     assert (again["id"], again["event"], again["note"]) == (old["id"], "NONE", key_value_merge.HELD)
     assert "changed" not in again
