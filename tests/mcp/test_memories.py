@@ -218,7 +218,12 @@ async def test_a_paused_app_is_told_so_and_reads_nothing(
     assert paused.status_code == 200, paused.text
     said = await failure("add_memories", text="I like blues")
     assert said == "Error: App claude is currently paused on OpenMemory. Cannot create new memories."
-    assert await _ids(call) == []
+    said = "App claude is currently paused on OpenMemory. Cannot read memories."
+    listed = (await call("list_memories"))["structuredContent"]
+    assert (listed["result"], listed["note"]) == ([], said)
+    found = (await call("search_memory", query="jazz"))["structuredContent"]
+    assert (found["results"], found["note"]) == ([], said)
+    assert "note" not in (await call("list_memories", _app="cursor"))["structuredContent"]
     assert len(await _ids(call, _app="cursor")) == 1
 
 

@@ -176,6 +176,15 @@ async def test_an_empty_answer_says_that_the_filters_exclude_what_there_is(servi
     assert answer.note == "No memory matches the filters of the query; without them, there are 5 memories"
 
 
+@pytest.mark.parametrize("query", ["cats", "everything", "last week"])
+async def test_an_app_that_is_paused_is_told_so(services: Services, app_caller: Caller, owner: Caller, query: str):
+    await stored(services, app_caller)
+    await services.apps.set_active(owner, app_caller.app_id, False)
+    answer = await services.search.search(app_caller, SearchQuery(query))
+    assert answer.results == []
+    assert answer.note == "App claude is currently paused on OpenMemory. Cannot read memories."
+
+
 async def test_an_empty_memory_needs_no_note(services: Services, app_caller: Caller):
     answer = await services.search.overview(app_caller, SearchQuery(""))
     assert (answer.results, answer.note) == ([], None)

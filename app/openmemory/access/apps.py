@@ -223,6 +223,11 @@ async def must_be_theirs(tx: Tx, caller: Caller, app_id: UUID) -> None:
         raise _no_app()
 
 
+def paused_message(app: str, doing: str) -> str:
+    """The message to a paused app."""
+    return f"App {app} is currently paused on OpenMemory. Cannot {doing}."
+
+
 async def refuse_paused(tx: Tx, apps: Collection[UUID], doing: str = "create new memories") -> None:
     """Require that none of the apps is paused.
 
@@ -231,7 +236,7 @@ async def refuse_paused(tx: Tx, apps: Collection[UUID], doing: str = "create new
     """
     paused = await tx.scalar(select(App.name).where(App.id == func.any(list(apps)), ~App.is_active).limit(1))
     if paused is not None:
-        raise Forbidden(f"App {paused} is currently paused on OpenMemory. Cannot {doing}.", code="app_paused")
+        raise Forbidden(paused_message(paused, doing), code="app_paused")
 
 
 async def refuse_if_paused(tx: Tx, caller: Caller, doing: str = "create new memories") -> None:

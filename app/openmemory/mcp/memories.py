@@ -195,7 +195,8 @@ async def _list(services: Services, caller: Caller, arguments: ListArguments) ->
     items, total = await services.memories.slice(caller, query, offset=arguments.offset, limit=arguments.limit)
     untrusted = Untrusted(services.settings.capture.injection)
     listed = [_listed(item, caller.user, untrusted) for item in items]
-    answer = Answer.of(ListResult(result=listed, total=total, note=untrusted.note()))
+    paused = None if total else await services.memories.paused_note(caller)
+    answer = Answer.of(ListResult(result=listed, total=total, note=untrusted.note(paused)))
     # Clients that read only text get the plain array of OpenMemory, and the note beside it.
     array = exact_json.dumps(answer.structured["result"]).decode()
     return replace(answer, text=array, note=answer.structured.get("note"))

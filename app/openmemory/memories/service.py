@@ -12,11 +12,11 @@ from uuid import UUID
 
 from sqlalchemy import func, select
 
-from openmemory.access.apps import refuse_if_paused, refuse_paused
+from openmemory.access.apps import paused_message, refuse_if_paused, refuse_paused
 from openmemory.access.directory import Directory
 from openmemory.access.keys import ApiKeys
 from openmemory.access.rate_limits import RateLimiter
-from openmemory.access.readable import readable_by
+from openmemory.access.readable import is_not_paused, readable_by
 from openmemory.audit import access_log, audit_log, service
 from openmemory.audit.access_log import AccessType
 from openmemory.audit.audit_log import AuditAction
@@ -257,6 +257,14 @@ class Memories:
         await self._rates.search(caller)
         look = ListAccess(caller, AccessType.EXPORT if export else AccessType.LIST, hashes=True)
         return await pages.page(self._database, look, query, Slice(offset, limit))
+
+    async def paused_note(self, caller: Caller) -> str | None:
+        """Says that the calling app is paused, so that it lists no memory. None if it is not."""
+        if caller.owner:
+            return None
+        async with self._database.statement() as tx:
+            paused = await tx.scalar(select(~is_not_paused()), caller.parameters)
+        return paused_message(caller.app, "read memories") if paused else None
 
     async def related(self, caller: Caller, memory_id: UUID, *, page: int = 1) -> Page:
         """A page of five memories that share categories with one: most shared categories first, then the newest.

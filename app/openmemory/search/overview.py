@@ -15,6 +15,7 @@ from uuid import UUID
 from sqlalchemy import Integer, Uuid, bindparam, func, literal_column, select, union
 from sqlalchemy.dialects.postgresql import ARRAY, TEXT
 
+from openmemory.access.apps import paused_message
 from openmemory.access.readable import is_not_paused
 from openmemory.content_policy.injection import LABEL
 from openmemory.database.compiled import CompiledStatement
@@ -181,7 +182,7 @@ async def empty_answer(
     scope = await _scope_of(replace(context, query=everything, filter=compiled_filter(context.caller, everything)), 0)
     why = None
     if scope.paused:
-        why = f"app {context.caller.app} is currently paused on OpenMemory and cannot read"
+        why = paused_message(context.caller.app, "read memories")
     elif scope.total:
         why = f"no memory matches the filters of the query; without them, there {_are(scope.total)}"
     answer = search_answer(context, ReadRows(0), method, [])
