@@ -18,7 +18,8 @@ import argparse
 import asyncio
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
@@ -199,9 +200,9 @@ def report(collection: Collection, found: dict[str, Answers], worst: int) -> Non
     sys.stdout.flush()
 
 
-async def evaluate(folder: Path, data: Path, *, ablate: bool, cross: bool, worst: int) -> None:
-    """Store a collection if it is not stored yet, ask all of its questions and print the table."""
-    collection = read(folder)
+@asynccontextmanager
+async def opened(collection: Collection, data: Path) -> AsyncIterator[Asked]:
+    """A collection, stored if it is not stored yet."""
     longest = max(len(document.text) for document in collection.documents)
     settings = Settings.model_validate(
         {
@@ -221,7 +222,13 @@ async def evaluate(folder: Path, data: Path, *, ablate: bool, cross: bool, worst
         documents = await store(services, caller, collection.documents)
         # One that was kept by an older version has no tokens yet.
         await services.vector_backfill.run()
-        asked = Asked(services, caller, collection, documents)
+        yield Asked(services, caller, collection, documents)
+
+
+async def evaluate(folder: Path, data: Path, *, ablate: bool, cross: bool, worst: int) -> None:
+    """Ask all questions of a collection and print the table."""
+    collection = read(folder)
+    async with opened(collection, data) as asked:
         found = await answered(asked, ablate=ablate)
         report(collection, found, worst)
         if cross:

@@ -112,12 +112,8 @@ def test_the_examples_do_what_they_say(address: str, place: Path, environment: d
     required("curl", "--version")
     add, search, shell, hide, export = EXAMPLES
     assert json.loads(run(add, address, place, environment))["content"] == PEANUTS
-
-    def found() -> bool:
-        results = json.loads(run(search, address, place, environment))["results"]
-        return [one["memory"] for one in results] == [PEANUTS]
-
-    until(found, START)
+    found = json.loads(run(search, address, place, environment))
+    assert [one["memory"] for one in found["results"]] == [PEANUTS]
 
     assert "We ship the webshop in May." in run(shell, address, place, environment)
 

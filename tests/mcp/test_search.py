@@ -111,7 +111,7 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(
     [result] = answer["results"]
     why = result["explanation"]
     terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "thread", "time", "recency")]
-    assert sum(terms) - why["penalty"] == pytest.approx(result["score"], abs=1e-9)
+    assert sum(terms) - why["penalty"] == pytest.approx(result["parts"]["ranking"], abs=1e-9)
     assert answer["explanation"]["embedded"] == "tea"
     del answer["explanation"], result["explanation"]
     assert answer == plain

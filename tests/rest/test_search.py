@@ -141,11 +141,11 @@ async def test_an_explanation_is_there_only_where_it_is_asked_for(client, servic
     why = result["explanation"]
     assert why["words"].keys() == {"adds", "weight", "value", "scale", "rank", "score"}
     terms = [why[name]["adds"] for name in ("words", "meaning", "beside", "thread", "time", "recency")]
-    assert sum(terms) - why["penalty"] == pytest.approx(result["score"], abs=1e-9)
+    assert sum(terms) - why["penalty"] == pytest.approx(result["parts"]["ranking"], abs=1e-9)
     del full["explanation"], result["explanation"]
     assert full == plain
     assert list(plain["results"][0]["parts"]) == [
-        "dense", "lexical", "beside", "thread", "time", "cosine", "bm25", "penalty"
+        "ranking", "dense", "lexical", "beside", "thread", "time", "cosine", "bm25", "penalty"
     ]  # fmt: skip
     refused = await client.post(SEARCH, json=body | {"explain": "perhaps"})
     assert refused.json()["detail"].startswith("explain: input should be a valid boolean")

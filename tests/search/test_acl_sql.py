@@ -187,10 +187,10 @@ async def test_a_search_under_rules_finds_the_very_best_that_may_be_read(
             query = " ".join(chance.sample(WORDS, chance.randint(2, 4)))
             answer = await search.search(caller, SearchQuery(query, limit=LIMIT))
             found = [] if answer.search_method is Method.OVERVIEW else answer.results
-            agree([(it.id, it.score) for it in found], await exhaustive(services, world, caller, query))
+            agree([(it.id, it.parts.ranking) for it in found], await exhaustive(services, world, caller, query))
             answer = await without_vectors.search(caller, SearchQuery(query, limit=LIMIT))
             expected = await exhaustive(services, world, caller, query, dense=False)
-            agree([(it.id, it.score) for it in answer.results][: len(expected)], expected)
+            agree([(it.id, it.parts.ranking) for it in answer.results][: len(expected)], expected)
             answers += bool(expected)
     assert answers > 8
 
@@ -215,7 +215,7 @@ async def test_though_the_best_are_each_denied_the_best_of_the_others_are_found(
             await services.grants.create(owner, GrantCreate.model_validate(new))
         answer = await services.search.search(caller, SearchQuery(query, limit=LIMIT))
         assert len(answer.results) == LIMIT
-        agree([(it.id, it.score) for it in answer.results], await exhaustive(services, world, caller, query))
+        agree([(it.id, it.parts.ranking) for it in answer.results], await exhaustive(services, world, caller, query))
 
 
 async def test_a_rule_holds_for_the_very_next_search(services: Services, owner: Caller, app_caller: Caller):

@@ -16,7 +16,7 @@ from openmemory.search.brief import DATA, MAX_BUDGET, MIN_BUDGET, BriefQuery, wr
 from openmemory.search.schemas import ScoreParts, SearchResult
 from openmemory.services import Services
 
-PARTS = ScoreParts(0, 0, 0, 0, 0, None, None, 0)
+PARTS = ScoreParts(0, 0, 0, 0, 0, 0, None, None, 0)
 
 
 def result(number: int, text: str, *labels: str) -> SearchResult:

@@ -123,7 +123,7 @@ def sound(answer: SearchAnswer) -> list[SearchResult]:
     assert answer.explanation is not None
     for result in answer.results:
         assert result.explanation is not None
-        adds_up(result.score, result.explanation)
+        adds_up(result.parts.ranking, result.explanation)
         assert result.explanation.penalty == result.parts.penalty
     return answer.results
 
@@ -185,8 +185,8 @@ async def test_a_widened_search_adds_up(services: Services, new_user: str, owner
     results = sound(answer)
     assert sorted(bool(result.labels) for result in results) == [False] * 5 + [True] * 5
     lowered = next(result for result in results if result.labels)
-    assert lowered.explanation.penalty == pytest.approx(lowered.score * (1 - FLAGGED_SHARE) / FLAGGED_SHARE)
-    assert lowered.explanation.formula.startswith(f"{lowered.score:.6g} = {FLAGGED_SHARE}·(")
+    assert lowered.explanation.penalty == pytest.approx(lowered.parts.ranking * (1 - FLAGGED_SHARE) / FLAGGED_SHARE)
+    assert lowered.explanation.formula.startswith(f"{lowered.parts.ranking:.6g} = {FLAGGED_SHARE}·(")
 
 
 async def test_an_explanation_says_what_was_read_out_of_the_question(services: Services, owner: Caller):

@@ -52,7 +52,7 @@ async def test_a_labelled_memory_has_a_part_of_its_score_and_the_parts_say_why(s
     assert plain.parts.penalty == 0
     for result in answer.results:
         parts = result.parts
-        assert parts.dense + parts.lexical + parts.late - parts.penalty == pytest.approx(result.score)
+        assert parts.dense + parts.lexical + parts.late - parts.penalty == pytest.approx(result.parts.ranking)
 
 
 async def test_alone_it_is_still_found(services: Services, owner: Caller):
@@ -70,12 +70,12 @@ async def test_the_best_are_those_of_the_whole_list_by_their_lowered_scores(
              for n in range(36)]  # fmt: skip
     await delivered(services, owner, *texts)
     everything = (await services.search.search(owner, SearchQuery("tea", limit=40))).results
-    scores = [result.score for result in everything]
+    scores = [result.parts.ranking for result in everything]
     assert scores == sorted(scores, reverse=True)
     assert len(everything) == 36
     assert {bool(result.labels) for result in everything[:limit]} | {True} == {True, False}
     best = (await services.search.search(owner, SearchQuery("tea", limit=limit))).results
-    assert [round(result.score, 6) for result in best] == [round(score, 6) for score in scores[:limit]]
+    assert [round(result.parts.ranking, 6) for result in best] == [round(score, 6) for score in scores[:limit]]
 
 
 async def test_however_many_orders_are_planted_the_others_are_found(services: Services, owner: Caller):

@@ -227,9 +227,9 @@ async def test_what_says_it_gains_and_the_answer_says_how_much(services: Service
     assert without.keys() == candidates.keys()
     assert all(result.explanation.late is None and result.parts.late == 0 for result in without.values())
     rest = [result for result in results if result.id != ids[2]]
-    assert results[0].score - max(result.score for result in rest) > without[ids[2]].score - max(
-        without[result.id].score for result in rest
-    )
+    others = [without[result.id].parts.ranking for result in rest]
+    lead = results[0].parts.ranking - max(result.parts.ranking for result in rest)
+    assert lead > without[ids[2]].parts.ranking - max(others)
 
 
 async def test_candidates_without_tokens_keep_their_scores(services: Services, owner: Caller, plainly: Search):
@@ -237,11 +237,11 @@ async def test_candidates_without_tokens_keep_their_scores(services: Services, o
     async with services.database.transaction() as tx:
         await tx.execute(text("DELETE FROM embedding_tokens WHERE id = ANY(:ids)"), {"ids": ids[2:]})
     query = SearchQuery("who steers the island ferry?", explain=True)
-    before = {result.id: result.score for result in (await plainly.search(owner, query)).results}
+    before = {result.id: result.parts.ranking for result in (await plainly.search(owner, query)).results}
     results = sound(await services.search.search(owner, query))
     for result in results:
         if result.id in ids[2:]:
-            assert (result.score, result.explanation.late) == (pytest.approx(before[result.id]), None)
+            assert (result.parts.ranking, result.explanation.late) == (pytest.approx(before[result.id]), None)
         else:
             assert result.explanation.late is not None
 

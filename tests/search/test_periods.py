@@ -163,7 +163,7 @@ async def test_of_two_that_say_the_same_the_newer_one_is_first_only_where_that_i
         assert first is None or [result.id for result in answer.results] == first
         assert answer.explanation.recency == (half_life or None)
         for result in answer.results:
-            adds_up(result.score, result.explanation)
+            adds_up(result.parts.ranking, result.explanation)
             assert (result.parts.recency > 0) == bool(half_life)
             assert result.score <= 1
 
@@ -183,7 +183,7 @@ async def test_what_was_written_at_the_time_that_is_asked_about_comes_first(serv
     for result in answer.results:
         parts = result.parts
         total = parts.lexical + parts.dense + parts.beside + parts.thread + parts.time + parts.late - parts.penalty
-        assert result.score == pytest.approx(total)
+        assert result.parts.ranking == pytest.approx(total)
 
 
 async def test_it_is_found_though_many_later_ones_hold_the_words_better(services: Services, owner: Caller):

@@ -87,7 +87,7 @@ async def test_its_scores_are_part_of_the_scores_and_of_their_explanation(
     assert answer.explanation.reranker.read == 12
     assert answer.note is None
     for result in (*answer.results, *more.results):
-        adds_up(result.score, result.explanation)
+        adds_up(result.parts.ranking, result.explanation)
         assert 0 <= result.score <= 1
     # Those that it did not read stand behind those that it did.
     assert [result.explanation.reranker is None for result in more.results] == [False] * 12 + [True] * 13
@@ -118,8 +118,8 @@ async def test_what_gives_orders_keeps_a_quarter_whatever_it_says(
     assert answer.results[0].memory == "tea 4"
     [lowered] = [result for result in answer.results if result.labels]
     assert lowered.explanation.reranker.rank == 1
-    assert lowered.score <= FLAGGED_SHARE
-    adds_up(lowered.score, lowered.explanation)
+    assert lowered.parts.ranking <= FLAGGED_SHARE
+    adds_up(lowered.parts.ranking, lowered.explanation)
 
 
 def results(*scores: object) -> bytes:

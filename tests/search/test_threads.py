@@ -127,4 +127,4 @@ async def test_the_thread_that_holds_all_the_words_goes_before_one_that_repeats_
     for result in results:
         parts = result.parts
         total = parts.lexical + parts.dense + parts.beside + parts.thread + parts.late - parts.penalty
-        assert result.score == pytest.approx(total)
+        assert result.parts.ranking == pytest.approx(total)

@@ -21,7 +21,7 @@ from openmemory.identity.principal import Scope
 from openmemory.llm.port import LlmUnavailable, Message, Reply
 from openmemory.llm.providers import Llms, ProviderLlm
 from openmemory.saved_settings.service import Configuration
-from openmemory.search.schemas import SearchQuery
+from openmemory.search.schemas import Method, SearchQuery
 from openmemory.search.service import Search
 
 log = logging.getLogger(__name__)
@@ -147,7 +147,8 @@ class Extractor:
         limit = min(NEAREST, self._settings.search.max_limit)
         for piece in pieces(said.texts, min(PIECE, self._settings.limits.query)):
             query = SearchQuery(piece, limit=limit, namespaces=(said.namespace,))
-            for result in (await self._search.search(caller, query)).results:
+            answer = await self._search.search(caller, query)
+            for result in answer.results if answer.search_method is not Method.OVERVIEW else ():
                 best[result.id] = max(best.get(result.id, 0.0), result.score)
         ids = sorted(best, key=lambda id_: -best[id_])[:NEAREST]
         async with self._database.statement() as tx:

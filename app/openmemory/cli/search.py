@@ -12,9 +12,10 @@ from openmemory.cli.options import Category, Kind, Namespace, OnlyApp, Since, Th
 from openmemory.cli.output import CommandAnswer, Table, local_time, plain
 
 _COLUMNS = ("score", "id", "created", "app")
-_TERMS = ("words", "meaning", "beside", "thread", "time", "recency", "late", "reranker")
-_EXPLAINED = ("score", *_TERMS, "penalty", "bm25", "#", "cosine", "#")
-"""Columns of an explanation: the score, the terms that add up to it, the penalty, and each arm's raw score and rank."""
+_TERMS = ("words", "meaning", "beside", "thread", "time", "recency", "late", "reranker", "importance")
+_EXPLAINED = ("score", "ranking", *_TERMS, "penalty", "bm25", "#", "cosine", "#")
+"""Columns of an explanation: the score, the ranking, the terms that add up to that, the penalty, and each arm's raw
+score and rank."""
 
 
 @connected
@@ -86,8 +87,8 @@ def _found(hit: dict[str, Any]) -> tuple[str, ...]:
 def _explained(hit: dict[str, Any]) -> tuple[str, ...]:
     """The column values of an explanation."""
     why = hit["explanation"]
-    terms = ((why[name] or {}).get("adds") for name in _TERMS)
-    numbers = hit["score"], *terms, why["penalty"]
+    terms = ((why.get(name) or {}).get("adds") for name in _TERMS)
+    numbers = hit["score"], hit["parts"]["ranking"], *terms, why["penalty"]
     arms = ((_number(why[arm]["score"]), str(why[arm]["rank"] or "-")) for arm in ("words", "meaning"))
     return *map(_number, numbers), *(cell for arm in arms for cell in arm)
 
@@ -105,5 +106,7 @@ def _read(why: dict[str, Any]) -> Iterator[str]:
         yield f"Weight of meaning: {why['dense_share']['formula']}"
     if why["floor"] is not None:
         yield f"Relevance floor: cosine {why['floor']:g}"
+    if why["calibration"] is not None:
+        yield f"Chance of being relevant: {why['calibration']}"
     for time in why["times"]:
         yield f"Time: from {time['start'] or 'ever'} until {time['end'] or 'ever'}"

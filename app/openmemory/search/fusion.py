@@ -43,7 +43,7 @@ class Fused(NamedTuple):
     these, so that no score is above 1. `late` is the score from the tokens of the question (see
     `search.late_interaction`). `recency` is the score for being new, and `reranked` that of a second stage (see
     `openmemory.search.reranking`); both are off unless they are configured. `importance` counts in an overview only
-    (see `search.overview`).
+    (see `search.overview`). `coverage` is that of the lexical hit.
     """
 
     id: UUID
@@ -61,6 +61,7 @@ class Fused(NamedTuple):
     reranked: float = 0.0
     late: float = 0.0
     importance: float = 0.0
+    coverage: float = 0.0
 
     def lowered(self) -> Fused:
         """The same result with the penalty of a flagged memory."""
@@ -86,13 +87,14 @@ class Fused(NamedTuple):
             self.reranked * factor,
             self.late * factor,
             self.importance * factor,
+            self.coverage,
         )
 
 
 def relevant(hits: Sequence[Fused], floor: float | None) -> list[Fused]:
-    """The hits that contain a word of the query or have at least the cosine `floor`. None: all of them."""
+    """The hits that contain a word of the query or have at least the cosine `floor`. None: or a score above 0."""
     if floor is None:
-        return list(hits)
+        return [hit for hit in hits if hit.bm25 is not None or hit.score > 0]
     return [hit for hit in hits if hit.bm25 is not None or (hit.cosine is not None and hit.cosine >= floor)]
 
 
@@ -183,7 +185,8 @@ def fuse(dense: Sequence[Hit], lexical: Sequence[LexicalHit], *, weight: float |
         cosine = vectors.pop(hit.id, None)
         from_words = (1 - weight) * between(hit.score, 0.0, highest)
         from_vector = 0.0 if cosine is None else weight * between(cosine, farthest, nearest)
-        found.append(Fused(hit.id, from_words + from_vector, from_words, from_vector, hit.score, cosine))
+        score = from_words + from_vector
+        found.append(Fused(hit.id, score, from_words, from_vector, hit.score, cosine, coverage=hit.coverage))
     for id_, cosine in vectors.items():
         from_vector = weight * between(cosine, farthest, nearest)
         found.append(Fused(id_, from_vector, 0.0, from_vector, None, cosine))

@@ -50,7 +50,8 @@ class LexicalHit(NamedTuple):
     """A memory found by its words. `score` is BM25 (> 0, unbounded).
 
     `terms` are the lexemes or parts that matched, if requested. `partial` hits contain no whole word. `together` is the
-    score of all memories of its `thread` as if they were one.
+    score of all memories of its `thread` as if they were one. `coverage` is the score as a share of what a memory would
+    get that contains each word of the query without end.
     """
 
     id: UUID
@@ -59,6 +60,7 @@ class LexicalHit(NamedTuple):
     partial: bool = False
     thread: Thread | None = None
     together: float = 0.0
+    coverage: float = 0.0
 
 
 async def search(
@@ -107,11 +109,12 @@ def _slots(many: int) -> int:
 
 
 def _hit(row: Any, traced: bool) -> LexicalHit:
-    id_, score, namespace, thread, together, *terms = row
+    id_, score, namespace, thread, together, total, *terms = row
     terms = tuple(terms[0]) if traced else ()
+    coverage = min(score / total, 1.0) if total else 0.0
     if thread is None:
-        return LexicalHit(id_, score, terms)
-    return LexicalHit(id_, score, terms, thread=Thread(namespace, thread), together=together)
+        return LexicalHit(id_, score, terms, coverage=coverage)
+    return LexicalHit(id_, score, terms, False, Thread(namespace, thread), together, coverage)
 
 
 _MATCHED = literal_column(
@@ -147,6 +150,7 @@ def _candidates(sql: str) -> Subquery:
         column("namespace", Text()),
         column("thread_id", Text()),
         column("together", Float()),
+        column("total", Float()),
     )
     return typed.subquery("candidates")
 
@@ -157,7 +161,7 @@ def _best(
 ) -> CompiledStatement:
     """The first `limit` candidates that `readable` allows, read one by one in the order of their score."""
     candidates = _candidates(sql)
-    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together
+    thread = candidates.c.namespace, candidates.c.thread_id, candidates.c.together, candidates.c.total
     found: Select[Any] = select(candidates.c.id, candidates.c.score, *thread)
     if terms is not None or readable is not None:
         row = select(literal_column("1") if terms is None else terms.label("terms"))

@@ -58,7 +58,8 @@ async def read_best(context: SearchContext, ranked: Sequence[Fused], method: Met
     start, count = 0, found.limit + SPARE
     while start < len(hits) and (wanted := found.wanted(hits[start][1])):
         some = hits[start : start + count]
-        rows = await readback(context, some, limit=wanted, method=method)
+        shown = [(id_, found.shown(score)) for id_, score in some]
+        rows = await readback(context, shown, limit=wanted, method=method)
         found.logged = True
         if context.query.as_of is not None:
             rows = await asyncio.to_thread(_labelled, rows, context.flags)

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from openmemory.content_policy.injection import LABEL
+from openmemory.search.calibration import Calibration
 from openmemory.search.conflicts import conflicts
 from openmemory.search.context import SearchContext
 from openmemory.search.explanation import SearchRound, answer_explanation, explained
@@ -31,10 +32,17 @@ class ReadRows:
     fused: dict[UUID, Fused] = field(default_factory=dict)
     rounds: dict[UUID, SearchRound] = field(default_factory=dict)
     """The round of each score, if scores are to be explained."""
+    calibration: Calibration | None = None
+    """Maps the scores of hits to those of results. None: they are the same."""
 
-    def ranked(self, hits: Sequence[Fused], of: SearchRound | None) -> None:
+    def shown(self, score: float) -> float:
+        """The score of a result for that of a hit."""
+        return score if self.calibration is None else self.calibration.of(score)
+
+    def ranked(self, hits: Sequence[Fused], of: SearchRound | None, calibration: Calibration | None = None) -> None:
         """Adds the hits of a round. Scores are relative to the lists of a round, so those of the last round replace
         earlier ones."""
+        self.calibration = calibration
         self.fused |= {hit.id: hit for hit in hits}
         if of is not None:
             self.rounds |= dict.fromkeys((hit.id for hit in hits), of)
@@ -87,16 +95,17 @@ def search_answer(
     `arms` are the terms of the reranker, `last` is the last round of both arms, `embedded` the text that the model
     embedded.
     """
-    answer = SearchAnswer([_result(found.rows[hit.id], hit) for hit in best], method)
+    answer = SearchAnswer([_result(found.rows[hit.id], hit, found.shown(hit.score)) for hit in best], method)
     answer.conflicts = conflicts(answer.results)
     if context.query.explain:
         answer.explanation = answer_explanation(context, last, embedded)
+        answer.explanation.calibration = found.calibration and found.calibration.formula
         for hit, result in zip(best, answer.results, strict=True):
             result.explanation = explained(hit, found.rounds[hit.id], (arms or {}).get(hit.id))
     return answer
 
 
-def _result(row: Any, hit: Fused) -> SearchResult:
+def _result(row: Any, hit: Fused, score: float) -> SearchResult:
     """Converts a row that was read back to a result. The database has already validated it."""
     return SearchResult(
         id=row.id,
@@ -104,8 +113,9 @@ def _result(row: Any, hit: Fused) -> SearchResult:
         hash=row.hash,
         created_at=row.created_at,
         updated_at=row.updated_at,
-        score=hit.score,
+        score=score,
         parts=ScoreParts(
+            ranking=hit.score,
             dense=hit.dense,
             lexical=hit.lexical,
             beside=hit.beside,

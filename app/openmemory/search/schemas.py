@@ -65,11 +65,14 @@ class SearchQuery:
 
 @dataclass(slots=True)
 class ScoreParts:
-    """Why a result stands where it stands: its score is the sum of `dense`, `lexical`, `beside`, `thread`, `time`,
+    """Why a result stands where it stands: its `ranking` is the sum of `dense`, `lexical`, `beside`, `thread`, `time`,
     `late`, `recency`, `reranked` and `importance`, less `penalty`. The last four are there only where they add
     something.
     """
 
+    ranking: Annotated[
+        float, Field(description="Results come in its descending order. It compares those of one query.")
+    ]
     dense: Annotated[float, Field(description="What the meaning contributes, 0 to 1.")]
     lexical: Annotated[float, Field(description="What the words contribute, 0 to 1.")]
     beside: Annotated[float, Field(description="What is added for memories found next to it in its thread.")]
@@ -139,7 +142,7 @@ class NeighbourTerm(Term):
 
 @dataclass(slots=True)
 class Explanation:
-    """The explanation of a result's score: the sum of the terms, less the penalty."""
+    """The explanation of a result's place: its ranking is the sum of the terms, less the penalty."""
 
     formula: Annotated[str, Field(description="The sum with its numbers: weight·value·scale of each term.")]
     words: Arm
@@ -216,6 +219,9 @@ class AnswerExplanation:
     recency: Annotated[float | None, Field(description="Half-life of the recency in days; null: it is off.")]
     as_of: Annotated[datetime | None, Field(description="The time as of which it was answered; null: now.")] = None
     reranker: Annotated[RerankedBy | None, Field(description="null: there is none, or it did not answer.")] = None
+    calibration: Annotated[
+        str | None, Field(description="How scores follow from rankings; null: they are the same.")
+    ] = None
 
 
 @dataclass(slots=True)
@@ -228,7 +234,13 @@ class SearchResult:
     hash: str
     created_at: datetime
     updated_at: datetime
-    score: Annotated[float, Field(description="0 to 1; the results come in its descending order.")]
+    score: Annotated[
+        float,
+        Field(
+            description="The chance that it is relevant, 0 to 1, which means the same in every search. Results come "
+            "in its descending order."
+        ),
+    ]
     parts: ScoreParts
     metadata: dict[str, Any]
     categories: list[str]

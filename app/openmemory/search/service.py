@@ -21,6 +21,7 @@ from openmemory.index.space import Spaces
 from openmemory.memories import validation
 from openmemory.search import periods
 from openmemory.search.bm25 import SLOTS
+from openmemory.search.calibration import calibration
 from openmemory.search.candidates import (
     CANDIDATES,
     Lookups,
@@ -148,7 +149,7 @@ class Search:
                 )
                 method = Method.HYBRID if dense.answered else Method.LEXICAL
                 hits, last = await ranked(context, lookups, dense.hits, words)
-                found.ranked(hits, last if context.query.explain else None)
+                found.ranked(hits, last if context.query.explain else None, calibration(hits, context.space.model))
                 await read_best(context, hits, method, found)
                 below = context.floor is not None and bool(dense.hits) and dense.hits[-1].score < context.floor
                 exhausted = (below or len(dense.hits) < width) and len(words) < width

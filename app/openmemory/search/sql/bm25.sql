@@ -89,7 +89,8 @@ with ${sets}scope as materialized (
 )
 -- The answer, with the score of each thread as if it were one memory.
 select pool.id, pool.score${held} as score,
-       (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together
+       (select array_agg(lexeme) from lexeme) as terms, thread.namespace, thread.thread_id, thread.together,
+       (select weight from total) as total
 from ${answered} pool left join (
   select namespace, thread_id, ${together} as together
   from weight, (select namespace, thread_id, ${thread_counts} from pool where thread_id is not null group by 1, 2) of_thread

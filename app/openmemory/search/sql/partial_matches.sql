@@ -25,7 +25,7 @@ with ${sets}said as materialized (
 -- Words in few memories weigh most.
 select id, sum(ln(1 + 1000.0::float8 / (0.5 + documents))) as score,
        array_agg(needle order by needle) as terms,
-       null::text as namespace, null::text as thread_id, null::float8 as together
+       null::text as namespace, null::text as thread_id, null::float8 as together, null::float8 as total
 from (select *, count(*) over (partition by needle) as documents from part) part
 group by id
 order by score desc, id
