@@ -30,5 +30,7 @@ async def test_an_unknown_user_has_no_profile(api, new_user):
     assert (answer.status_code, answer.json()["detail"]) == (404, "User not found")
 
 
-async def test_a_profile_needs_a_user(api):
-    assert (await api.get("/api/v1/stats/")).status_code == 422
+async def test_a_profile_of_nobody_in_particular_is_the_default_users(api, remember):
+    await remember("of the default user", user="default_user")
+    shown, named = [await api.get("/api/v1/stats/", params=p) for p in ({}, {"user_id": "default_user"})]
+    assert (shown.status_code, shown.json()) == (200, named.json())
