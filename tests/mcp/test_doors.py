@@ -242,7 +242,7 @@ async def test_a_client_that_accepts_only_json_or_anything_is_served(ask: Ask) -
     [
         ("%20", "bob", "client (in the address): must not be empty or blank"),
         ("claude", "%20", "user (in the address): must not be empty or blank"),
-        ("claude", "a%00b", "user (in the address): must not contain the NUL character"),
+        ("claude", "a%00b", "user (in the address): must not contain control characters"),
         ("claude", "%ff", "user (in the address): must be UTF-8, percent-encoded"),
         ("%C3", "bob", "client (in the address): must be UTF-8, percent-encoded"),
         ("claude", "a" * 257, "user (in the address): has 257 characters; the limit is 256 (limits.name)"),
